@@ -58,6 +58,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "list_signing_keys": (*_PARTIES, CCR, AUDITOR),
     "put_document": (*_PARTIES, CCR),
     "quote_charge": (TDC,),
+    "ask_cap_report": (SRO, TDP, TDC, AUDITOR),
     "ask_merger_impact": (SRO,),
     "ask_policy_impact": (SRO,),
     "plan_run": (TDC,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
+from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
 
 from anyio.to_thread import run_sync
@@ -24,7 +25,7 @@ from api.http.problems import Problem, ServiceCode, declared
 from api.keys.key_release import KeyReleases, log_withheld
 from api.keys.nonces import LIFE_S, Challenges, NoRoom
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
-from api.wire.command_answers import answer_to
+from api.wire.command_answers import WARNED, answer_to
 from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
@@ -40,9 +41,12 @@ from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
+from policy.planning.usable_caps import command_caps, declared_load
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
 
+WARNINGS_MAX: Final = 16
+"""Warnings in one answer."""
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _LINKS: Final[dict[str, Any]] = {
@@ -109,7 +113,14 @@ class _Decider(NamedTuple):
                 (outcome,) = await self.book.submit_async([submission])
             if outcome.code.refused:
                 raise await run_sync(with_headroom, self.book, outcome, submission.command, caller)
-            return answer(outcome, status=200 if asked.dry else None)
+            warnings = await run_sync(self._warnings, submission) if asked.kind in WARNED else []
+            return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if asked.dry else None)
+
+    def _warnings(self, submission: Submission) -> list[str]:
+        pending = submission.pending
+        with self.book.read() as facts:
+            found = command_caps(facts, pending.command, pending.body, facts.time, declared_load(facts.entry))
+            return [*islice((one.text for one in found if not one.fits), WARNINGS_MAX)]
 
     def _let_in(self, asked: _Asked, facts: Snapshot) -> tuple[Caller, Submission]:
         """Who asks for a command that may go to the book. Raises: Malformed, Problem."""

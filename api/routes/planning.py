@@ -18,10 +18,13 @@ from ledger.domain.outcomes import Code
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, distinct
+from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
+from policy.documents.json_schemas import read_any
 from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
+from policy.planning.usable_caps import CapReport, declared_load, document_caps
 from policy.planning.what_if import PlannedRun, WhatIf
 
 RATE_MS: Final = 30 * 86_400_000
@@ -64,8 +67,20 @@ def ask_policy_impact(view: View, raw: Document) -> PolicyImpact:
     if len(pending) > PENDING_MAX:
         detail = f"more than {PENDING_MAX} charges are pending: use 'epsilon policy impact' on the book itself"
         raise Problem(Code.CONFLICT, detail)
-    found = impact(view.facts, raw, view.time, pending)
+    found = impact(view.facts, raw, view.time, pending, declared_load(view.facts.entry))
     return PolicyImpact.project(found, replaces=tag_replaced(view.facts, "policy", raw, view.caller))
+
+
+@ROUTES.route("/v1/cap-reports", _ERRORS, slow=True, takes=takes(BINARY, BYTES_TYPE))
+def ask_cap_report(view: View, raw: Document) -> Page[CapReport]:
+    """What could run under the caps of a policy or contract, on partitions that the caller sees. Raises: Malformed."""
+    facts, caller = view.facts, view.caller
+    kind, _ = read_any(raw)
+    if kind not in {"contract", "policy"}:
+        raise Malformed("kind", "must be 'contract' or 'policy', which have caps")
+    found = document_caps(facts, kind, raw, view.time, declared_load(facts.entry))
+    seen = tuple(one for one in found if caller.sees_partition(facts.partitions[one.partition], facts))
+    return Page(items=seen, next_cursor=None)
 
 
 @ROUTES.route("/v1/merger-impacts", _ERRORS, slow=True, takes=takes(MergerQuestion))

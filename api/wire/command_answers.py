@@ -42,6 +42,11 @@ _PERMITS: Final = {"charge": "pending", "post": "posted", "void": "voided"}
 _ENVELOPE: Final = Annotated[Envelope | None, Meta(extra_json_schema={"default": "absent"})]
 """Null where the service only authorises, and absent from a dry run."""
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
+WARNED: Final = frozenset({"coalition", "contract", "policy"})
+"""Kinds of command that state caps."""
+_WARNINGS: Final = Annotated[
+    tuple[str, ...] | None, Meta(description="caps under which no run, or not the declared plan, could be admitted")
+]
 
 
 class CommandAnswer(Record, frozen=True):
@@ -72,8 +77,8 @@ def _fixed(kind: CommandKind[Any]) -> tuple[structs.FieldInfo, ...]:
 @cache
 def answer_to(kind: str) -> type[Record]:
     """The answer to a command of a kind, which says what that kind's decision fixed."""
-    envelope = {"envelope": _ENVELOPE} if kind in _RELEASES else {}
-    return _record(titled(kind, "Answer"), _narrowed(kind), envelope, str(CommandAnswer.__doc__), CommandAnswer)
+    beside = {"envelope": _ENVELOPE} if kind in _RELEASES else {"warnings": _WARNINGS} if kind in WARNED else {}
+    return _record(titled(kind, "Answer"), _narrowed(kind), beside, str(CommandAnswer.__doc__), CommandAnswer)
 
 
 def _narrowed(kind: str) -> Mapping[str, Any]:

@@ -22,10 +22,32 @@ _Contract = Annotated[
 ]
 
 
+def _print_caps(found: list[Object]) -> None:
+    for one in found:
+        typer.echo(str(one.get("text")))
+    if not found:
+        typer.echo("There is no open partition of its datasets under a policy in force.")
+
+
+@group.read_command(
+    "hospital.toml contract.json",
+    "bank-a.toml contract.json --json",
+    table=_print_caps,
+    note="The service reads the file; nothing is stored. Of each cap: which declared plan could run under it, and the "
+    "least ε at which one would.",
+)
+def check(service: Service, document: _File) -> list[Object]:
+    """Show what could run under a contract's caps before it is signed."""
+    from client.service.detached_signatures import read_document
+
+    return service.cap_report(read_document(document))
+
+
 @group.profile_command(
     "hospital.toml contract.json > hospital.jws",
     "hospital.toml contract.json --json",
-    note="Nothing is sent. `epsilon document check` validates the contract first.",
+    note="Nothing is sent. `epsilon document check` validates the contract first, and `epsilon contract check` shows "
+    "what could run under it.",
 )
 def sign(caller: Profile, document: _File) -> Result:
     """Sign a contract's bytes with the profile's key, as a detached JWS for the party that enters the contract."""

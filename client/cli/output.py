@@ -27,6 +27,8 @@ def print_json(value: object) -> None:
 
 def print_outcome(answer: Answer, what: str = "", *, as_json: bool, extra: Object | None = None) -> None:
     """The outcome of a command: a sentence, or the whole answer with its receipt and ``extra`` fields."""
+    for warning in answer.warnings:
+        typer.echo(f"Warning: {warning}", err=True)
     if as_json:
         names = ("body", "id", "index", "outcome", "receipt", "repeated")
         print_json({**{name: getattr(answer, name) for name in names}, **(extra or {})})

@@ -135,6 +135,9 @@ def impact_rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's J
         word = "account FROZEN" if one["freezes"] else "account thawed" if one["thaws"] else "account"
         before, after = one["before"], one["after"]
         yield word, f"{after.get('name', 'one')} on {after['partition']}", _used(before), _used(after)
+    for one in impact["caps"]:
+        fits = "nothing runs" if not one["usable"] else "the declared plan does not fit"
+        yield f"cap: {fits}", one["source"], "-", one["text"]
     for one in impact["undeclared"]:
         yield "coalition", one, "-", "charge nothing until it is declared"
     for one in impact["pending"]:

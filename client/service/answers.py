@@ -9,6 +9,7 @@ from ledger.verifier import RECEIPT_BYTES_MAX
 from ledger.wire import canonical_json as c
 
 _TAG_MAX: Final = 100
+_WARNINGS_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Answer:
 
     Attributes:
         repeated: the service had this very command already; everything else is the same answer again.
+        warnings: caps that it states and under which no run, or not the declared plan, could be admitted.
         envelope: of a key release, the data keys sealed to the clean room; None from an authorise-only store.
     """
 
@@ -27,12 +29,13 @@ class Answer:
     receipt: str | None
     repeated: bool = False
     envelope: c.Object | None = None
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, value: c.Object) -> Answer:
         """The answer to a command, read strictly. Raises: Malformed."""
         members = ("body", "id", "index", "outcome", "receipt", "repeated")
-        known = c.fields(value, "answer", members, ("envelope",))
+        known = c.fields(value, "answer", members, ("envelope", "warnings"))
         index, receipt = known["index"], known["receipt"]
         return cls(
             outcome=c.string(known["outcome"], "answer.outcome"),
@@ -42,6 +45,9 @@ class Answer:
             receipt=None if receipt is None else c.string(receipt, "answer.receipt", RECEIPT_BYTES_MAX),
             repeated=c.boolean(known["repeated"], "answer.repeated"),
             envelope=known.get("envelope"),
+            warnings=tuple(c.strings(known["warnings"], "answer.warnings", _WARNINGS_MAX))
+            if "warnings" in known
+            else (),
         )
 
 

@@ -137,6 +137,11 @@ class Service:
         """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
         return object_of(self._send("POST", "/v1/policy-impacts", data, content_type=_BYTES_TYPE))
 
+    def cap_report(self, data: bytes) -> list[c.Object]:
+        """What could run under the caps of a policy or a contract; records nothing. Raises: Refused, Unreachable."""
+        found = object_of(self._send("POST", "/v1/cap-reports", data, content_type=_BYTES_TYPE)).get("items")
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""
         return self._get(f"/v1/policies/{_path(domain)}")

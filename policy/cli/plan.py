@@ -52,11 +52,13 @@ def impact(
     from ledger.store.snapshot import Snapshot
     from policy.planning.policy_impact import impact as impact_of
     from policy.planning.text_report import impact_lines
+    from policy.planning.usable_caps import declared_load
 
     with book_engine(book) as engine, engine.begin() as connection:
         facts = Snapshot(connection)
         proposed = _file(document, "policy")
-        found = impact_of(facts, proposed, _moment(at), facts.due(_EVER, _PENDING_MAX))
+        pending, declared = facts.due(_EVER, _PENDING_MAX), declared_load(facts.entry)
+        found = impact_of(facts, proposed, _moment(at), pending, declared)
     _print(found.to_json(), impact_lines(found), as_json=as_json)
 
 

@@ -31,6 +31,7 @@ from policy.documents import LEVEL_SEALED, ContractDocument, DatasetName, Policy
 from policy.documents.run_bounds import strictest
 from policy.planning.account_caps import AccountStatus, PartitionBounds, Quota, account_status, partition_bounds
 from policy.planning.hypothetical_facts import HypotheticalFacts, with_policy_published
+from policy.planning.usable_caps import CapReport, Declared, policy_caps
 
 T = TypeVar("T")
 BoundsChange = tuple[PartitionBounds | None, PartitionBounds | None]
@@ -83,6 +84,7 @@ class Impact(Record, frozen=True):
     """What a policy would change; what stays the same is not listed.
 
     Attributes:
+        caps: that the policy would set, and under which the declared plan, or without one any run, would not fit.
         at: the moment both sides are compared at: now, or when it takes effect if that is later.
         contracts: newest versions that have not ended, by id: what binds runs under them.
         datasets: each in the domain of which an open partition changes.
@@ -94,6 +96,7 @@ class Impact(Record, frozen=True):
 
     accounts: tuple[AccountChange, ...]
     at: Timestamp
+    caps: tuple[CapReport, ...]
     contracts: tuple[Change[ContractBounds], ...]
     datasets: tuple[DatasetName, ...]
     fields: tuple[Change[Word], ...]
@@ -104,11 +107,12 @@ class Impact(Record, frozen=True):
     undeclared: tuple[Annotated[str, Meta(description="a named coalition not declared, and its members")], ...]
 
 
-def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impact:
+def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared: Declared = lambda _: None) -> Impact:
     """What a policy of these bytes would change.
 
     Args:
         pending: the ids of the charges to look at; settled ones among them are passed over.
+        declared: the plan that each partition was opened for.
 
     Raises:
         Malformed: if it is no policy, or contradicts itself.
@@ -125,6 +129,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str]) -> Impac
     return Impact(
         accounts=accounts,
         at=at,
+        caps=tuple(one for one in policy_caps(facts, policy, declared) if not one.fits),
         contracts=tuple(_contracts(facts, mine, bounds, at)),
         datasets=tuple(
             DatasetName(name, who) for who, name in sorted({(one.provider, one.dataset) for one in changed})

@@ -49,6 +49,7 @@ def impact_lines(found: Impact) -> Iterator[str]:
         before, after = change.before, change.after
         word = "would be frozen" if change.freezes else "would admit charges again" if change.thaws else "changes"
         yield f"  the account of {after.name} on {after.partition} {word}: {_used(before)} -> {_used(after)}"
+    yield from (f"  {cap.text}" for cap in found.caps)
     for named in found.undeclared:
         yield f"  coalition {named}: its members cannot charge until it is declared"
     for charge in found.pending:

@@ -73,6 +73,7 @@ class Tour:
         policy = c.dump({**world.policy(), "lineage": {"epsilon_max": "0.5"}, "version": 2})
         headers = {**pairs.people["SRO"].shown, "content-type": "application/octet-stream"}
         world.http.post("/v1/policy-impacts", content=policy, headers=headers)
+        world.http.post("/v1/cap-reports", content=policy, headers=headers)
 
     def _charge(self) -> None:
         """Charged, told of, voided; many at once."""

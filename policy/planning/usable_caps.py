@@ -1,0 +1,244 @@
+"""Whether a cap lets anything run: which declared plan fits an empty account, and the least ε at which one does.
+
+A cap may be closed at every coordinate of a partition's rule, or open and still below the cheapest step of what the
+partition is for. Nothing is refused for that: a document of before would be decided otherwise at replay. It is reported
+where a document is checked, previewed or entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from msgspec import structs
+
+from ledger.accounts.headroom import steps_that_fit
+from ledger.accounts.pricing import COMPUTED
+from ledger.commands.entry import Entry
+from ledger.commands.organisation_lineage.coalition import Declare
+from ledger.commands.registration.document import EnterDocument
+from ledger.commands.registration.partition import PARTITION
+from ledger.domain.command import Command
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts, Partition
+from ledger.filters import Cap, NoRoom, Rule, read_rule
+from ledger.mechanisms.loss import Loss, Segment
+from ledger.mechanisms.plan import RunPlan
+from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.field_types import Ref
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+from policy.decisions.documents_in_force import binding, caps_of, dataset_of, read_contract, read_policy
+from policy.documents import ContractDocument, DatasetName, Policy
+from policy.planning.reported_values import Natural
+
+LEAST_STEPS: Final = 12
+"""Halvings in the search for the least ε: some rules take a second for each."""
+Declared = Callable[[Partition], RunPlan | None]
+"""The plan that a partition was opened for."""
+
+
+def declared_load(entry: Callable[[int], bytes]) -> Declared:
+    """The plan in each partition's entry, which is read by its index."""
+
+    def declared(partition: Partition) -> RunPlan | None:
+        return PARTITION.read_body(Entry.parse(entry(partition.index)).command).load
+
+    return declared
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCap:
+    """A cap on lineages, or on a coalition, of one partition; ``share`` where it is a quota of the capacity.
+
+    Attributes:
+        source: the document, and what in it, that states the cap.
+    """
+
+    epsilon: Fraction
+    source: str
+    share: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _PricedPlan:
+    """The declared plan and its price."""
+
+    plan: RunPlan
+    segments: tuple[Segment, ...]
+    unit_records_max: int | None = None
+
+
+class CapReport(Record, frozen=True):
+    """What an account without any run could hold under a cap.
+
+    Attributes:
+        least_epsilon: the least cap under which the declared plan, or without one any run, would fit; None if none
+            within the partition's budget is known.
+        plan_steps: of the declared plan; None without one.
+        steps: how many of those would fit.
+        text: all of it in a sentence.
+        usable: whether anything could run: a step of the declared plan or, without one, a run of the least loss.
+    """
+
+    epsilon: Fraction
+    least_epsilon: Fraction | None
+    partition: Ref
+    plan_steps: Natural | None
+    source: str
+    steps: Natural | None
+    text: str
+    usable: bool
+
+    @property
+    def fits(self) -> bool:
+        """Whether the whole declared plan would fit, or without one any run."""
+        return self.usable and self.steps == self.plan_steps
+
+
+def report_cap(partition: Partition, named: NamedCap, declared: RunPlan | None) -> CapReport:
+    """What could run under one cap. Slow where the rule searches for its capacities in floats."""
+    rule, epsilon = read_rule(partition.terms), min(named.epsilon, partition.epsilon)
+    try:
+        priced = _priced(partition, declared)
+    except (Rejected, Malformed) as error:
+        reason = error.decided.detail if isinstance(error, Rejected) else str(error)
+        text = f"{_where(partition, named)}: the declared plan has no price: {reason}"
+        steps = declared.steps if declared else None
+        return CapReport(epsilon, None, partition.ref, steps, named.source, 0, text, usable=False)
+    steps = _steps(rule, _capacity(rule, epsilon, named.share), priced)
+    plan_steps = None if priced is None else priced.plan.steps
+    fits = steps == (1 if plan_steps is None else plan_steps)
+    least = epsilon if fits else _least(rule, partition.epsilon, named.share, priced)
+    shown = None if priced is None else steps
+    text = f"{_where(partition, named)}: {_sentence(steps, plan_steps, least)}"
+    return CapReport(epsilon, least, partition.ref, plan_steps, named.source, shown, text, usable=steps > 0)
+
+
+def _priced(partition: Partition, declared: RunPlan | None) -> _PricedPlan | None:
+    """Raises: Malformed, Rejected."""
+    if declared is None:
+        return None
+    return _PricedPlan(declared, COMPUTED.price(partition, _PricedPlan(declared, ())))
+
+
+def _capacity(rule: Rule, epsilon: Fraction, share: Fraction | None) -> Cap | None:
+    try:
+        whole = rule.cap(epsilon)
+    except NoRoom:
+        return None
+    return whole if share is None else whole.part(share)
+
+
+def _steps(rule: Rule, cap: Cap | None, priced: _PricedPlan | None) -> int:
+    """How many steps of the declared plan an empty account would hold; without a plan 1 if any loss would fit."""
+    if cap is None:
+        return 0
+    places = len(rule.coordinates)
+    if priced is not None:
+        return steps_that_fit(rule, Loss.zero(places), cap, priced.segments, priced.plan.steps)
+    # The least loss: one unit at each coordinate but the slack, which a run without a black box leaves alone.
+    least = tuple(int(one.name != "delta slack") for one in rule.coordinates)
+    return int(rule.admits(Loss(least, (0,) * places), cap))
+
+
+def _least(rule: Rule, most: Fraction, share: Fraction | None, priced: _PricedPlan | None) -> Fraction | None:
+    """The least ε, within a thousandth of the budget, at which the whole plan fits; None if it never does."""
+    wanted = 1 if priced is None else priced.plan.steps
+    if _steps(rule, _capacity(rule, most, share), priced) < wanted:
+        return None
+    low, high = Fraction(0), most
+    for _ in range(LEAST_STEPS):
+        middle = (low + high) / 2
+        if _steps(rule, _capacity(rule, middle, share), priced) == wanted:
+            high = middle
+        else:
+            low = middle
+    return min(most, Fraction(ceil_decimal(high, 3)))
+
+
+def _where(partition: Partition, named: NamedCap) -> str:
+    quota = "" if named.share is None else f" with a quota of {format_number(named.share)}"
+    return f"{named.source}: ε {format_number(named.epsilon)}{quota} on {partition.ref}"
+
+
+def _sentence(steps: int, plan_steps: int | None, least: Fraction | None) -> str:
+    fitting = (
+        "no ε within the partition's budget is enough"
+        if least is None
+        else f"{'a run' if plan_steps is None else 'the whole plan'} fits from ε {format_number(least)} on"
+    )
+    if plan_steps is None:
+        return "a run can fit" if steps else f"no run can ever be admitted; {fitting}"
+    if steps == plan_steps:
+        return f"the declared plan of {plan_steps} steps fits"
+    if steps:
+        return f"{steps} of the declared plan's {plan_steps} steps fit; {fitting}"
+    return f"not one step of the declared plan can ever be admitted; {fitting}"
+
+
+def policy_caps(facts: Facts, policy: Policy, declared: Declared) -> Iterator[CapReport]:
+    """The caps that a policy would set on the open partitions of its domain, each distinct one once."""
+    stated = [NamedCap(policy.lineage.epsilon_max, f"{policy.source}, lineage")]
+    stated += [NamedCap(one.epsilon_max, f"{policy.source}, coalition {one.name}") for one in policy.coalitions]
+    if policy.share_max is not None:
+        stated.append(NamedCap(policy.budget.epsilon_max, f"{policy.source}, quota", policy.share_max))
+    mine = (one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain)
+    yield from _reports(mine, stated, lambda one: policy.load or declared(one))
+
+
+def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: Declared) -> Iterator[CapReport]:
+    """The caps that bind a contract's runs on the open partitions of its datasets, of all documents the least."""
+    for partition in _open(facts):
+        if DatasetName(partition.dataset, partition.provider) not in contract.datasets:
+            continue
+        binds = binding(facts, partition, now)
+        if binds is None:
+            continue
+        caps = caps_of(partition.epsilon, binds, contract)
+        stated = [NamedCap(caps.lineage, f"{caps.lineage_source or 'the partition'}, lineage")]
+        if caps.share is not None:
+            stated.append(NamedCap(partition.epsilon, f"{caps.share_source}, quota", caps.share))
+        yield from _reports((partition,), stated, declared)
+
+
+def coalition_caps(facts: Facts, epsilon: Fraction, declared: Declared) -> Iterator[CapReport]:
+    """The cap of a coalition on every open partition."""
+    yield from _reports(_open(facts), [NamedCap(epsilon, "the coalition")], declared)
+
+
+def command_caps(facts: Facts, command: Command, body: Record, now: int, declared: Declared) -> Iterable[CapReport]:
+    """The caps that a policy, a contract or a coalition states, as it is entered."""
+    if isinstance(body, Declare):
+        return coalition_caps(facts, body.epsilon, declared)
+    if not isinstance(body, EnterDocument) or command.kind not in {"contract", "policy"}:
+        return ()
+    return document_caps(facts, command.kind, facts.documents[body.document], now, declared)
+
+
+def document_caps(facts: Facts, kind: str, data: bytes, now: int, declared: Declared) -> Iterable[CapReport]:
+    """The caps that a policy or a contract states. Raises: Malformed."""
+    if kind == "policy":
+        return policy_caps(facts, read_policy(data), declared)
+    return contract_caps(facts, read_contract(data), now, declared)
+
+
+def _open(facts: Facts) -> Iterator[Partition]:
+    return (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
+
+
+def _reports(partitions: Iterable[Partition], stated: list[NamedCap], declared: Declared) -> Iterator[CapReport]:
+    """Partitions opened alike are computed once."""
+    known: dict[Hashable, CapReport] = {}
+    for partition in partitions:
+        plan = declared(partition)
+        for named in stated:
+            terms = (partition.terms, partition.relation, partition.unit, partition.unit_records_max)
+            alike = (*terms, partition.epsilon, plan and plan.digest, named)
+            if alike not in known:
+                known[alike] = report_cap(partition, named, plan)
+            first = known[alike]
+            text = first.text.replace(f" on {first.partition}:", f" on {partition.ref}:", 1)
+            yield structs.replace(first, partition=partition.ref, text=text)

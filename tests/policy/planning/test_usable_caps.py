@@ -1,0 +1,111 @@
+"""Caps under which nothing could run, against charging everything that could."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from ledger.domain.facts import Partition
+from ledger.domain.outcomes import Code
+from ledger.mechanisms.plan import RunPlan, parse_plan
+from policy.documents import ContractDocument, Policy
+from policy.planning.usable_caps import CapReport, NamedCap, coalition_caps, contract_caps, policy_caps, report_cap
+from tests.factories.documents import NOW, contract, dense_plan
+from tests.factories.memory import ref_of
+from tests.factories.people import BANKS, DAY_MS
+from tests.policy.planning.market import PLAN, Market, opened, policy_document
+
+LOAD = parse_plan(PLAN)
+BLACK_BOX = {"delta": "0.5", "epsilon": "1", "kind": "black_box", "relation": "REPLACE_SPECIAL", "v": 1}
+
+
+def _declared(_: Partition) -> RunPlan | None:
+    return LOAD
+
+
+def _undeclared(_: Partition) -> RunPlan | None:
+    return None
+
+
+def _report(market: Market, epsilon: str, declared: RunPlan | None, share: str = "") -> CapReport:
+    named = NamedCap(Fraction(epsilon), "a document", Fraction(share) if share else None)
+    return report_cap(market.state.partitions[ref_of("one")], named, declared)
+
+
+@pytest.mark.parametrize("epsilon", ["0.2", "0.9", "1.4", "2", "3", "6"])
+def test_what_is_told_of_a_cap_is_what_a_charge_gets(epsilon: str) -> None:
+    """The declared plan cut to the steps that the report tells is charged under such a contract; one more is refused."""
+    market = opened(lineage={"epsilon_max": "6"}, run={"epsilon_max": "6"})
+    told = _report(market, epsilon, LOAD)
+    digest = market.contract_of(BANKS[0], version=2, lineage={"epsilon_max": epsilon}, run={"epsilon_max": "6"})
+    assert told.steps is not None
+    more = market.ask({**PLAN, "steps": told.steps + 1}, digest=digest)
+    assert told.fits == (told.steps == LOAD.steps)
+    assert told.fits or not more.is_admitted
+    assert told.usable == (told.steps > 0)
+    if told.steps:
+        assert market.ask({**PLAN, "steps": told.steps}, digest=digest).is_admitted
+
+
+def test_the_least_epsilon_is_where_the_plan_begins_to_fit() -> None:
+    """To a thousandth of the budget; with a quota, of the same share; beyond the budget there is none."""
+    market = opened(lineage={"epsilon_max": "6"})
+    for share in ("", "0.5"):
+        least = _report(market, "0.3", LOAD, share).least_epsilon
+        assert least is not None
+        assert _report(market, str(least), LOAD, share).fits
+        below = _report(market, str(least - Fraction(1, 100)), LOAD, share)
+        assert not below.fits
+    loud = parse_plan(dense_plan(4_000, "1"))
+    assert _report(market, "6", loud).least_epsilon is None
+
+
+def test_an_open_order_is_not_yet_a_usable_one() -> None:
+    """Between the least ε of an order and that of the plan the cap is open, and holds no step of the plan."""
+    market = opened()
+    loud = parse_plan(dense_plan(3, "0.5", "1"))
+    told = _report(market, "2.5", None)
+    assert (told.usable, told.fits, told.steps) == (True, True, None)
+    with_plan = _report(market, "2.5", loud)
+    assert not with_plan.usable
+    assert "not one step of the declared plan can ever be admitted" in with_plan.text
+    closed = _report(market, "0.001", None)
+    assert not closed.usable
+    assert closed.least_epsilon is not None
+    assert _report(market, str(closed.least_epsilon), None).usable
+    assert "no run can ever be admitted" in closed.text
+
+
+def test_each_document_is_read_for_its_own_caps() -> None:
+    """A policy's lineage cap, quota and coalitions; a contract's, or what binds it more; a coalition's."""
+    market = opened("one", "two")
+    coalition = {"epsilon_max": "0.001", "members": [BANKS[0], BANKS[1]], "name": "both"}
+    policy = policy_document(2, coalitions=[coalition], lineage={"epsilon_max": "0.002"}, quota={"share_max": "0.3"})
+    found = list(policy_caps(market.state, Policy.of(policy), _undeclared))
+    assert [(one.partition, one.source.rpartition(", ")[2]) for one in found] == [
+        (ref_of(name), what) for name in ("one", "two") for what in ("lineage", "coalition both", "quota")
+    ]
+    assert [one.usable for one in found] == [False, False, True] * 2
+    assert all(one.partition in one.text for one in found)
+    ends = "2027-12-31T00:00:00Z"
+    document = ContractDocument.of(contract(BANKS[0], starts=NOW, ends=ends, lineage={"epsilon_max": "0.001"}))
+    of_contract = list(contract_caps(market.state, document, NOW + DAY_MS, _declared))
+    assert [one.usable for one in of_contract] == [False, False]
+    assert all("contract" in one.source for one in of_contract)
+    assert not any(one.usable for one in coalition_caps(market.state, Fraction(1, 1000), _undeclared))
+
+
+def test_a_dead_contract_is_still_entered_and_charges_nothing() -> None:
+    """What the report says of it comes true: the decision itself stays as in books of before."""
+    market = opened()
+    market.contract_of(BANKS[0], version=2, lineage={"epsilon_max": "0.001"})
+    assert market.charged("run", PLAN) is Code.POLICY_DENIED
+
+
+def test_a_plan_without_a_price_is_told() -> None:
+    """Under a rule that cannot price the declared plan nothing of it runs."""
+    market = opened()
+    odd = parse_plan({"kind": "mechanism", "mechanism": BLACK_BOX, "v": 1})
+    told = _report(market, "6", odd)
+    assert not told.usable
