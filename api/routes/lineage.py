@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import Path, Query
@@ -12,7 +13,7 @@ from api.routes.read_routes import ReadRoutes, View
 from api.routes.registry import organisation_of
 from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
 from ledger.domain.facts import Facts, Partition, holder_of
-from ledger.domain.organisation_graph import Node, NodeKind
+from ledger.domain.organisation_graph import Arrow, Node, NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.coalitions import exposure_of
 from ledger.wire.exact_numbers import ceil_decimal, parse_positive
@@ -31,11 +32,27 @@ NUMBER: Final = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?$"
 @ROUTES.route("/v1/lineage/{did}", as_of=True)
 def read_lineage(view: View, did: PathDid) -> Lineage:
     """The nodes around an organisation. Raises: Malformed, Problem."""
-    if not view.caller.sees_all and did != view.caller.organisation:
+    caller, facts = view.caller, view.facts
+    known = facts.organisations.get(did)
+    own = caller.sees_all or did == caller.organisation
+    if not own and (known is None or not _knows_own(facts, known.node, caller.organisation)):
         raise not_found(f"organisation {did}")
-    found = organisation_of(view.facts, did)
-    nodes, complete = _around(view.facts, found.node)
+    found = organisation_of(facts, did)
+    nodes, complete = _around(facts, found.node)
+    if not own:
+        nodes = [node for node in nodes if _knows_own(facts, node.index, caller.organisation)]
+        kept = {node.index for node in nodes}
+        nodes = [replace(one, parents=_among(one.parents, kept), children=_among(one.children, kept)) for one in nodes]
     return Lineage(complete=complete, node=found.node, nodes=tuple(map(LineageNode.of_node, nodes)), organisation=did)
+
+
+def _knows_own(facts: Facts, node: int, provider: str) -> bool:
+    """Whether a node has an account on a partition of this provider."""
+    return any(facts.partitions[one.partition].provider == provider for one in facts.accounts_of(holder_of(node)))
+
+
+def _among(arrows: tuple[Arrow, ...], nodes: set[int]) -> tuple[Arrow, ...]:
+    return tuple(arrow for arrow in arrows if arrow.node in nodes)
 
 
 def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:

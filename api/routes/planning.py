@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+from msgspec import structs
+
 from api.auth.visibility import get_visible, not_found, visible_partition
 from api.http.body import Document, Raw
 from api.http.field_types import EntityTag
@@ -14,13 +16,16 @@ from api.routes.read_routes import ReadRoutes, View
 from api.wire import command_requests
 from api.wire.responses import BINARY, BYTES_TYPE, takes
 from ledger.domain.command import COMMAND_BYTES_MAX
+from ledger.domain.decision import Rejected
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import TDC
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Did, distinct
+from ledger.wire.field_types import Did, Name, distinct
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
 from policy.documents.json_schemas import read_any
+from policy.planning.lineage_impact import ExposureChange, exposure_changes
 from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
@@ -41,6 +46,14 @@ class MergerQuestion(Record, frozen=True):
     organisations: Annotated[tuple[Did, ...], distinct(16)]
 
 
+class HandoverQuestion(Record, frozen=True):
+    """A charge's model that might be handed over to a recipient or, without one, be published."""
+
+    charge: Name
+    giver: Did | None = None
+    recipient: Did | None = None
+
+
 class PolicyImpact(Impact, frozen=True):
     """What a policy would change; what stays the same is not listed."""
 
@@ -54,7 +67,16 @@ def plan_run(view: View, raw: Raw) -> PlanReport:
     run = PlannedRun.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
     for ref in run.partitions:
         visible_partition(facts, ref, "partitions", caller)
-    get_visible(facts.contracts.get(run.contract), caller.sees_contract, facts, f"contract {run.contract}")
+    contract = facts.contracts.get(run.contract)
+    contract = get_visible(contract, caller.sees_contract, facts, f"contract {run.contract}")
+    if TDC not in caller.roles:
+        # Who makes no charges asks for the consumer: a provider of its own partitions, and of charges that it sees.
+        run = structs.replace(run, actor=contract.consumer)
+        for ref in run.partitions:
+            if not _is_own(view, ref):
+                raise not_found(f"partition {ref}")
+        for name in run.base:
+            get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
     since = now - RATE_MS
     return report(WhatIf(facts, run, now), first_since(facts.size, facts.entry, since), since)
 
@@ -90,4 +112,25 @@ def ask_merger_impact(view: View, raw: Raw) -> Page[MergedAccount]:
     for did in named:
         if did not in view.facts.organisations:
             raise not_found(f"organisation {did}")
-    return Page(items=merged_accounts(view.facts, named, view.time), next_cursor=None)
+    found = merged_accounts(view.facts, named, view.time)
+    return Page(items=tuple(one for one in found if _is_own(view, one.partition)), next_cursor=None)
+
+
+@ROUTES.route("/v1/handover-impacts", (*_ERRORS, 409), slow=True, takes=takes(HandoverQuestion))
+def ask_handover_impact(view: View, raw: Raw) -> Page[ExposureChange]:
+    """Whose accounts a transfer or a publication would change, on the caller's own data. Raises: Malformed, Problem."""
+    asked = convert(HandoverQuestion, c.parse(raw, COMMAND_BYTES_MAX))
+    charge = view.facts.charges.get(asked.charge)
+    get_visible(charge, view.caller.sees_charge, view.facts, f"charge {asked.charge}")
+    kind = "publication" if asked.recipient is None else "transfer"
+    try:
+        found = exposure_changes(view.facts, kind, asked.to_json(), view.time)
+    except Rejected as refusal:
+        decided = refusal.decided
+        raise Problem(decided.code, decided.detail, field=decided.field.removeprefix("body.")) from None
+    return Page(items=tuple(one for one in found if _is_own(view, one.partition)), next_cursor=None)
+
+
+def _is_own(view: View, ref: str) -> bool:
+    """Whether the caller may ask what others would know of a partition: its provider, and who sees all."""
+    return view.caller.sees_all or view.facts.partitions[ref].provider == view.caller.organisation

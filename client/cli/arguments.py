@@ -33,6 +33,7 @@ ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile 
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 CommandId = Annotated[str, typer.Option("--id", metavar="ID", help="Idempotency key; generated if omitted.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the decision and record nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Record it without confirmation.")]
 ChargeId = Annotated[
     str, typer.Argument(metavar="CHARGE", help="The id of the charge.", autocompletion=complete_charge_id)
 ]

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 
 import typer
 
-from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, fresh_id
+from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, Yes, fresh_id
+from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported
-from client.cli.output import print_fields, print_json, print_outcome
+from client.cli.output import print_exposures, print_fields, print_json, print_outcome
 
 if TYPE_CHECKING:
     from client.service.answers import Answer
+    from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
 Function = Callable[..., Any]
@@ -33,6 +35,11 @@ _SIGNED: Final = (
     Parameter("dry_run", Parameter.KEYWORD_ONLY, annotation=DryRun, default=False),
     *_JSON,
 )
+
+
+_YES: Final = Parameter("yes", Parameter.KEYWORD_ONLY, annotation=Yes, default=False)
+Preview = Callable[["Service", "Object"], "list[Object]"]
+"""The accounts that a command's body would change, as the service tells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +113,38 @@ class CommandGroup:
 
         return declare
 
-    def signed_command(self, kind: str, *examples: str, note: str = "") -> Decorator:
+    def signed_command(
+        self, kind: str, *examples: str, note: str = "", preview: Preview | None = None, asks: str = ""
+    ) -> Decorator:
         """Declare a command that signs one command of ``kind``, one of :data:`ledger.commands.registry.PATHS`.
 
         The declared function returns the command's body, or a :class:`SignedDocument` that is stored first.
+
+        Args:
+            preview: the accounts that a body would change, which are shown first.
+            asks: the question before it is sent, if any of them would change; such a command takes --yes.
         """
+        own_options = (_YES, *_SIGNED) if asks else _SIGNED
 
         def declare(function: Function) -> Function:
-            def run(*, profile: Path, id: str, dry_run: bool, as_json: bool, **own: Any) -> None:  # noqa: A002, ANN401 - the wire's name; arguments of any type
+            def run(
+                *,
+                profile: Path,
+                id: str,  # noqa: A002 - the wire's name
+                dry_run: bool,
+                as_json: bool,
+                yes: bool = False,
+                **own: Any,  # noqa: ANN401 - arguments of any type
+            ) -> None:
                 name = fresh_id(kind, id)
                 with errors_reported(as_json=as_json, id=name):
-                    answer, what = _send(profile, kind, function(**own), name, dry_run=dry_run)
+                    sent = function(**own)
+                    if preview is not None:
+                        _show_first(profile, kind, sent, preview, "" if yes or dry_run else asks, quiet=as_json)
+                    answer, what = _send(profile, kind, sent, name, dry_run=dry_run)
                 print_outcome(answer, what, as_json=as_json)
 
-            self.add(function, as_command(function, run, before=_PROFILE, after=_SIGNED), examples, note)
+            self.add(function, as_command(function, run, before=_PROFILE, after=own_options), examples, note)
             return function
 
         return declare
@@ -165,6 +190,31 @@ def as_command(  # noqa: PLR0913 - what a signature is made of
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # as inspect reads it
     return run
+
+
+def _show_first(  # noqa: PLR0913 - what is sent and what is asked
+    path: Path, kind: str, sent: Object | SignedDocument, preview: Preview, asks: str, *, quiet: bool
+) -> None:
+    """Show what a command would change, and ask. Raises: Malformed, unless it may be sent; Unreachable, OSError."""
+    from client.http.problems import Refused
+    from client.profile.profile import Profile
+
+    assert not isinstance(sent, SignedDocument)
+    profile = Profile.load(path)
+    signer = profile.signer()
+    with profile.open() as service:
+        try:
+            if asks:
+                service.submit(signer, profile.actor, kind, sent, dry_run=True)
+            found = preview(service, sent)
+        except Refused:
+            # What would be refused, and whoever may not ask, gets the answer to the command itself.
+            return
+    if not quiet:
+        print_exposures(found)
+    if asks:
+        required = "accounts of organisations grow, for good" if found else ""
+        confirm(asks, "was not confirmed: nothing was recorded", required=required)
 
 
 def _send(path: Path, kind: str, sent: Object | SignedDocument, name: str, *, dry_run: bool) -> tuple[Answer, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,34 +16,55 @@ if TYPE_CHECKING:
 
 group = CommandGroup("lineage", "Mergers, acquisitions, collusion, splits and model transfers.")
 
+_ASKED: Final = "The effect is shown first, and confirmed at a terminal; elsewhere what changes an account needs --yes."
 _Survivor = Annotated[str, typer.Argument(metavar="DID", help="The organisation that continues.")]
 _Others = Annotated[list[str], typer.Argument(metavar="DID...", help="Organisations, each by its DID.")]
 _Giver = Annotated[str, typer.Option(metavar="DID", help="Who had the model; default: who was charged for it.")]
 
 
+def _merged(service: Service, body: Object) -> list[Object]:
+    """The accounts of those that become one lineage."""
+    listed = body.get("parents") or body.get("acquired") or body.get("organisations")
+    named = [body.get("organisation"), *(listed if isinstance(listed, list) else ())]
+    return service.merger_impact([*dict.fromkeys(str(one) for one in named if one is not None)])
+
+
+def _handed_over(service: Service, body: Object) -> list[Object]:
+    return service.handover_impact(body)
+
+
 @group.signed_command(
     "merger",
     "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example",
-    "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --proposed",
-    note="`epsilon plan merger` previews the effect on all budgets.",
+    "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --only-within-caps",
+    note="`epsilon plan merger` previews the effect on all budgets. " + _ASKED,
+    preview=_merged,
+    asks="Record the merger?",
 )
 def merge(
     organisation: _Survivor,
     parents: _Others,
     *,
-    proposed: Annotated[
-        bool,
-        typer.Option("--proposed", help="Check caps first; refuse the merger if an account would exceed its cap."),
+    only_within_caps: Annotated[
+        bool, typer.Option("--only-within-caps", help="Refuse the merger if an account would exceed its cap.")
     ] = False,
+    proposed: Annotated[bool, typer.Option("--proposed", hidden=True, help="The earlier name.")] = False,
 ) -> Object:
     """Record a merger: the surviving organisation inherits the exposure (privacy loss) of all its parents."""
-    return {"organisation": organisation, "parents": [*parents], **({"proposed": True} if proposed else {})}
+    return {
+        "organisation": organisation,
+        "parents": [*parents],
+        **({"proposed": True} if only_within_caps or proposed else {}),
+    }
 
 
 @group.signed_command(
     "acquisition",
     "sro.toml did:web:bank-a.example did:web:fintech.example",
     "sro.toml did:web:bank-a.example did:web:fintech.example --json",
+    note=_ASKED,
+    preview=_merged,
+    asks="Record the acquisition?",
 )
 def acquire(organisation: _Survivor, acquired: _Others) -> Object:
     """Record an acquisition: the acquirer inherits the exposure of the acquired organisations."""
@@ -54,6 +75,9 @@ def acquire(organisation: _Survivor, acquired: _Others) -> Object:
     "collusion",
     "sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z",
     "sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z --json",
+    note=_ASKED,
+    preview=_merged,
+    asks="Record the collusion?",
 )
 def collude(organisations: _Others, *, since: Time) -> Object:
     """Record detected collusion: the organisations and their descendants are one lineage from then on."""
@@ -77,6 +101,8 @@ def split(
     "transfer",
     "bank-a.toml run-1 did:web:bank-b.example",
     "sro.toml run-1 did:web:bank-c.example --giver did:web:bank-b.example",
+    note="`epsilon plan transfer` previews the effect on all budgets, which an SRO is shown first.",
+    preview=_handed_over,
 )
 def transfer(
     charge: ChargeId,
@@ -88,7 +114,15 @@ def transfer(
     return {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})}
 
 
-@group.signed_command("publication", "sro.toml run-1", "sro.toml run-1 --giver did:web:bank-b.example --json")
+@group.signed_command(
+    "publication",
+    "sro.toml run-1",
+    "sro.toml run-1 --giver did:web:bank-b.example --json",
+    note="A model whose charge said `recipients: everyone` brings its own ancestry alone. `epsilon plan publication` "
+    "previews the effect on all budgets. " + _ASKED,
+    preview=_handed_over,
+    asks="Record the publication?",
+)
 def publish(charge: ChargeId, *, giver: _Giver = "") -> Object:
     """Record that a charge's model was published: every organisation, now and later, gets the giver's exposure."""
     return {"charge": charge, **({"giver": giver} if giver else {})}

@@ -72,6 +72,21 @@ def epsilon_lines(value: Json) -> list[str]:
     return [] if value is None else [str(line) for line in convert(tuple[RunEpsilon, ...], value, "epsilon")]
 
 
+def print_exposures(found: Sequence[Object]) -> None:
+    """The accounts that a lineage event would change, on stderr; before it is recorded."""
+    rows = []
+    for one in found:
+        before, after = one["before"], one["after"]
+        assert isinstance(after, dict)
+        had = ", ".join(cell(each.get("used")) for each in (objects(before) or objects([before])))
+        frozen = " FROZEN" if after.get("over") else ""
+        whose = one.get("members")
+        name = ", ".join(map(str, whose)) if isinstance(whose, list) else "all together"
+        rows.append((cell(one.get("partition")), name, had, f"{cell(after.get('used'))}{frozen}"))
+    if rows:
+        print_rows(("partition", "whose account", "before", "after"), rows, fold_from=4, to_stderr=True)
+
+
 def objects(value: Json) -> list[Object]:
     """The objects in a list of an answer; none where it is no list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

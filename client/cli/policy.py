@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,6 +10,7 @@ import typer
 
 from client.cli.arguments import AsJson, CommandId, PartitionRef, ProfilePath, fresh_id
 from client.cli.command_group import CommandGroup
+from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported
 from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
 
@@ -27,7 +27,7 @@ Row = tuple[str, str, str, str]
     "sro.toml policy.yaml",
     "sro.toml policy-2.json --dry-run --json",
     note="The effect is shown first, and confirmed at a terminal. Elsewhere a policy that changes an open "
-    "partition, a contract, an account or a pending charge needs --yes.",
+    "partition, a contract, an account or a pending charge needs --yes. What would be refused is not sent.",
 )
 def publish(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
@@ -52,6 +52,7 @@ def publish(  # noqa: PLR0913 - each an argument
                 print_json(impact)
             elif not as_json:
                 print_impact(impact, to_stderr=not dry_run)
+            _require_permitted(impact)
             if dry_run:
                 return
             if not yes:
@@ -65,17 +66,23 @@ def publish(  # noqa: PLR0913 - each an argument
     print_outcome(answer, f"policy {stored.document}", as_json=as_json, extra={"impact": impact})
 
 
+def _require_permitted(impact: Any) -> None:  # noqa: ANN401 - the service's JSON
+    """Raises: Refused, if the preview says that the policy would be refused."""
+    from client.http.problems import Refused
+    from ledger.domain.outcomes import Code
+
+    if refused := impact["refused"]:
+        reasons: list[Json] = [{"code": one["code"], "detail": one["text"]} for one in refused]
+        detail = "; ".join(one["text"] for one in refused)
+        problem: Object = {"code": Code.POLICY_DENIED.word, "detail": detail, "reasons": reasons}
+        raise Refused(Code.POLICY_DENIED.http_status, problem)
+
+
 def _confirm(impact: Object) -> None:
     """Raises: Malformed, unless a person says yes, or nothing in force changes and there is no terminal."""
-    from ledger.wire.malformed import Malformed
-
-    if sys.stdin.isatty():
-        # Not the library's own prompt, which would put a blank on stdout.
-        typer.echo("Publish it? [y/N] ", nl=False, err=True)
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-            raise Malformed("--yes", "was not confirmed: the policy is not published")
-    elif any(impact.get(name) for name in ("accounts", "contracts", "partitions", "pending", "undeclared")):
-        raise Malformed("--yes", "is required without a terminal: the policy changes what is in force already")
+    touched = any(impact.get(name) for name in ("accounts", "contracts", "partitions", "pending", "undeclared"))
+    required = "the policy changes what is in force already" if touched else ""
+    confirm("Publish it?", "was not confirmed: the policy is not published", required=required)
 
 
 def _print_versions(policy: Object) -> None:

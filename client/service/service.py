@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Final, Self
@@ -137,9 +137,20 @@ class Service:
         """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
         return object_of(self._send("POST", "/v1/policy-impacts", data, content_type=_BYTES_TYPE))
 
+    def merger_impact(self, organisations: Sequence[str]) -> list[c.Object]:
+        """The accounts that a merger would change; records nothing. Raises: Refused, Unreachable."""
+        return self._listed("/v1/merger-impacts", c.dump({"organisations": [*organisations]}))
+
+    def handover_impact(self, handover: c.Object) -> list[c.Object]:
+        """The accounts that a transfer or a publication would change; records nothing. Raises: Refused, Unreachable."""
+        return self._listed("/v1/handover-impacts", c.dump(handover))
+
     def cap_report(self, data: bytes) -> list[c.Object]:
         """What could run under the caps of a policy or a contract; records nothing. Raises: Refused, Unreachable."""
-        found = object_of(self._send("POST", "/v1/cap-reports", data, content_type=_BYTES_TYPE)).get("items")
+        return self._listed("/v1/cap-reports", data, _BYTES_TYPE)
+
+    def _listed(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> list[c.Object]:
+        found = object_of(self._send("POST", path, data, content_type=content_type)).get("items")
         return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     def policy(self, domain: str) -> c.Object:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,6 +13,8 @@ from ledger.cli.book_access import AsJson, AsOf, BookName, book_engine, book_sna
 from ledger.cli.command_errors import errors_reported, failure
 from ledger.cli.terminal_output import examples
 from ledger.domain.exit_codes import ExitCode
+from policy.cli.answers import At, file_bytes, moment, print_answer
+from policy.cli.lineage import app as lineage
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
@@ -27,6 +26,7 @@ policy = typer.Typer(no_args_is_help=True)
 plan = typer.Typer(no_args_is_help=True, help="Preview runs, mergers and coalitions; nothing is recorded.")
 app.add_typer(policy, name="policy")
 app.add_typer(plan, name="plan")
+plan.registered_commands.extend(lineage.registered_commands)
 
 _DAY_MS: Final = 86_400_000
 _PENDING_MAX: Final = 100_000
@@ -35,7 +35,6 @@ _EVER: Final = 2**62
 _Policy = Annotated[
     Path | None, typer.Option("--policy", help="Evaluate as if this policy had always been the only one of its domain.")
 ]
-_At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:00:00Z; now if omitted.")]
 
 
 @policy.command(
@@ -44,7 +43,7 @@ _At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:
 def impact(
     book: BookName,
     document: Annotated[Path, typer.Argument(metavar="POLICY", help="The next version: JSON or YAML.")],
-    at: _At = "",
+    at: At = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -56,10 +55,10 @@ def impact(
 
     with book_engine(book) as engine, engine.begin() as connection:
         facts = Snapshot(connection)
-        proposed = _file(document, "policy")
+        proposed = file_bytes(document, "policy")
         pending, declared = facts.due(_EVER, _PENDING_MAX), declared_load(facts.entry)
-        found = impact_of(facts, proposed, _moment(at), pending, declared)
-    _print(found.to_json(), impact_lines(found), as_json=as_json)
+        found = impact_of(facts, proposed, moment(at), pending, declared)
+    print_answer(found.to_json(), impact_lines(found), as_json=as_json)
 
 
 @policy.command(
@@ -70,14 +69,16 @@ def impact(
         note="Exits with 3 if any account is over its cap.",
     )
 )
-def breaches(book: BookName, at: _At = "", *, as_json: AsJson = False) -> None:
+def breaches(book: BookName, at: At = "", *, as_json: AsJson = False) -> None:
     """List the accounts that are over their cap, and by how much; such an account is frozen and admits no charge."""
     from policy.planning.account_caps import accounts_over_cap
     from policy.planning.text_report import breach_lines
 
     with book_snapshot(book) as facts:
-        found = list(accounts_over_cap(facts, _moment(at)))
-    _print({"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json, refused=bool(found))
+        found = list(accounts_over_cap(facts, moment(at)))
+    print_answer(
+        {"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json, refused=bool(found)
+    )
 
 
 @plan.command(
@@ -97,7 +98,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     actor: Annotated[str, typer.Option(help="The organisation that would make the charge.")],
     epochs: Annotated[str, typer.Option(help="Replace the plan's steps by this many epochs.")] = "",
     days: Annotated[int, typer.Option(min=1, max=36_500, help="Project from the charges of this many past days.")] = 30,
-    at: _At = "",
+    at: At = "",
     as_of: AsOf = None,
     document: _Policy = None,
     *,
@@ -107,12 +108,12 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     from policy.planning.plan_report import first_since, report
     from policy.planning.text_report import run_lines
 
-    now = _moment(at)
+    now = moment(at)
     with book_snapshot(book, as_of) as facts:
         question = _under(_question(facts, charge, actor, epochs, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
-    _print(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
+    print_answer(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
 
 
 @plan.command(
@@ -147,62 +148,9 @@ def again(
         decision = _under(WhatIf(facts, run, entry.time), document).decision
     recorded = entry.code.word
     lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision))
-    _print({"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json, refused=not decision.permit)
-
-
-@plan.command(
-    epilog=examples(
-        "plan merger",
-        "demo/book.sqlite did:web:bank-a.example did:web:bank-b.example",
-        "demo/book.sqlite did:web:bank-a.example did:web:bank-b.example --json",
+    print_answer(
+        {"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json, refused=not decision.permit
     )
-)
-def merger(
-    book: BookName,
-    organisations: Annotated[list[str], typer.Argument(metavar="DID...", help="Two or more organisations.")],
-    at: _At = "",
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """Preview the effect of a merger on all budgets."""
-    from policy.planning.merger_impact import merged_accounts
-    from policy.planning.text_report import merger_lines
-
-    with book_snapshot(book) as facts:
-        for did in organisations:
-            if did not in facts.organisations:
-                raise failure(f"{did} is not registered", ExitCode.NOT_FOUND)
-        found = merged_accounts(facts, organisations, _moment(at))
-    _print({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
-
-
-@plan.command(
-    epilog=examples(
-        "plan coalitions",
-        "demo/book.sqlite",
-        "demo/book.sqlite --partition did:web:hospital.example/scans/2026-q4 --epsilon 5",
-    )
-)
-def coalitions(
-    book: BookName,
-    partition: Annotated[list[str] | None, typer.Option(help="A partition; all open ones if omitted.")] = None,
-    epsilon: Annotated[str, typer.Option(help="The cap, at each partition's δ; the lineage caps if omitted.")] = "",
-    at: _At = "",
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """List the smallest coalitions of consumers that together would exceed a cap."""
-    from ledger.wire.exact_numbers import parse_positive
-    from policy.planning.coalition_search import coalitions as coalitions_of
-    from policy.planning.text_report import coalition_lines
-
-    with book_snapshot(book) as facts:
-        for ref in partition or ():
-            if ref not in facts.partitions:
-                raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
-        cap = parse_positive(epsilon, "--epsilon") if epsilon else None
-        found = coalitions_of(facts, _moment(at), partition, cap)
-    _print({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
 
 
 @plan.command(epilog=examples("plan prices", "partition.json", "partition.json --json"))
@@ -224,14 +172,14 @@ def prices(
     from policy.planning.text_report import price_lines
 
     with errors_reported():
-        body = convert(OpenPartition, c.parse(_file(partition, "partition"), 65_535, "partition"), "partition")
+        body = convert(OpenPartition, c.parse(file_bytes(partition, "partition"), 65_535, "partition"), "partition")
         if body.rule != "catalogue":
             raise Malformed("partition.rule", f"must be 'catalogue', which has prices to choose, and is '{body.rule}'")
         try:
             offers = corners(opening_of(body, body.epsilon))
         except Rejected as refusal:
             raise Malformed("", refusal.decided.detail) from None
-    _print({"prices": [one.to_json() for one in offers]}, price_lines(offers), as_json=as_json)
+    print_answer({"prices": [one.to_json() for one in offers]}, price_lines(offers), as_json=as_json)
 
 
 def _under(question: WhatIf, document: Path | None) -> WhatIf:
@@ -240,7 +188,7 @@ def _under(question: WhatIf, document: Path | None) -> WhatIf:
 
     if document is None:
         return question
-    return replace(question, facts=with_policy_throughout(question.facts, _file(document, "policy"))[1])
+    return replace(question, facts=with_policy_throughout(question.facts, file_bytes(document, "policy"))[1])
 
 
 def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:
@@ -254,7 +202,7 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
     from policy.planning.plan_search import for_epochs
     from policy.planning.what_if import PlannedRun, WhatIf
 
-    planned = PlannedRun.parse(c.parse(_file(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
+    planned = PlannedRun.parse(c.parse(file_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
     for ref in planned.partitions:
         if ref not in facts.partitions:
             raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
@@ -267,28 +215,3 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
         planned = structs.replace(planned, plan=for_epochs(planned.plan, parse_positive(epochs, "--epochs")))
     return WhatIf(facts, planned, now)
-
-
-def _file(path: Path, field: str) -> bytes:
-    """A file whole. Raises: Malformed, if it is not there too: with these commands, it is an invalid argument."""
-    from ledger.cli.input_files import read_bytes
-    from ledger.domain.gate import DOCUMENT_BYTES_MAX
-    from ledger.wire.malformed import Malformed
-
-    try:
-        return read_bytes(path, field, DOCUMENT_BYTES_MAX)
-    except FileNotFoundError as error:
-        raise Malformed("", str(error)) from None
-
-
-def _moment(at: str) -> int:
-    from policy.checks.field_readers import parse_time
-
-    return parse_time(at, "--at") if at else time.time_ns() // 1_000_000
-
-
-def _print(value: Any, lines: Iterator[str], *, as_json: bool, refused: bool = False) -> None:  # noqa: ANN401 - JSON
-    for line in (json.dumps(value, ensure_ascii=False),) if as_json else lines:
-        typer.echo(line)
-    if refused:
-        raise typer.Exit(ExitCode.REFUSED)

@@ -11,6 +11,7 @@ from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import AccountStatus
 from policy.planning.coalition_search import SmallestCoalitions
+from policy.planning.lineage_impact import ExposureChange
 from policy.planning.merger_impact import MergedAccount
 from policy.planning.plan_report import PlanReport
 from policy.planning.policy_impact import Change, Impact
@@ -101,6 +102,18 @@ def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
         yield f"{one.partition}: {whose} {word}: {before} -> {_used(one.after)}"
     if not listed:
         yield "None of these organisations has any privacy loss on record."
+
+
+def exposure_lines(found: Iterable[ExposureChange]) -> Iterator[str]:
+    """The accounts that a lineage event would change."""
+    listed = list(found)
+    for one in listed:
+        whose = f"{'the coalition of ' if one.coalition else ''}{', '.join(one.members)}"
+        much = "" if one.excess is None else f", {one.excess} over its cap"
+        word = f"would be frozen{much}" if one.after.over else "stays within its cap"
+        yield f"{one.partition}: {whose} {word}: {one.before.used} -> {_used(one.after)}"
+    frozen = sum(one.after.over and not one.before.over for one in listed)
+    yield f"Summary: {len(listed)} accounts change, {frozen} would be frozen."
 
 
 def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:

@@ -196,6 +196,7 @@ OF_A_PARTITION: Final = {
 }
 QUESTIONS: Final[dict[str, Callable[[TwoOfEach, Things], bytes]]] = {
     "ask_cap_report": lambda _, __: b"{}",
+    "ask_handover_impact": lambda _, things: c.dump({"charge": things.charge}),
     "ask_merger_impact": lambda _, things: c.dump({"organisations": [STRANGER if things is MISSING else BANK_A]}),
     "ask_policy_impact": lambda _, __: b"{}",
     "plan_run": lambda pairs, things: c.dump(pairs.charge(things, CleanRoom())),

@@ -74,9 +74,11 @@ def test_whatever_moves_something_asks_for_a_signature(
         if method != "get" and SIGNATURE_HEADER not in [item["name"] for item in what.get("parameters", [])]
     }
     assert unsigned == {
+        "/v1/cap-reports",
         "/v1/challenges",
         "/v1/charges/batch",
         "/v1/charges/{id}/progress",
+        "/v1/handover-impacts",
         "/v1/merger-impacts",
         "/v1/plans",
         "/v1/policy-impacts",

@@ -69,6 +69,7 @@ class Tour:
         world.service.quote(world.bank, BANK_A, body, "run-5")
         self._post("/v1/plans", body, "TDC")
         self._post("/v1/plans", {**body, "plan": {**PLAN, "noise_multiplier": "0.8"}}, "TDC")
+        self._post("/v1/handover-impacts", {"charge": pairs.own.charge}, "SRO")
         self._post("/v1/merger-impacts", {"organisations": [BANK_A, BANK_B]}, "SRO")
         policy = c.dump({**world.policy(), "lineage": {"epsilon_max": "0.5"}, "version": 2})
         headers = {**pairs.people["SRO"].shown, "content-type": "application/octet-stream"}

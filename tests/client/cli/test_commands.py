@@ -137,10 +137,10 @@ def test_lineage_events_are_entered(desk: Desk) -> None:
         f"declare sro.toml {BANK_A} {b} --epsilon 4",
         f"transfer sro.toml run-1 {b}",
         f"split sro.toml {b} did:web:bank-c.example",
-        f"merge sro.toml {d} {b}",
-        f"acquire sro.toml {d} {e}",
+        f"merge sro.toml {d} {b} --yes",
+        f"acquire sro.toml {d} {e} --yes",
         f"collude sro.toml {f} {g} --since 2026-12-01T00:00:00Z",
-        "publish sro.toml run-1",
+        "publish sro.toml run-1 --yes",
     ):
         assert _good(desk, f"epsilon lineage {line}")["outcome"] == "permitted", line
 

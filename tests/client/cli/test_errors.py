@@ -17,7 +17,7 @@ CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"
 FAULTS = [
     # line, exit code, a word of the fault, what to do next
     ("policy publish sro.toml nothing.yaml", 4, "nothing.yaml: No such file", "check the file"),
-    ("policy publish sro.toml policy.yaml", 3, "version_not_next", "Retry with a new --id"),
+    ("policy publish sro.toml policy.yaml", 3, "version_not_next", "Nothing was recorded: change"),
     ("policy publish hospital.toml policy.yaml", 6, "not_authorised", "check the profile"),
     ("policy publish sro.toml dataset.yaml", 2, "malformed", "fix the field"),
     (f"policy decree sro.toml {REF} nobody --reason one", 2, "holder", "fix the field"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,6 +68,65 @@ def test_where_nobody_can_be_asked_what_changes_needs_a_yes(own: Desk) -> None:
     assert (done["outcome"], done["index"]) == ("permitted", size)
     assert [one["name"] for one in done["impact"]["partitions"]] == [REF]
     assert _standing(own) == standing + 1
+
+
+def test_what_is_shown_to_be_refused_is_not_sent(own: Desk) -> None:
+    """A version that skips one: the reasons are told, nothing is recorded, with --yes neither; a dry run ends alike."""
+    size, name = own.world.size, _next(own, _standing(own) + 2, "3.9")
+    for more in ("--yes", "--yes --json", "--dry-run"):
+        refused = own.run(f"epsilon policy publish sro.toml {name} {more}")
+        assert (refused.code, own.world.size) == (3, size), more
+        assert "version_not_next" in refused.err
+    assert "Nothing was recorded" in refused.err
+
+
+def test_a_dead_policy_is_shown_and_warned_of(own: Desk) -> None:
+    """No order is open under its lineage cap: a row of the preview, and a warning beside the answer."""
+    standing = _standing(own)
+    name = _next(own, standing + 1, "3.9")
+    text = (own.folder / name).read_text()
+    dead = re.sub(r'lineage: \{epsilon_max: "[0-9.]+"\}', 'lineage: {epsilon_max: "0.001"}', text)
+    assert dead != text
+    (own.folder / "dead.yaml").write_text(dead)
+    told = own.run("epsilon policy publish sro.toml dead.yaml --dry-run")
+    assert (told.code, "nothing runs" in told.out) == (0, True)
+    impact = json.loads(own.run("epsilon policy publish sro.toml dead.yaml --dry-run --json").out)
+    assert [(one["usable"], one["partition"]) for one in impact["caps"]] == [(False, REF)]
+
+
+def test_a_contract_is_checked_before_it_is_signed(own: Desk) -> None:
+    """Of each cap what could run under it; a document without caps is refused by name."""
+    told = own.run("epsilon contract check hospital.toml contract.yaml")
+    assert (told.code, REF in told.out) == (0, True), told.err
+    (one,) = json.loads(own.run("epsilon contract check bank-a.toml contract.yaml --json").out)
+    assert (one["partition"], one["usable"]) == (REF, True)
+    dead = (own.folder / "contract.yaml").read_text() + 'lineage: {epsilon_max: "0.001"}\n'
+    (own.folder / "dead-contract.yaml").write_text(dead)
+    told = own.run("epsilon contract check bank-a.toml dead-contract.yaml")
+    assert "can ever be admitted" in told.out
+    odd = own.run("epsilon contract check bank-a.toml dataset.yaml")
+    assert (odd.code, "kind" in odd.err) == (2, True)
+
+
+def test_a_merger_shows_its_effect_and_asks(own: Desk) -> None:
+    """Accounts that grow need a yes; the earlier name of the option works on, and a dry run asks nothing."""
+    size = own.world.size
+    line = "epsilon lineage merge sro.toml did:web:bank-a.example did:web:hospital.example"
+    refused = own.run(line)
+    assert (refused.code, own.world.size) == (2, size)
+    assert "--yes: is required without a terminal" in refused.err
+    assert "whose account" in refused.err
+    for option in ("--only-within-caps", "--proposed"):
+        told = own.run(f"{line} {option} --dry-run")
+        assert (told.code, "would be" in told.out + told.err) == (told.code, True), told.err
+    refused = own.run("epsilon lineage publish sro.toml run-1 --json")
+    assert (refused.code, own.world.size) == (2, size)
+    told = own.run("epsilon lineage publish sro.toml run-1 --dry-run")
+    assert (told.code, "whose account" in told.err, "did:web:hospital.example" in told.err) == (0, True, True)
+    asked = Terminal(own, line.removeprefix("epsilon "))
+    asked.asks()
+    code, out, err = asked.answer("n")
+    assert (code, out, own.world.size) == (2, "", size), err
 
 
 class Terminal:

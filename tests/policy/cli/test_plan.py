@@ -228,3 +228,16 @@ def test_a_partition_without_prices_to_choose_is_named(tmp_path: Path, changes: 
     assert found.exit_code == 2, found.output
     assert named in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1
+
+
+def test_a_publication_and_a_transfer_are_previewed(world: StoredWorld) -> None:
+    """Whose accounts grow, by whose name; what cannot be handed over is refused, and a model nobody knows not found."""
+    world.submit(world.charge("seen"))
+    size = world.size
+    shown = json.loads(told(world, "plan", "publication", "seen", *AT, "--json").output)
+    assert {did for one in shown["accounts"] for did in one["members"]} >= {BANK_A, BANK_B}
+    words = told(world, "plan", "transfer", "seen", BANK_B, *AT)
+    assert (words.exit_code, BANK_B in words.output, "0 would be frozen" in words.output) == (0, True, True)
+    assert told(world, "plan", "transfer", "seen", BANK_A, *AT).exit_code == 5
+    assert told(world, "plan", "publication", "none", *AT).exit_code == 4
+    assert world.size == size

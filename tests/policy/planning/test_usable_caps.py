@@ -35,7 +35,7 @@ def _report(market: Market, epsilon: str, declared: RunPlan | None, share: str =
 
 @pytest.mark.parametrize("epsilon", ["0.2", "0.9", "1.4", "2", "3", "6"])
 def test_what_is_told_of_a_cap_is_what_a_charge_gets(epsilon: str) -> None:
-    """The declared plan cut to the steps that the report tells is charged under such a contract; one more is refused."""
+    """The declared plan cut to the steps that are told is charged under such a contract; one more is refused."""
     market = opened(lineage={"epsilon_max": "6"}, run={"epsilon_max": "6"})
     told = _report(market, epsilon, LOAD)
     digest = market.contract_of(BANKS[0], version=2, lineage={"epsilon_max": epsilon}, run={"epsilon_max": "6"})

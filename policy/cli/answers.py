@@ -1,0 +1,42 @@
+"""What the read-only commands share: files and times that they are given, and how an answer is printed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ledger.domain.exit_codes import ExitCode
+
+At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:00:00Z; now if omitted.")]
+
+
+def file_bytes(path: Path, field: str) -> bytes:
+    """A file whole. Raises: Malformed, if it is not there too: with these commands, it is an invalid argument."""
+    from ledger.cli.input_files import read_bytes
+    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from ledger.wire.malformed import Malformed
+
+    try:
+        return read_bytes(path, field, DOCUMENT_BYTES_MAX)
+    except FileNotFoundError as error:
+        raise Malformed("", str(error)) from None
+
+
+def moment(at: str) -> int:
+    """The time in Unix milliseconds; now if none is given. Raises: Malformed."""
+    from policy.checks.field_readers import parse_time
+
+    return parse_time(at, "--at") if at else time.time_ns() // 1_000_000
+
+
+def print_answer(value: Any, lines: Iterator[str], *, as_json: bool, refused: bool = False) -> None:  # noqa: ANN401 - JSON
+    """Print an answer as text or as JSON, and end with the exit code of a refusal if it is one."""
+    for line in (json.dumps(value, ensure_ascii=False),) if as_json else lines:
+        typer.echo(line)
+    if refused:
+        raise typer.Exit(ExitCode.REFUSED)
