@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from ledger.commands.command_kind import CommandKind
@@ -72,14 +73,14 @@ class Case(Findings):
 
 def on(kind: CommandKind[B], decide: Callable[[Case, B], None]) -> tuple[str, Gate]:
     """The policy's decision on one kind of command, by its name."""
+    return kind.name, partial(_verdict, kind, decide)
 
-    def verdict(request: Request, facts: Facts) -> Verdict:
-        if not isinstance(request.body, kind.body):
-            message = f"a {request.command.kind} command cannot hold a {type(request.body).__name__}"
-            raise TypeError(message)
-        case = Case(request, facts)
-        decide(case, request.body)
-        made = case.verdict(case.header, case.caps)
-        return replace(made, until=case.until, runs_max=case.runs_max) if made.permit and case.until else made
 
-    return kind.name, verdict
+def _verdict(kind: CommandKind[B], decide: Callable[[Case, B], None], request: Request, facts: Facts) -> Verdict:
+    if not isinstance(request.body, kind.body):
+        message = f"a {request.command.kind} command cannot hold a {type(request.body).__name__}"
+        raise TypeError(message)
+    case = Case(request, facts)
+    decide(case, request.body)
+    made = case.verdict(case.header, case.caps)
+    return replace(made, until=case.until, runs_max=case.runs_max) if made.permit and case.until else made
