@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,18 +17,24 @@ from typing import Final
 import psycopg
 import pytest
 import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from psycopg import sql
 from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from epsilon_ledger.__main__ import assemble
+from ledger.book.book import Book
 from ledger.store.engine import engine_of, url_of
+from policy.decisions.gate import gate
 from tests.postgres import new_database
 
 HERE: Final = Path(__file__).parent
 BOOKS: Final = tuple(sorted(path.name.partition(".")[0] for path in (HERE / "books").glob("*.tar.xz")))
-COMPLETE: Final = ("decree", "level_2", "lineage", "mechanisms_users", "mechanisms_zero_out", "service")
+COMPLETE: Final = ("decree", "level_2", "lineage", "mechanisms_users", "mechanisms_zero_out", "service", "statements")
 """Books that are also there as a PostgreSQL dump, a backup and published tiles."""
+CURRENT: Final = HERE.parents[1] / "ledger" / "verifier.py"
+FIRST: Final = HERE / "verifier-0001.txt"
+"""The verifier of the program that made the first books."""
 ENGINES: Final = ("sqlite", "postgresql")
 ON_ENGINES: Final = [(name, "sqlite") for name in BOOKS] + [(name, "postgresql") for name in COMPLETE]
 
@@ -109,6 +118,26 @@ def empty_postgresql() -> Iterator[tuple[str, str, str]]:
         yield owner.set(password=None).render_as_string(), owner.render_as_string(hide_password=False), database.url
 
 
+def private_key(name: str) -> Ed25519PrivateKey:
+    """The key that is derived from a name."""
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+
+
+def open_book(book: GoldenBook, now: int, snapshot: Path | None = None) -> Book:
+    """A golden book, open for writing; it states nothing."""
+    origin = (book.folder / "log.vkey").read_text().partition("+")[0]
+    return Book.open(
+        book.url,
+        gate=gate,
+        log_key=private_key("log"),
+        origin=origin,
+        clock=lambda: now,
+        snapshot=snapshot,
+        volatile=True,
+        statements=False,
+    )
+
+
 @cache
 def _root() -> typer.Typer:
     return assemble()
@@ -121,3 +150,23 @@ def epsilon(*arguments: object, code: int = 0) -> str:
         raise done.exception
     assert done.exit_code == code, done.output
     return done.stdout
+
+
+_EACH: Final = """
+import json, runpy, sys
+for sys.argv in json.load(sys.stdin):
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+    print("END")
+"""
+
+
+def run_alone(verifier: Path, *commands: tuple[object, ...]) -> None:
+    """Have a verifier, alone and without anything of ours beside it, do one after the other; each must succeed."""
+    asked = json.dumps([[str(verifier), *map(str, command)] for command in commands])
+    alone = [sys.executable, "-I", "-c", _EACH]
+    done = subprocess.run(alone, input=asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("END\n")) == (0, len(commands)), done.stdout + done.stderr

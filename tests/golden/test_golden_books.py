@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,30 +10,29 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from client.keys.signer import Signer
-from ledger.book.book import Book, Submission
-from policy.decisions.gate import gate
+from ledger.book.book import Submission
 from tests.golden.golden_books import (
     BOOKS,
     COMPLETE,
+    CURRENT,
     ENGINES,
-    HERE,
+    FIRST,
     ON_ENGINES,
     GoldenBook,
     empty_postgresql,
     epsilon,
     golden_book,
+    open_book,
+    private_key,
+    run_alone,
     sha256,
     unpack,
 )
 
 BANKS: Final = ("did:web:bank-a.example", *(f"golden {number}" for number in range(20)))
 """The names that the keys of organisations who charge are derived from."""
-CURRENT: Final = HERE.parents[1] / "ledger" / "verifier.py"
-FIRST: Final = HERE / "verifier-0001.txt"
-"""That of the program which made the books."""
 PLAN: Final = {
     "batch_size_expected": 64,
     "clipping_norm": "1",
@@ -84,7 +80,7 @@ def test_a_golden_book_continues(book: GoldenBook, tmp_path: Path) -> None:
     entries = [json.loads(data) for data in book.entries()]
     size, now = len(entries), int(entries[-1]["time"])
     raw, signature = _charge(entries, now)
-    with closing(_open(book, now + 1)) as opened:
+    with closing(open_book(book, now + 1)) as opened:
         (outcome,) = opened.submit([Submission(raw, signature)])
         with opened.read() as facts:
             grown = facts.size
@@ -96,7 +92,7 @@ def test_a_golden_book_continues(book: GoldenBook, tmp_path: Path) -> None:
     name = tmp_path / "new" / str(outcome.index)
     epsilon("publish", book.book, tmp_path / "published", *book.log)
     receipt = ("receipt", f"{name}.tlog-proof", f"{name}.entry", *book.log)
-    _run(FIRST, receipt, ("tiles", tmp_path / "published", *book.log, "--kept", book.folder / "checkpoint"))
+    run_alone(FIRST, receipt, ("tiles", tmp_path / "published", *book.log, "--kept", book.folder / "checkpoint"))
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -106,7 +102,8 @@ def test_receipts_hold_for_both_verifiers(name: str, tmp_path: Path) -> None:
     receipts = sorted((folder / "receipts").glob("*.receipt"))
     assert receipts
     for verifier in (CURRENT, FIRST):
-        _run(verifier, *(("receipt", one, one.with_suffix(".entry"), "--log", folder / "log.vkey") for one in receipts))
+        log = "--log", folder / "log.vkey"
+        run_alone(verifier, *(("receipt", one, one.with_suffix(".entry"), *log) for one in receipts))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -138,7 +135,7 @@ def test_a_golden_book_is_published_and_backed_up_as_before(name: str, engine: s
         assert _files(book.folder / "tiles") == before
         epsilon("db", "backup", book.book, tmp_path / "again.zip", *book.log)
         assert _members(tmp_path / "again.zip") == _members(book.folder / "backup.zip")
-    _run(CURRENT, ("tiles", tmp_path / "tiles", *book.log))
+    run_alone(CURRENT, ("tiles", tmp_path / "tiles", *book.log))
 
 
 def _members(path: Path) -> dict[str, bytes]:
@@ -150,26 +147,15 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _open(book: GoldenBook, now: int) -> Book:
-    origin = (book.folder / "log.vkey").read_text().partition("+")[0]
-    return Book.open(
-        book.url, gate=gate, log_key=_private("log"), origin=origin, clock=lambda: now, volatile=True, statements=False
-    )
-
-
-def _private(name: str) -> Ed25519PrivateKey:
-    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
-
-
 def _charge(entries: list[dict[str, Any]], now: int) -> tuple[bytes, str]:
     """The bytes of a small charge under a contract of a bank whose key the tests have, and the bank's signature."""
-    signers = {signer.key_id: signer for signer in (Signer(_private(name)) for name in BANKS)}
+    signers = {signer.key_id: signer for signer in (Signer(private_key(name)) for name in BANKS)}
     permitted = [one for one in entries if one["body"]["outcome"] == "permitted"]
     contract = next(one for one in permitted if one["kind"] == "contract" and one["key_id"] in signers)
     opened = next(one["body"]["request"] for one in permitted if one["kind"] == "partition")
     signer, sealing = signers[contract["key_id"]], {"crv": "X25519", "kty": "OKP", "x": f"{'C' * 42}A"}
     body = {
-        "clean_room": {"sealing": sealing, "signing": Signer(_private("golden clean room")).jwk},
+        "clean_room": {"sealing": sealing, "signing": Signer(private_key("golden clean room")).jwk},
         "contract": contract["body"]["request"]["document"],
         "deadline": now + 3_600_000,
         "partitions": [f"{opened['provider']}/{opened['dataset']}/{opened['partition']}"],
@@ -178,23 +164,3 @@ def _charge(entries: list[dict[str, Any]], now: int) -> tuple[bytes, str]:
     command = {"actor": contract["actor"], "body": body, "id": "golden-1", "key_id": signer.key_id, "kind": "charge"}
     raw = json.dumps({**command, "v": 1}, separators=(",", ":"), sort_keys=True).encode()
     return raw, signer.sign(raw)
-
-
-_EACH: Final = """
-import json, runpy, sys
-for sys.argv in json.load(sys.stdin):
-    try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    except SystemExit as end:
-        if end.code:
-            raise
-    print("END")
-"""
-
-
-def _run(verifier: Path, *commands: tuple[object, ...]) -> None:
-    """Have a verifier, alone and without anything of ours beside it, do one after the other; each must succeed."""
-    asked = json.dumps([[str(verifier), *map(str, command)] for command in commands])
-    alone = [sys.executable, "-I", "-c", _EACH]
-    done = subprocess.run(alone, input=asked, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.count("END\n")) == (0, len(commands)), done.stdout + done.stderr
