@@ -127,6 +127,13 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         lost = float(self.epsilon - min(cap.epsilon, self.epsilon))
         return not ticks or potential(self.epsilon, self.certain, self.types).at(ticks, lost) <= float(self.certain)
 
+    def require_blocks(self, ticks: int) -> None:
+        """Hold the prices to a capacity: a kind of which no block fits would never run. Raises: Malformed."""
+        for place, one in enumerate(self.types):
+            if one.ticks > ticks:
+                rule = f"leaves no room for one block: it costs {one.ticks} ticks, and there are {ticks}"
+                raise Malformed(f"prices[{place}]", rule)
+
     @property
     def price_line(self) -> PriceLine:
         """What prices of unlisted mechanisms are computed from."""

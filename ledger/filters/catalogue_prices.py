@@ -74,7 +74,8 @@ def choose_prices(opening: Opening) -> Corner:
 
 def corners(opening: Opening) -> list[Corner]:
     """Price lines to choose from, that which admits most of the first kind first. Raises: Malformed."""
-    different = {one.alone: one for one in _Search(opening).corners()}
+    tried = _Search(opening).corners()
+    different = {one.alone: one for one in tried if max(one.prices) <= one.rule.capacity}
     return sorted(different.values(), key=lambda one: one.alone, reverse=True)
 
 

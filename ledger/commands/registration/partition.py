@@ -108,11 +108,19 @@ def decide(context: Context[OpenPartition]) -> Decision:
     named = dict.fromkeys((body.epsilon, caps.lineage))
     try:
         opened = Opened(tuple(prices.capacity(rule, one) for one in named), rule)
+        _require_blocks(body, opened)
     except NoRoom as closed:
         raise _closed(body, closed) from None
     except Malformed as error:
         raise error.under("body") from None
     return Decision(Code.PERMITTED, derived=opened.to_json())
+
+
+def _require_blocks(body: OpenPartition, opened: Opened) -> None:
+    """Declared prices leave room for a block of each kind under each cap. Raises: Malformed."""
+    if body.prices is not None and isinstance(opened.terms, Catalogue):
+        for cap in opened.caps:
+            opened.terms.require_blocks(cap.capacity[0] or 0)
 
 
 def opening(context: Context[OpenPartition]) -> tuple[Caps, Rule]:

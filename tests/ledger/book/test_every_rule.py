@@ -15,7 +15,7 @@ from policy.decisions.gate import gate
 from policy.documents import MECHANISMS
 from tests.factories.documents import NOW, plan, policy
 from tests.factories.people import HOSPITAL, LOG, SRO
-from tests.factories.stored import StoredWorld, no_step, open_world
+from tests.factories.stored import StoredWorld, no_step, open_world, rows
 from tests.ledger.accounting.other_machine import other_machine
 
 LAPLACE: c.Object = {"kind": "laplace", "noise_multiplier": "20", "v": 1}
@@ -108,6 +108,52 @@ def test_a_charge_keeps_its_pipeline_and_its_group(world: StoredWorld) -> None:
     with world.book.read() as facts:
         assert facts.charges["run"].pipeline == digest
     assert verify_book(world.url, LOG, no_step).charges == 1
+
+
+def steps(**changes: c.Json) -> c.Object:
+    """A kind of sampled Gaussian steps."""
+    one: c.Object = {"kind": "poisson_gaussian", "noise_multiplier": "4", "probability": "0.0625", "steps": 40, "v": 1}
+    return {**one, **changes}
+
+
+def load(*mechanisms: c.Object) -> c.Object:
+    """A plan of these, one after another."""
+    return {"kind": "mechanism", "mechanism": {"kind": "composed", "mechanisms": [*mechanisms], "v": 1}, "v": 1}
+
+
+FEW: c.Object = {"kind": "gaussian", "noise_multiplier": "3", "v": 1}
+NOT_A_CATALOGUE: dict[str, tuple[dict[str, c.Json], str, str]] = {
+    "prices that admit nothing of one kind": (
+        {"load": load(FEW, steps()), "prices": [1, 64]}, "body.prices[1]", "no room for one block: it costs 64 ticks"
+    ),
+    "a price of no tick": ({"prices": [0]}, "body.prices[0]", "between 1 and 64"),
+    "a price too few": ({"load": load(steps(), FEW), "prices": [1]}, "body.prices", "one for each kind of step"),
+    "nine prices": ({"prices": [1] * 9}, "body.prices", "8"),
+    "nine kinds of steps": (
+        {"load": load(*(steps(noise_multiplier=str(n)) for n in range(4, 13)))}, "body.load", "1 to 8 kinds"
+    ),
+    "a type out of range": (
+        {"load": load(steps(probability="2"))}, "body.load.mechanism.mechanisms[0].probability", "1"
+    ),
+    "an unlisted kind in the mix": ({"load": load(steps(), LAPLACE)}, "body.load", "holds a step of laplace"),
+    "an unknown kind in the mix": (
+        {"load": load(steps(), {"kind": "magic", "v": 1})}, "body.load.mechanism.mechanisms[1].kind", "magic"
+    ),
+    "a δ that rounding would decide": ({"delta": "0.0000005"}, "body.delta", "at least 1e-6 beyond the slack"),
+    "a slack that leaves too little δ": ({"slack": "0.0000095"}, "body.delta", "at least 1e-6 beyond the slack"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_what_a_catalogue_cannot_open_with_leaves_nothing(world: StoredWorld) -> None:
+    """Field and rule are named, and every table is as before."""
+    before = rows(world.url)
+    for name, (changes, field, named) in NOT_A_CATALOGUE.items():
+        asked: dict[str, c.Json] = {"load": STEPS, "rule": "catalogue", **changes}
+        (outcome,) = world.submit(world.partition("new", **asked))
+        assert (outcome.code.word, outcome.index, outcome.field) == ("malformed", None, field), (name, outcome)
+        assert named in outcome.detail, name
+    assert rows(world.url) == before
 
 
 def test_what_no_rule_prices_is_recorded_as_refused(world: StoredWorld) -> None:

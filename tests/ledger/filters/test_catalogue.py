@@ -163,29 +163,46 @@ def test_a_recorded_capacity_is_checked() -> None:
     assert not rule.keeps(type(cap)(EPSILON, (1, 1)))
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"load": None}, "load"),
-    ({"load": Laplace(Fraction(3))}, "load"),
-    ({"load": Composed((COVID, Pure(Fraction(1, 9), RELATION)))}, "load"),
-    ({"load": Composed(tuple(PoissonGaussian(Fraction(1, 99 + n), Fraction(1), 9) for n in range(9)))}, "load"),
-    ({"load": PoissonGaussian(Fraction(1), Fraction(1, 50), 1)}, "epsilon"),
-    ({"relation": "REPLACE_ONE"}, "relation"),
-    ({"delta": Fraction(1, 2 * 10**6)}, "delta"),
-    ({"slack": DELTA_ONE // 1484}, "delta"),
-    ({"prices": (1,)}, "prices"),
-    ({"prices": (1, 65)}, "prices"),
-    ({"prices": (0, 1)}, "prices"),
-    ({"delta": Fraction(0)}, "rule"),
+SAMPLED = "must be of Poisson-sampled Gaussian steps, and holds a step of"
+KINDS = "must be of 1 to 8 kinds of Poisson-sampled Gaussian steps"
+NINE = Composed(tuple(PoissonGaussian(Fraction(1, 99 + n), Fraction(1), 9) for n in range(9)))
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"load": None}, "load", KINDS),
+    ({"load": Laplace(Fraction(3))}, "load", f"{SAMPLED} laplace"),
+    ({"load": Composed((COVID, Pure(Fraction(1, 9), RELATION)))}, "load", f"{SAMPLED} pure"),
+    ({"load": Composed((COVID, Group(2, MNIST)))}, "load", f"{SAMPLED} group"),
+    ({"load": NINE}, "load", KINDS),
+    ({"load": PoissonGaussian(Fraction(1), Fraction(1, 50), 1)}, "epsilon", r"has no room for one step of noise 0\.02"),
+    ({"relation": "REPLACE_ONE"}, "relation", "has no proven dominating pair"),
+    ({"delta": Fraction(1, 2 * 10**6)}, "delta", "must be at least 1e-6 beyond the slack"),
+    ({"slack": DELTA_ONE // 1484}, "delta", "must be at least 1e-6 beyond the slack"),
+    ({"prices": (1,)}, "prices", "must be 2, one for each kind of step"),
+    ({"prices": (1, 65)}, "prices", "must be 1 to 64 ticks each"),
+    ({"prices": (0, 1)}, "prices", "must be 1 to 64 ticks each"),
+    ({"delta": Fraction(0)}, "rule", "for a budget with δ = 0"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "field"), BAD, ids=repr)
-def test_what_it_cannot_open_with_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
-    """The error names what was declared."""
+@pytest.mark.parametrize(("changes", "field", "rule"), BAD, ids=repr)
+def test_what_it_cannot_open_with_is_refused_by_name(changes: dict[str, Any], field: str, rule: str) -> None:
+    """The error names what was declared, and what it must be."""
     good: dict[str, Any] = {"delta": DELTA, "caps": (EPSILON,), "load": BUNDLE, "relation": RELATION, "slack": 0}
-    with pytest.raises(Malformed) as error:
+    with pytest.raises(Malformed, match=rule) as error:
         choose_rule("catalogue", Opening(**{**good, **changes}))
     assert error.value.field == field
+
+
+def test_prices_under_which_a_kind_never_runs_are_named() -> None:
+    """Seven ticks, and 64 for a block of the second kind; what is offered has room for each."""
+    load = Composed((Gaussian(Fraction(3)), MNIST))
+    asked = Opening(DELTA, (EPSILON,), load, RELATION, 0, (1, 64))
+    rule = choose_prices(asked).rule
+    with pytest.raises(Malformed, match=r"no room for one block: it costs 64 ticks, and there are 7$") as error:
+        rule.require_blocks(rule.capacity)
+    assert error.value.field == "prices[1]"
+    rule.require_blocks(64)
+    for one in corners(asked._replace(prices=None)):
+        one.rule.require_blocks(one.rule.capacity)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +212,9 @@ def test_what_it_cannot_open_with_is_refused_by_name(changes: dict[str, Any], fi
         ("types", [{"noise_multiplier": "1", "probability": "0.1", "steps": 0, "ticks": 1}]),
         ("types", [{"noise_multiplier": "1", "probability": "0.1", "steps": 1, "ticks": 65}]),
         ("types", [{"noise_multiplier": "1", "probability": "2", "steps": 1, "ticks": 1}]),
+        ("types", [{"noise_multiplier": "0", "probability": "0.1", "steps": 1, "ticks": 1}]),
+        ("types", [{"noise_multiplier": "1", "probability": "0.1", "steps": 1, "ticks": 0}]),
+        ("types", [{"noise_multiplier": "1", "probability": f"0.{n}", "steps": 1, "ticks": 1} for n in range(1, 10)]),
         ("capacity", 0),
         ("capacity", 1_025),
         ("slack", -1),
