@@ -11,9 +11,12 @@ from typing import Any, Final
 import pytest
 
 from ledger.domain.gate import Verdict
+from ledger.wire.exact_numbers import NAT
 from policy.checks.findings import Findings
+from policy.decisions.organisation_lineage import NAMED_MAX
 from tests.factories.people import SRO
-from tests.policy.scene import GONE, TDC, TDP, decide
+from tests.policy.decisions.verdict_texts import texts_of, written
+from tests.policy.scene import GONE, PARTITION, TDC, TDP, decide
 
 HERE: Final = Path(__file__).parent
 C1, P1 = "contract digits-bank-a version 1", "policy health-policy version 1"
@@ -67,6 +70,11 @@ def test_each_edge() -> None:
         verdict = decide(kind, change)
         assert faults(verdict) == found, (kind, change)
         assert verdict.permit is not bool(found)
+
+
+def test_each_sentence_is_as_written_down() -> None:
+    """What the cases say, word for word: see ``verdict_texts`` for how a new sentence is written down."""
+    assert texts_of(check for kind, change, _ in CASES for check in decide(kind, change).checks) == written()
 
 
 def test_every_code_has_a_case_on_each_side_of_its_edge() -> None:
@@ -135,3 +143,15 @@ def test_each_missing_signature_is_named() -> None:
     verdict = decide("contract", {"signers": []})
     named = [check.text for check in verdict.checks if check.code == "signature_missing"]
     assert named == [f"{TDP} has not signed", f"{TDC} has not signed"]
+
+
+@pytest.mark.parametrize(("count", "more"), [(NAMED_MAX, []), (NAMED_MAX + 3, ["and 3 more accounts"])])
+def test_a_denial_names_a_bounded_number_of_accounts(count: int, more: list[str]) -> None:
+    """Each account that a proposed merger would freeze, up to a number; beyond it only how many there are."""
+    terms = {"delta": "0", "terms": '{"delta":"0","kind":"pure","v":1}'}
+    partitions = [{**PARTITION, **terms, "name": f"p{at:02}", "run": None} for at in range(count)]
+    refs = [f"{TDP}/digits/{one['name']}" for one in partitions]
+    change = {"body|proposed": True, "charge|prices": dict.fromkeys(refs, NAT), "partitions": partitions}
+    texts = [one.text for one in decide("merger", change).checks if one.code == "account_would_freeze"]
+    assert [ref for ref in refs if any(ref in text for text in texts)] == refs[:NAMED_MAX]
+    assert texts[NAMED_MAX:] == more
