@@ -1,16 +1,19 @@
 """Atomic files: written under a temporary name in the same folder, synchronised, and only then given their name.
 
 A reader sees the old file or the new one, never a part, however the process ends; when a function here returns, file
-and name survive a power loss. A process that is killed may leave ``.NAME.*.part`` behind, which anyone may delete.
+and name survive a power loss. A process that is killed may leave ``.NAME.*.part`` behind, which anyone may delete;
+:func:`remove_leftovers` deletes those that nobody writes any more, which their lock tells.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +34,7 @@ def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVA
         mode: its permissions, less the umask.
         durable: False where the caller synchronises many files at once.
     """
-    with _part_of(path, mode) as part:
-        _write(part, data, durable=durable)
+    with _part_of(path, mode) as part, _written(part, data, durable=durable):
         part.replace(path)
     if durable:
         sync_folder(path.parent)
@@ -40,8 +42,8 @@ def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVA
 
 def create_file(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
     """Write a file that is not there yet. Raises: FileExistsError, OSError."""
-    with new_file(path, mode=mode) as part:
-        _write(part, data, durable=False)
+    with new_file(path, mode=mode) as part, _written(part, data, durable=False):
+        pass
 
 
 @contextmanager
@@ -66,6 +68,24 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
     sync_folder(path.parent)
 
 
+def remove_leftovers(path: Path) -> None:
+    """Delete what processes that were killed left of a file, written by :func:`replace_file` alone, if it can be."""
+    leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part")
+    with suppress(OSError):
+        for part in [one for one in path.parent.iterdir() if leftover.fullmatch(one.name)]:
+            _remove_unlocked(part)
+
+
+def _remove_unlocked(part: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(part, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
+        finally:
+            os.close(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable. Raises: OSError."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -82,12 +102,18 @@ def _part_of(path: Path, mode: int) -> Iterator[Path]:
             Path(f"{part}{suffix}").unlink(missing_ok=True)
 
 
-def _write(part: Path, data: bytes | Iterable[bytes], *, durable: bool) -> None:
-    with part.open("wb") as file:
+@contextmanager
+def _written(part: Path, data: bytes | Iterable[bytes], *, durable: bool) -> Iterator[None]:
+    # The file is there, and is not made anew here, with another mode, should it be gone.
+    with part.open("r+b") as file:
+        # Where nothing can be locked, nothing is taken for a leftover.
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
         file.writelines((data,) if isinstance(data, bytes) else data)
+        file.flush()
         if durable:
-            file.flush()
             os.fsync(file.fileno())
+        yield
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -22,7 +22,7 @@ from typing import Final
 from sqlalchemy import make_url
 
 from ledger.book.state.state_statements import StatedTree
-from ledger.files.atomic_file import replace_file
+from ledger.files.atomic_file import remove_leftovers, replace_file
 from ledger.files.state_folder import state_folder
 from ledger.state_tree.snapshot_format import StateSnapshot, read_snapshot, write_snapshot
 from ledger.store.engine import url_of
@@ -67,11 +67,12 @@ class SnapshotFile:
         self._size, self._records = 0, 0
 
     def read(self) -> StateSnapshot | None:
-        """The snapshot, its root recomputed; None if there is no file.
+        """The snapshot, its root recomputed; None if there is no file. What a killed process left of one is removed.
 
         Raises:
             Malformed: if it cannot be read, is torn, or is of another log or version.
         """
+        remove_leftovers(self._path)
         try:
             data = self._bytes()
         except FileNotFoundError:

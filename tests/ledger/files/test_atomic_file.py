@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ledger.files.atomic_file import SHARED, create_file, new_file, replace_file
+from ledger.files.atomic_file import SHARED, create_file, new_file, remove_leftovers, replace_file
 
 
 def mode(path: Path) -> int:
@@ -68,3 +69,22 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     for write in (replace_file, create_file):
         with pytest.raises(FileNotFoundError):
             write(tmp_path / "none" / "key", b"")
+
+
+def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    """Not what is being written, nor another file's, nor what merely looks like it; a missing folder is no error."""
+    path = tmp_path / "state[1]"
+    others = [f".{path.name}.part", f".{path.name}.{'0' * 15}g.part", f".state1.{'0' * 16}.part", path.name]
+    for name in (f".{path.name}.{'0' * 16}.part", *others):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / f".{path.name}.{'1' * 16}.part").symlink_to(path)
+
+    def pieces() -> Iterator[bytes]:
+        yield b"begun"
+        remove_leftovers(path)
+        yield b", and done"
+
+    replace_file(path, pieces())
+    assert path.read_bytes() == b"begun, and done"
+    assert names(tmp_path) == sorted([*others, f".{path.name}.{'1' * 16}.part"])
+    remove_leftovers(tmp_path / "none" / "file")

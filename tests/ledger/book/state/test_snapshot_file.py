@@ -413,7 +413,7 @@ SnapshotFile(path, LOG)._write(StatedTree(found.size, found.size, found.tree, (f
 
 
 def test_a_process_killed_while_it_writes_leaves_the_old_file(tmp_path: Path, file: Path) -> None:
-    """Really killed, between two pieces."""
+    """Really killed, between two pieces; the next opening removes what it left, and what is being written stays."""
     with open_world(tmp_path) as world:
         stated(world, file).submit(world.charge("run-1"))
         world.book.close()
@@ -423,10 +423,16 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file(tmp_path: Path, fi
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "half\n"
+        (written,) = file.parent.glob(f".{file.name}.*.part")
+        SnapshotFile(file, LOG).read()
+        assert written.exists()
         child.send_signal(signal.SIGKILL)
     assert child.returncode == -signal.SIGKILL
     assert file.read_bytes() == before
-    assert [one.suffix for one in file.parent.glob(f".{file.name}.*")] == [".part"]
+    assert [*file.parent.glob(f".{file.name}.*")] == [written]
+    with open_world(tmp_path, founded=False) as world:
+        stated(world, file)
+        assert not written.exists()
 
 
 def test_a_disk_that_takes_no_file_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
