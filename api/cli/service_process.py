@@ -56,25 +56,9 @@ def run_service(
     log_to(sys.stderr)
     with ExitStack() as opened:
         try:
-            kept = settings.kept_file(log)
-            _say_what_is_kept(kept)
-            empty = sign(Checkpoint(settings.origin, 0, EMPTY_ROOT), log_key)
-            submission = WitnessSubmission(
-                settings.book, settings.witnesses, required=settings.witnesses_required, empty=empty
-            )
+            submission = _submission(settings, log_key)
             opened.callback(submission.close)
-            book = Book.open(
-                settings.book,
-                gate=gate,
-                log_key=log_key,
-                origin=settings.origin,
-                clock=unix_ms,
-                watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
-                kept=kept,
-                first_start=first_start,
-                show_first=submission.show,
-                snapshot=settings.snapshot_file(log),
-            )
+            book = _open_book(settings, log_key, log, submission, first_start=first_start)
             opened.callback(book.close)
         except (BookUnusable, FileNotFoundError, WitnessContradicts, WitnessMissing) as error:
             typer.echo(str(error), err=True)
@@ -100,6 +84,36 @@ def run_service(
     if submission.failure is not None:
         typer.echo(f"The service stopped: {submission.failure}.", err=True)
         raise typer.Exit(submission.failure.exit_code)
+
+
+def _submission(settings: Settings, log_key: Ed25519PrivateKey) -> WitnessSubmission:
+    empty = sign(Checkpoint(settings.origin, 0, EMPTY_ROOT), log_key)
+    return WitnessSubmission(settings.book, settings.witnesses, required=settings.witnesses_required, empty=empty)
+
+
+def _open_book(
+    settings: Settings,
+    log_key: Ed25519PrivateKey,
+    log: LogKey,
+    submission: WitnessSubmission,
+    *,
+    first_start: bool,
+) -> Book:
+    """Open the profile's book, once its witnesses have seen it. Raises: as :meth:`Book.open` and the submission do."""
+    kept = settings.kept_file(log)
+    _say_what_is_kept(kept)
+    return Book.open(
+        settings.book,
+        gate=gate,
+        log_key=log_key,
+        origin=settings.origin,
+        clock=unix_ms,
+        watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
+        kept=kept,
+        first_start=first_start,
+        show_first=submission.show,
+        snapshot=settings.snapshot_file(log),
+    )
 
 
 def _say_what_is_kept(kept: Path | None) -> None:
