@@ -22,6 +22,9 @@ from tests.faults.standing import Partition, Vector
 NEVER: Final = 1 << 62
 UNRECORDED: Final = ("conflict", "malformed", "not_found", "not_authorised", "id_reused", "signature_invalid")
 
+OWN: Final = ("lapse", "statement")
+"""The kinds of entry that the book itself makes."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -91,7 +94,7 @@ def _answers(
         stands = entries[call.index]["body"]["outcome"]
         _require(stands == call.word, f"{call.id} was told {call.word}, and {stands} stands at {call.index}")
     for place, entry in enumerate(entries[founded:], founded):
-        _require(entry["id"] in began or entry["kind"] == "lapse", f"nobody asked for {entry['id']} at {place}")
+        _require(entry["id"] in began or entry["kind"] in OWN, f"nobody asked for {entry['id']} at {place}")
     return began
 
 

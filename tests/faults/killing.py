@@ -76,17 +76,22 @@ def writing() -> Iterator[Writers]:
 
 @dataclass
 class Book:
-    """One book on disk, and what was ever seen of it."""
+    """One book on disk, and what was ever seen of it.
+
+    Attributes:
+        stated: whether its writers state its state.
+    """
 
     folder: Path
     url: str
     founded: int
+    stated: bool = False
     log: list[bytes] = field(default_factory=list)
 
     def job(self, prefix: str, dice: random.Random, **die: int) -> dict[str, Any]:
         """What a writer is told."""
         told = {"folder": str(self.folder), "url": self.url, "prefix": prefix, "seed": dice.getrandbits(32)}
-        return {**told, "die": die}
+        return {**told, "stated": self.stated, "die": die}
 
     def kill_one(self, writers: Writers, prefix: str, dice: random.Random) -> None:
         """Let one writer live for a while, by the clock or by its own count; then look."""
@@ -94,6 +99,9 @@ class Book:
         ways += [{"statement": dice.randint(1, 300)}, {"commit": dice.randint(1, 8)}, {"answers": dice.randint(1, 20)}]
         if self.url.startswith("sqlite"):
             ways.append({"instructions": dice.randint(1, 3_000)})
+        if self.stated:
+            ways += [{"stated": dice.randint(1, 4)}, {"stated_commit": dice.randint(1, 2)}]
+            ways += [{"piece": dice.randint(1, 90)}, {"replaced": 1}]
         die = dice.choice(ways)
         self.kill(writers, prefix, dice, die, None if die else dice.uniform(0, MOMENT_MAX))
 

@@ -10,16 +10,21 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 from typing import Final
 
 import pytest
 
-from tests.factories.stored import ENGINES, StoredWorld, fresh_book
+from ledger.audit.replay import verify_book
+from ledger.state_tree.snapshot_format import read_snapshot
+from tests.factories.people import LOG
+from tests.factories.stored import ENGINES, StoredWorld, fresh_book, no_step
 from tests.faults.copies import Copies
 from tests.faults.killing import Book, Writers, writing
-from tests.faults.writer import NOTES, ask
+from tests.faults.stated_world import SNAPSHOT, StatedWorld, state_often
+from tests.faults.writer import NOTES, TINY, ask
 
 KILLS: Final = int(os.environ.get("EPSILON_SOAK_KILLS", "2000"))
 PER_BOOK: Final = 8
@@ -70,6 +75,33 @@ def test_what_was_committed_and_not_answered_gets_its_answer(writers: Writers, b
     assert {one.id for one in calls} >= set(_ids(book.log[book.founded :]))
     (name, *_) = _ids(book.log[book.founded :])
     assert book.ask_again(name) == "id_reused"
+
+
+def test_a_kill_around_a_statement_or_a_snapshot_loses_nothing(
+    writers: Writers, book: Book, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each writer goes on by what the last one left: a statement without its commit, half a snapshot, a new one."""
+    book, dice = replace(book, stated=True), random.Random("stated")  # noqa: S311
+    file, made = book.folder / SNAPSHOT, list[int]()
+    for number, die in enumerate(({"stated": 1}, {"stated_commit": 2}, {"piece": 20}, {"replaced": 1})):
+        before = len(book.log) or book.founded
+        book.kill(writers, f"s{number}", dice, die)
+        made.append(sum(json.loads(data)["kind"] == "statement" for data in book.log[before:]))
+        assert len([*book.folder.glob(f".{SNAPSHOT}.*.part")]) == ("piece" in die)
+    assert made[0] == 0
+    assert made[1] > 0
+    found = read_snapshot(file.read_bytes(), LOG.vkey)
+    stated = [one["body"]["request"] for one in map(json.loads, book.log) if one["kind"] == "statement"]
+    assert {"root": found.tree.root.hex(), "size": found.size} in stated
+    caplog.set_level("INFO", "ledger.book")
+    state_often(monkeypatch.setattr)
+    world = StatedWorld(book.folder, book.url)
+    try:
+        assert [f"opened by the snapshot of {found.size} entries" in one for one in caplog.messages] == [True]
+        assert world.submit(world.charge("after", run=TINY))[0].code.word == "pending"
+    finally:
+        world.book.close()
+    assert verify_book(book.url, LOG, no_step).entries > len(book.log)
 
 
 def _ids(log: list[bytes]) -> list[str]:
@@ -124,17 +156,18 @@ def test_thousands_of_kills(writers: Writers, tmp_path: Path, engine: str, tell:
     with ExitStack() as stack:
         copies = Copies(tmp_path, engine, stack)
         for number in range(-(-KILLS // PER_BOOK)):
-            total += _some_kills(writers, copies, tmp_path / str(number), random.Random(f"{seed} {number}"))  # noqa: S311
+            dice = random.Random(f"{seed} {number}")  # noqa: S311 - how they die
+            total += _some_kills(writers, copies, tmp_path / str(number), dice, stated=number % 2 == 1)
             if number % 10 == 9:
                 tell(f"{engine}: {dict(total)}")
     tell(f"{engine}: {dict(total)}")
     assert total["kills"] >= KILLS
 
 
-def _some_kills(writers: Writers, copies: Copies, folder: Path, dice: random.Random) -> Counter[str]:
+def _some_kills(writers: Writers, copies: Copies, folder: Path, dice: random.Random, *, stated: bool) -> Counter[str]:
     """Writers that die one after another on one book, looked at after each."""
     with copies.one(folder) as url:
-        book = Book(folder, url, copies.founded)
+        book = Book(folder, url, copies.founded, stated)
         for place in range(PER_BOOK):
             book.kill_one(writers, f"r{place}", dice)
         calls, reads = book.look()

@@ -3,9 +3,9 @@
 A line of JSON on standard input makes it fork a writer for one book, which four threads fill with charges, settling
 some and giving some up, in groups. Each thread notes in the book's folder when it asked, and what it was answered,
 for :mod:`tests.faults.history`; a fifth reads. ``die`` says how the writer ends: at a number of instructions of
-SQLite's machine, at the n-th statement, after the n-th commit and before anyone is answered, when
-so many groups were answered, at a limit on the size
-of files; or not by itself, and whoever started it kills it. Lines out: ``pid N``, ``ended STATUS``.
+SQLite's machine, at the n-th statement, when one of RETURNS has happened so often, when so many groups were answered,
+at a limit on the size of files; or not by itself, and whoever started it kills it. With ``stated`` the book states its
+state and writes snapshots often. Lines out: ``pid N``, ``ended STATUS``.
 
 The fork spares each writer the seconds that loading dp_accounting and pricing the first run take.
 """
@@ -36,6 +36,7 @@ from ledger.book.submitted_command import BookStopped, Submission
 from tests.factories.documents import plan
 from tests.factories.people import BANK_A, BANK_B
 from tests.factories.stored import StoredWorld, open_world
+from tests.faults.stated_world import StatedWorld, state_often
 
 NOTES: Final = "notes"
 THREADS: Final = 4
@@ -45,6 +46,20 @@ TINY: Final = plan(5, "1000")
 """A run of which thousands fit."""
 BIG: Final = plan(100, "1.5")
 """A run of which few do."""
+_NOTED: Final = ("book-writer", "StateStatements.note")
+_COMMITTED: Final = ("book-commits", ".do_commit")
+RETURNS: Final = {
+    "commit": (_COMMITTED,),
+    "stated": (_NOTED,),
+    "stated_commit": (_NOTED, _COMMITTED),
+    "piece": (("state-snapshot_0", "SnapshotFile._pieces"),),
+    "replaced": (("state-snapshot_0", "replace_file"),),
+}
+"""Moments at which a function has just returned in a thread; those that are named before it did so earlier.
+
+A commit has returned and nobody is answered yet; a statement of state is decided and not committed; a commit has
+returned since, the second one at the latest with the statement; a piece of a snapshot is written; the file has it.
+"""
 
 
 def main() -> None:
@@ -69,7 +84,9 @@ def _say(text: str) -> None:
 def _write(job: dict[str, Any]) -> None:
     _prepare(job["die"])
     folder = Path(job["folder"])
-    world = StoredWorld(folder, job["url"])
+    if job["stated"]:
+        state_often(setattr)
+    world = (StatedWorld if job["stated"] else StoredWorld)(folder, job["url"])
     notes = os.open(folder / NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     if "bytes" in job["die"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["die"]["bytes"],) * 2)
@@ -132,8 +149,8 @@ def _prepare(die: dict[str, int]) -> None:
         _at_instructions(die["instructions"])
     if "statement" in die:
         event.listen(Engine, "before_cursor_execute", _killer(die["statement"]))
-    if "commit" in die:
-        _after_commit(die["commit"])
+    for word in RETURNS.keys() & die.keys():
+        _after_returns(RETURNS[word], die[word])
 
 
 def _killer(most: int) -> Any:  # noqa: ANN401 - a listener of any event
@@ -158,14 +175,20 @@ def _at_instructions(most: int) -> None:
     event.listen(Pool, "connect", connected)
 
 
-def _after_commit(most: int) -> None:
-    """The driver's commit of a batch has returned, and nobody is answered yet."""
-    kill = _killer(most)
+def _after_returns(functions: tuple[tuple[str, str], ...], most: int) -> None:
+    """Die when the last of the functions has returned for the most-th time since those before it did."""
+    kill, waiting = _killer(most), [*functions]
 
     def returned(frame: FrameType, happened: str, value: object) -> None:
         del value
-        if happened == "return" and frame.f_code.co_name == "do_commit" and current_thread().name == "book-commits":
-            kill()
+        if happened != "return":
+            return
+        thread, name = waiting[0]
+        if frame.f_code.co_qualname.endswith(name) and current_thread().name == thread:
+            if len(waiting) > 1:
+                waiting.pop(0)
+            else:
+                kill()
 
     threading.setprofile(returned)
 
