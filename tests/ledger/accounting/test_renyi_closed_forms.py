@@ -198,3 +198,35 @@ def test_tuning_is_at_least_the_best_of_many_answers(shape: str, mean: int, orde
     told = divergence(tuned, "REPLACE_SPECIAL", order)
     assert told is not None
     assert number(told) >= exact
+
+
+@pytest.mark.parametrize("order", [2, 9, 64])
+def test_concentrated_loss_grows_with_the_order(order: int) -> None:
+    """ξ + ρ·α, exactly."""
+    assert ours.zcdp(Fraction(1, 10), Fraction(1, 7), order) == Fraction(1, 7) + Fraction(order, 10)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(20)])
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
+def test_delta_of_a_group_is_its_geometric_sum(epsilon: Fraction, k: int) -> None:
+    """δ·(e^(kε) - 1)/(e^ε - 1), at most 1; of one record it is δ itself."""
+    delta = Fraction(1, 10**9)
+    exact = number(delta) * (WIDE.exp(k * number(epsilon)) - 1) / (WIDE.exp(number(epsilon)) - 1)
+    told = ours.delta_of_group(epsilon, delta, k)
+    assert close_above(told, min(exact, WIDE.mpf(1)))
+    assert told == delta or k > 1
+    assert told <= 1
+
+
+@pytest.mark.parametrize("order", [2, 5])
+def test_half_of_a_population_is_theorem_nine_to_the_last_digit(order: int) -> None:
+    """Where the pair's term takes 4·(e^ε - 1) by its bound 4·ε·e^ε, and where 2·e^ε: the sum itself, rounded up."""
+    for noise in (Fraction(2), Fraction(9)):
+        variance = number(noise) ** 2
+        pair = min(WIDE.mpf(2), 16 / variance) * WIDE.exp(4 / variance)
+        total = 1 + comb(order, 2) * WIDE.mpf("0.01") * pair
+        for j in range(3, order + 1):
+            total += 2 * comb(order, j) * WIDE.mpf("0.1") ** j * WIDE.exp((j - 1) * 2 * j / variance)
+        exact = min(WIDE.log(total) / (order - 1), 2 * order / variance)
+        assert close_above(ours.without_replacement(noise, 300, 30, order), exact)
+    assert ours.without_replacement(Fraction(9), 300, 300, order) == Fraction(2 * order, 81)

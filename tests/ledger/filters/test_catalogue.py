@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from ledger.accounting.loss_lattice import LatticeLaw
 from ledger.accounting.loss_potential import Laws, Potential, lattice_step
@@ -380,6 +381,34 @@ def test_the_odometer_is_never_beaten() -> None:
         charges = [Loss((price,), (0,)) for price in prices]
         game = Game.explore(Charging.per_step(runs, charges, within(ticks)), runs)
         assert game.reached(library, at_checkpoints(potential, ticks, delta)) <= float(delta) * (1 + 1e-9)
+
+
+def test_the_bound_of_the_potential_is_its_least_epsilon() -> None:
+    """At the ε that is told the potential is within δ, and one point of the lattice less it is not."""
+    source = random.Random(7)  # noqa: S311 - the same catalogue every time
+    delta = Fraction(1, 20)
+    potential = Potential(BUDGET, delta, [(laws(random_pair(source)), 1)])
+    for ticks in (1, 2, 5):
+        for share in (Fraction(1), Fraction(1, 2), Fraction(1, 10), Fraction(1, 1000)):
+            told = potential.bound(ticks, delta * share)
+            assert told is not None
+            assert potential.at(ticks, float(BUDGET) - told) <= delta * share
+            less = potential.at(ticks, float(BUDGET) - told + potential.step * 1.5)
+            assert less > delta * share or told <= 1e-9
+            assert told >= (potential.bound(ticks, delta) or 0.0)
+    assert potential.bound(2, Fraction(1)) == 0.0
+    assert potential.bound(2, Fraction(0)) is None
+
+
+def test_beyond_what_prices_hold_up_to_no_epsilon_is_told() -> None:
+    """Up to twice the capacity, each checkpoint at its own part of δ by the same potential; then none."""
+    rule = opened().rule
+    told = [rule.odometer(Loss((ticks, 0), (0, 0))) for ticks in (rule.capacity, 2 * rule.capacity)]
+    whole = [float(found) for found in told]
+    assert whole[0] < whole[1]
+    assert whole[0] >= float(structs.replace(rule, odometers=None).odometer(Loss((rule.capacity, 0), (0, 0))))
+    with pytest.raises(ArithmeticError, match="no finite"):
+        rule.odometer(Loss((2 * rule.capacity + 1, 0), (0, 0)))
 
 
 def test_the_lattice_has_the_budget_on_it() -> None:

@@ -185,6 +185,19 @@ def test_two_odometers_have_half_of_delta_each(name: str) -> None:
         assert whole.odometer(loss) < one.rule.odometer(loss) == pytest.approx(half.odometer(loss), rel=1e-3)
 
 
+@EACH
+def test_a_recorded_cap_is_kept_and_a_wider_one_is_not(name: str) -> None:
+    """One more unit at any coordinate is refused, and so is every capacity at an ε that has no room."""
+    one = opened(name)
+    assert one.rule.keeps(one.cap)
+    for place, bound in enumerate(one.cap.capacity):
+        # Where the capacity is searched for, a check leaves it some room.
+        more = (bound or 0) + max(1, (bound or 0) >> 10)
+        wider = tuple(more if other == place else at for other, at in enumerate(one.cap.capacity))
+        assert not one.rule.keeps(Cap(EPSILON, wider)), place
+    assert not one.rule.keeps(Cap(Fraction(1, 10**6), one.cap.capacity))
+
+
 def test_checkpoints_share_delta_once() -> None:
     """Fixed beforehand, ascending past every count, their shares of δ sum to at most one, beyond the budget too."""
     for capacity in (1, 2, 3, 7, 1000, 2435):
@@ -267,6 +280,8 @@ def test_slack_is_for_black_boxes() -> None:
     assert loss.finite[-1] == -(-DELTA_ONE // 10_000)
     assert not without.admits(loss, without.cap(EPSILON))
     assert kept.runs(Loss.zero(len(kept.coordinates)), kept.cap(EPSILON), loss) == 2
+    assert kept.runs(loss, kept.cap(EPSILON), loss) == 1
+    assert kept.runs(times(loss, 2), kept.cap(EPSILON), loss) == 0
     assert loss_of(kept.segments(STEP, RELATION), 50).finite[-1] == 0
     with pytest.raises(NotPriced, match="black_box"):
         opened("reference").rule.segments(box, RELATION)

@@ -9,13 +9,16 @@ from typing import Any
 import mpmath  # type: ignore[import-untyped] # has no types
 import pytest
 from dp_accounting import get_epsilon_gaussian
+from msgspec import structs
 
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.gaussian_certificates import certificate, exact_square, gaussian_capacity, gaussian_epsilon
 from ledger.filters import Opening, choose_rule
+from ledger.filters.gaussian import GaussianRule
 from ledger.mechanisms import mechanism as m
-from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
+from ledger.wire.malformed import Malformed
 
 WIDE = mpmath.mp.clone()
 WIDE.dps = 40
@@ -125,6 +128,77 @@ def test_a_run_is_certified_as_a_whole() -> None:
         assert certificate_of(mechanism, Fraction(tau, DELTA_ONE)) == square
     plain = rule.segments(m.Gaussian(Fraction(4)), ZERO_OUT)
     assert loss_of(plain, 1) == Loss((NAT // 16, 0), (0, 0))
+
+
+def test_only_prices_that_cover_a_run_are_accepted() -> None:
+    """What a charge records, and what is recorded wrongly: less, at a τ that is not offered, or not as a whole."""
+    rule = choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None))
+    sampled, plain, box = (
+        m.PoissonGaussian(Fraction(1, 20), Fraction(2), 50),
+        m.Gaussian(Fraction(4)),
+        m.BlackBox(Fraction(1, 100_000), Fraction(1, 4), ZERO_OUT),
+    )
+    ((run,), (step,), (once,)) = (rule.segments(one, ZERO_OUT) for one in (sampled, plain, box))
+    (square, tau), (pure, spent) = run.price, once.price
+    assert square
+    assert tau
+    assert pure
+    assert spent
+    accepted = [
+        (sampled, run),
+        (sampled, Segment(50, (square + 1, tau), 50)),
+        (sampled, Segment(50, (None, tau), 50)),
+        (sampled, Segment(50, (square, None), 50)),
+        (plain, step),
+        (plain, Segment(1, (None, 0))),
+        (plain, Segment(1, (NAT // 16, None))),
+        (box, once),
+        (box, Segment(1, (pure, spent + 1))),
+        (box, Segment(1, (pure, None))),
+    ]
+    refused = [
+        (sampled, Segment(50, (square * 9 // 10, tau), 50)),
+        (sampled, Segment(50, (square, tau + 1), 50)),
+        (sampled, Segment(50, (square, tau))),
+        (sampled, Segment(49, (square, tau), 49)),
+        (plain, Segment(1, (NAT // 16 - 1, 0))),
+        (plain, Segment(2, (NAT // 16, 0))),
+        (box, Segment(1, (pure * 9 // 10, spent))),
+        (box, Segment(1, (pure, spent - 1))),
+        (box, Segment(1, (None, spent - 1))),
+    ]
+    for mechanism, one in accepted:
+        assert rule.covers((one,), mechanism, ZERO_OUT), one
+    for mechanism, one in refused:
+        assert not rule.covers((one,), mechanism, ZERO_OUT), one
+    assert not rule.covers((), sampled, ZERO_OUT)
+    assert not rule.covers((run, run), sampled, ZERO_OUT)
+    # A record that is replaced moves a sum twice as far.
+    assert not rule.covers((step,), plain, "REPLACE_ONE")
+    assert rule.covers((Segment(1, (NAT // 4, 0)),), plain, "REPLACE_ONE")
+
+
+def test_the_slack_is_all_that_the_gaussian_does_not_have() -> None:
+    """Half of δ unless another part is declared; the capacity found at opening is that of the rest."""
+    delta = Fraction(1, 1000)
+    for slack in (0, DELTA_ONE // 10_000):
+        rule = GaussianRule.choose(Opening(delta, (Fraction(3),), None, slack=slack))
+        assert rule.slack == (slack or DELTA_ONE // 2000)
+        assert rule.certain == delta - Fraction(rule.slack, DELTA_ONE)
+        assert rule.capacity == gaussian_capacity(Fraction(3), rule.certain)
+        assert rule.cap(Fraction(3)).capacity == (rule.capacity, rule.slack)
+    old = structs.replace(rule, capacity=None)
+    for square in (1, NAT // 8, NAT):
+        assert old.odometer(Loss((square, 0), (0, 0))) == rule.odometer(Loss((square, 0), (0, 0)))
+
+
+@pytest.mark.parametrize("delta", [Fraction(1, 10**9 + 1), Fraction(1), Fraction(3, 2)])
+def test_a_delta_outside_its_range_is_refused(delta: Fraction) -> None:
+    """With the range; its least opens."""
+    with pytest.raises(Malformed) as fault:
+        GaussianRule.choose(Opening(delta, (Fraction(3),), None))
+    assert str(fault.value) == "delta: must be at least 1e-9 and less than 1 for the rule gaussian"
+    assert GaussianRule.choose(Opening(Fraction(1, 10**9), (Fraction(3),), None)).delta == Fraction(1, 10**9)
 
 
 def certificate_of(mechanism: m.Mechanism, tau: Fraction) -> int | None:

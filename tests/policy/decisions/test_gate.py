@@ -60,6 +60,7 @@ def test_headers_hold_what_the_book_keeps() -> None:
         ("charge", {"partitions|0|epsilon": "3"}, Caps(Fraction(3), Fraction(3))),
         ("partition", {}, Caps(SEVEN, SIX)),
         ("partition", {"policies|0|level": 0}, Caps(None, SIX)),
+        ("partition", {"policies|0|levels": [{"dataset": "digits", "level": 0, "provider": TDP}]}, Caps(None, SIX)),
         ("partition", {"body|epsilon": "5"}, Caps(Fraction(5), Fraction(5))),
     ],
 )
