@@ -12,7 +12,6 @@ outcome that was recorded, if one was.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from sqlalchemy import Engine
 from ledger.accounts.pricing import COMPUTED
 from ledger.book.batch import Recorder, outcome_of
 from ledger.book.checkpoint_file import CheckpointFile
-from ledger.book.document_quota import DocumentQuota
+from ledger.book.document_store import DocumentStore
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_epoch, take_lock, usable_state
@@ -45,15 +44,11 @@ from ledger.book.submitted_command import (
 )
 from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.domain.facts import Charge, Partition
-from ledger.domain.gate import DOCUMENT_BYTES_MAX, Gate
+from ledger.domain.gate import Gate
 from ledger.log.checkpoint import LogSigner
 from ledger.store.cosignatures import newest_cosigned
 from ledger.store.engine import engine_of
-from ledger.store.projection_table import append_once
 from ledger.store.snapshot import Log, Snapshot
-from ledger.store.tables import DOCUMENT
-from ledger.wire import canonical_json as c
-from ledger.wire.malformed import Malformed
 
 __all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "RowsDiffer", "Submission"]
 
@@ -66,7 +61,7 @@ class Book:
         self._rows = rows
         self._writes, self._reads = engines
         self._recorder, self._writer = recorder, writer
-        self._storing, self._quota = threading.Lock(), DocumentQuota()
+        self._documents = DocumentStore(self._writes, writer.check_storage, self._snapshot, recorder.clock.wall)
         self._closed = False
 
     @classmethod
@@ -163,7 +158,7 @@ class Book:
     def _released(self, outcomes: list[Outcome]) -> list[Outcome]:
         for one in outcomes:
             if one.index is not None:
-                self._quota.release(one.body["request"])
+                self._documents.release(one.body["request"])
         return outcomes
 
     def quote(self, submission: Submission) -> Outcome:
@@ -200,18 +195,7 @@ class Book:
             BookStopped: if the book takes no more commands.
             Malformed: if there are too many bytes.
         """
-        if len(data) > DOCUMENT_BYTES_MAX:
-            raise Malformed("document", f"has more than the {DOCUMENT_BYTES_MAX} bytes allowed")
-        name = c.digest(data)
-        with self._storing:
-            with self._snapshot() as facts:
-                if name in facts.documents:
-                    return name
-            self._quota.reserve(name, len(data), self._recorder.clock.wall())
-            with busy_where_lost(), self._writes.begin() as connection:
-                self._writer.check_storage(connection)
-                append_once(connection, DOCUMENT, {"digest": name, "data": data})
-        return name
+        return self._documents.put(data)
 
     @contextmanager
     def read(self) -> Iterator[Snapshot]:

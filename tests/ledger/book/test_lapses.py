@@ -17,7 +17,7 @@ from sqlalchemy import Engine, event
 
 from ledger.accounts.pricing import CollectedPrices, PriceMissing
 from ledger.book.book import BookBusy
-from ledger.book.document_quota import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, DocumentQuota
+from ledger.book.document_store import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, DocumentQuota
 from ledger.book.prepare import AT_ONCE
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
@@ -215,7 +215,7 @@ def test_documents_nobody_refers_to_are_bounded() -> None:
 
 def test_a_document_counts_until_an_entry_refers_to_it(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored and entered again and again; what is stored and left is refused at the bound."""
-    monkeypatch.setattr("ledger.book.document_quota.DOCUMENTS_MAX", 4)
+    monkeypatch.setattr("ledger.book.document_store.DOCUMENTS_MAX", 4)
     for version in range(2, 8):
         content = {**contract(BANK_A), "version": version}
         name = f"contract-{version}"
