@@ -23,12 +23,17 @@ Places = tuple[tuple[str, str], ...]
 
 
 class AccountSums:
-    """What runs add to accounts, as counts of equal losses, to be put down together."""
+    """What runs add to accounts, as counts of equal losses, to be put down together.
+
+    Attributes:
+        entry: the index and the secret of the entry that is being applied, where :meth:`last` will be asked.
+    """
 
     def __init__(self, state: MemoryState) -> None:
         """Nothing yet."""
         self._state = state
         self._counts: dict[tuple[int, int, int], _Count] = {}
+        self.entry: tuple[int, bytes] = -1, b""
 
     def add(self, places: Places, segments: tuple[Segment, ...], steps: int, posted: int, pending: int) -> None:
         """So many losses of the first ``steps`` steps more, at each place."""
@@ -36,10 +41,16 @@ class AccountSums:
         key = id(places), id(segments), steps
         found = self._counts.get(key)
         if found is None:
-            self._counts[key] = _Count(places, segments, steps, posted, pending)
+            self._counts[key] = _Count(places, segments, steps, posted, pending, self.entry)
         else:
             found.posted += posted
             found.pending += pending
+            found.entry = self.entry
+
+    def last(self) -> dict[tuple[str, str], bytes]:
+        """The secret of the last entry that touched each account since they were put down."""
+        in_order = sorted(self._counts.values(), key=lambda one: one.entry)
+        return {place: count.entry[1] for count in in_order for place in count.places}
 
     def put(self) -> None:
         """Put them down. Raises: AssertionError, where more would be taken away than there is."""
@@ -60,6 +71,7 @@ class _Count:
     steps: int
     posted: int
     pending: int
+    entry: tuple[int, bytes]
 
 
 def _moved(total: Loss, loss: Loss, count: int) -> Loss:

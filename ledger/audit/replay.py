@@ -42,6 +42,7 @@ from ledger.store.database_integrity import check_integrity, check_revision, is_
 from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
+from ledger.store.merkle_tables import entries_of_kind
 from ledger.store.schema_revision import READABLE_SINCE, BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.successor_book import check_successor
@@ -152,7 +153,7 @@ class _Replay:
         self._book, self._key, self._signatures = book, key, signatures
         self._decisions = decisions
         self._log_x = c.base64url(key.public)
-        self._statements = StatementCheck(stated=_holds_statement(book))
+        self._statements = StatementCheck(entries_of_kind(book.connection, STATEMENT.name))
         self._state = MemoryState(documents=StoredDocuments(book.connection), **self._statements.parts)
         self._permits = RunPermits(self._state, gate, self._log_x)
         self._growth = TreeRebuild(book, key)
@@ -243,11 +244,6 @@ class _Replay:
         apply(self._state, entry, index)
         check_fits(self._state, entry)
         self._permits.keep(run, entry, signers[-1], priced)
-
-
-def _holds_statement(book: Snapshot) -> bool:
-    chosen = select(ENTRY.c.position).where(ENTRY.c.kind == STATEMENT.name).limit(1)
-    return book.connection.execute(chosen).first() is not None
 
 
 def _stored(book: Snapshot) -> Iterator[list[Stored]]:

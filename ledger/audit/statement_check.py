@@ -11,6 +11,7 @@ from ledger.commands.entry import Entry
 from ledger.commands.governance.state_statement import STATEMENT, Stated, StateStatement
 from ledger.state_tree.journal import StateJournal
 from ledger.state_tree.sparse_tree import SparseTree
+from ledger.state_tree.stated_sizes import stated_sizes
 from ledger.verifier import state_entry_secret
 from ledger.wire.malformed import Malformed
 
@@ -18,10 +19,15 @@ from ledger.wire.malformed import Malformed
 class StatementCheck:
     """The tree of what was stated so far, and the changes since; the state's parts are the journal's."""
 
-    def __init__(self, *, stated: bool) -> None:
-        """Of an empty log; ``stated`` where it will have a statement: without one no change is noted."""
-        self._noted = stated
+    def __init__(self, statements: list[tuple[int, bytes]]) -> None:
+        """Of an empty log that will have these ``statements``; without one no change is noted.
+
+        Args:
+            statements: the positions and bytes of what is stored as a statement.
+        """
+        self._noted = bool(statements)
         self._journal = StateJournal()
+        self._journal.expect(stated_sizes(statements))
         self._tree = SparseTree()
 
     @property

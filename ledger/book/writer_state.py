@@ -27,7 +27,7 @@ from ledger.commands.apply import apply_effect
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry
-from ledger.commands.governance.state_statement import Stated
+from ledger.commands.governance.state_statement import STATEMENT, Stated
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge_entry import Charged
 from ledger.log.merkle import CompactRange
@@ -36,9 +36,10 @@ from ledger.log.verification import open_checkpoint
 from ledger.state_tree.journal import StateJournal
 from ledger.state_tree.leaves import LOG, SPANS
 from ledger.state_tree.snapshot_format import StateSnapshot
+from ledger.state_tree.stated_sizes import stated_sizes
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
-from ledger.store.merkle_tables import Tree, entries_from, latest_checkpoint, log_size
+from ledger.store.merkle_tables import Tree, entries_from, entries_of_kind, latest_checkpoint, log_size
 from ledger.verifier import LogKey, state_entry_secret
 from ledger.wire.malformed import Malformed
 
@@ -158,6 +159,9 @@ class WriterState:
             Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all of them.
         """
         self._documents.connection = connection
+        if not self.size:
+            # The trees in between are not made: what leads to the newest is summed up.
+            self._journal.expect(stated_sizes(entries_of_kind(connection, STATEMENT.name))[-1:])
         before, sums, only_runs = self.size, AccountSums(self.facts), True
         self.facts.folding = True
         UNCOLLECTED.hold()
@@ -220,11 +224,19 @@ class WriterState:
     def _apply(self, entry: Read, data: bytes, sums: AccountSums) -> None:
         if entry.time < self.time:
             raise Malformed("time", "lies before the time of the entry before it")
-        self.records.position = self.size
+        self.records.position, journal, secret = self.size, self._journal, state_entry_secret(data)
+        # A statement may describe the state after any entry, so the accounts are put down after each but where it is
+        # known that none does.
+        waits = journal.ahead > 1 and self.size % _FOLDED > 0 and not isinstance(entry.effect, Entry)
+        if not waits:
+            last = sums.last()
+            sums.put()
+            journal.put_down(last)
+        sums.entry = self.size, secret
         apply_effect(self.facts, entry.effect, self.size, sums)
-        # A statement may describe the state after any entry, so the accounts are put down after each.
-        sums.put()
-        self._journal.record(entry.id, entry.kind, entry.time_after, state_entry_secret(data))
+        if not waits:
+            sums.put()
+        journal.record(entry.id, entry.kind, entry.time_after, secret)
         if isinstance(entry.effect, Stated):
             self.statements.note(self.size, entry.effect)
         if isinstance(entry.effect, Charged):

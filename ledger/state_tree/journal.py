@@ -2,13 +2,14 @@
 
 A statement may describe the state some thousand entries before its own place, so the changes of the last entries are
 kept entry by entry. Moving on to a size takes what they changed up to there; to hash it into the tree is another step,
-which another thread may do.
+which another thread may do. Where the log is at hand, the sizes that its statements describe are known beforehand: then
+changes are summed up at once, and of each record only the last entry that touched it is kept.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -109,6 +110,9 @@ class StateJournal:
         self._records: dict[tuple[str, Any], tuple[Any, bytes]] = {}
         self._since: int | None = None
         self._last: _Touched | None = None
+        self._summed_from = 0
+        self._expected: deque[int] = deque()
+        self._made: deque[StateChanges] = deque()
 
     def parts(self) -> dict[str, TrackedPart]:
         """Empty parts of a state, which note their changes here."""
@@ -116,7 +120,7 @@ class StateJournal:
 
     def resume(self, size: int, names: bytes, pending: Iterable[str]) -> None:
         """Go on from a stated size, with the names that are used up to there and the charges that are pending."""
-        self._first = self.stated = size
+        self._first = self.stated = self._summed_from = size
         self._named.update(names)
         self._pending.update(pending)
         if self._names is not None:
@@ -126,6 +130,23 @@ class StateJournal:
     def size(self) -> int:
         """How many entries were recorded."""
         return self._first + len(self._entries)
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        """Note what the statements describe that will be recorded first of all, in increasing order.
+
+        None of the others may describe a smaller size than the last of these.
+        """
+        self._expected.extend(one for one in sizes if one > self.size)
+
+    @property
+    def ahead(self) -> int:
+        """How many entries are to be recorded until the next size that is expected; 0 if there is none."""
+        return self._expected[0] - self.size if self._expected else 0
+
+    @property
+    def least(self) -> int:
+        """The least size that a statement may describe yet."""
+        return self._expected[-1] if self._expected else self._summed_from
 
     @property
     def waiting_since(self) -> int | None:
@@ -154,10 +175,22 @@ class StateJournal:
                     self._sums.cut(key)
                 kept.append(one)
         self.changes.clear()
-        named = b"".join([one + place for one in sorted(names)])
-        self._entries.append(_Touched(time, kind == STATEMENT.name, secret, named, kept))
+        named = b"".join([one + place for one in (sorted(names) if len(names) > 1 else names)])
+        entry = _Touched(time, kind == STATEMENT.name, secret, named, kept)
+        if self._expected:
+            self._add(entry)
+            if self._first == self._expected[0]:
+                self._made.append(self._sum(self._expected.popleft()))
+            return
+        self._entries.append(entry)
         if len(self._entries) > DISTANCE_MAX + 1:
             self._take(1)
+
+    def put_down(self, last: Mapping[Any, bytes]) -> None:
+        """Note the accounts that were set since, of entries that are summed up; ``last`` has each one's secret."""
+        for part, key, value in self.changes:
+            self._records[part, key] = value, last[key]
+        self.changes.clear()
 
     def _note_charge(self, name: str, charge: Charge | None, position: int, kept: list[Noted]) -> None:
         """Keep what a charge that was set changes in the leaves."""
@@ -187,13 +220,23 @@ class StateJournal:
         Raises:
             Malformed: if it lies more than :data:`DISTANCE_MAX` entries back, or before the newest statement's.
         """
+        if self._made:
+            if self._made[0].size != size or self.size - size > DISTANCE_MAX + 1:
+                raise Malformed("size", f"the state of {size} entries is not one of the last")
+            self.stated = size
+            return self._made.popleft()
         if not max(self._first, self.stated) <= size <= self.size:
             raise Malformed("size", f"the state of {size} entries is not one of the last")
         self._take(size - self._first)
+        self.stated = size
+        return self._sum(size)
+
+    def _sum(self, size: int) -> StateChanges:
+        """What changed up to a size since the one before, all of which was taken."""
         if self._last is not None:
             facts = LogFacts(self._named.hexdigest(), self._last.time)
             self._records[LOG, ""] = facts, self._last.secret
-        found, self._records, self._since, self.stated = self._records, {}, None, size
+        found, self._records, self._since, self._summed_from = self._records, {}, None, size
         if self._names is not None and self._new_names:
             self._names.append(bytes(self._new_names))
             self._new_names.clear()
@@ -202,23 +245,24 @@ class StateJournal:
     def _take(self, count: int) -> None:
         """Sum up the changes of the first entries that are kept one by one."""
         for one in (self._entries.popleft() for _ in range(count)):
-            self._sum_up(one)
-            self._named.update(one.names)
-            if self._names is not None:
-                self._new_names += one.names
-            self._last = one
-            self._first += 1
-            if self._since is None and not one.states:
-                self._since = one.time
+            self._add(one)
 
-    def _sum_up(self, one: _Touched) -> None:
-        """Take one entry's changes; what came and went since the stated size never had a leaf, and leaves nothing."""
+    def _add(self, one: _Touched) -> None:
+        """Sum up one entry; what came and went since the size before never had a leaf, and leaves nothing."""
+        records = self._records
         for part, key, value in one.changes:
-            before = None if value is not None else self._records.get((part, key), _NOTHING)[0]
-            if before is not None and before.index >= self.stated:
-                del self._records[part, key]
+            before = None if value is not None else records.get((part, key), _NOTHING)[0]
+            if before is not None and before.index >= self._summed_from:
+                del records[part, key]
             else:
-                self._records[part, key] = value, one.secret
+                records[part, key] = value, one.secret
+        self._named.update(one.names)
+        if self._names is not None:
+            self._new_names += one.names
+        self._last = one
+        self._first += 1
+        if self._since is None and not one.states:
+            self._since = one.time
 
 
 @lru_cache(maxsize=4_096)

@@ -26,6 +26,9 @@ _PAGE_FROM: Final = (
     .order_by(ENTRY.c.position)
     .limit(_PAGE)
 )
+_OF_KIND: Final = (
+    select(ENTRY.c.position, ENTRY.c.data).where(ENTRY.c.kind == bindparam("kind")).order_by(ENTRY.c.position)
+)
 _LAST: Final = select(func.max(ENTRY.c.position))
 _ENTRY_DATA: Final = select(ENTRY.c.data).where(ENTRY.c.position == bindparam("position"))
 _AT: Final = select(ENTRY.c.position, ENTRY.c.data).where(ENTRY.c.position.in_(bindparam("positions", expanding=True)))
@@ -174,6 +177,11 @@ def entries_at(connection: Executor, positions: Sequence[int]) -> dict[int, byte
         some = positions[start : start + _TOGETHER]
         found |= {int(at): bytes(data) for at, data in connection.execute(_AT, {"positions": some})}
     return found
+
+
+def entries_of_kind(connection: Executor, kind: str) -> list[tuple[int, bytes]]:
+    """The indexes and exact bytes of the entries that are stored as of a kind."""
+    return [(int(index), bytes(data)) for index, data in connection.execute(_OF_KIND, {"kind": kind})]
 
 
 def entries_from(connection: Executor, start: int) -> Iterator[tuple[int, bytes]]:

@@ -13,10 +13,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from hashlib import sha256
 from sys import byteorder
 from threading import Lock
 from typing import Final, Self
+
+from ledger.state_tree.journal import name_digest
 
 _SHARD_BITS: Final = 12
 """Sorted arrays by the first bits of a digest: 244 digests each at 10^6, so that to insert one moves 4 kB at most."""
@@ -83,4 +84,4 @@ class PositionIndex:
 @lru_cache(maxsize=4_096)
 def digest_of(name: str) -> int:
     """The first 8 bytes of a name's SHA-256, as a number."""
-    return int.from_bytes(sha256(name.encode()).digest()[:8])
+    return int.from_bytes(name_digest(name))

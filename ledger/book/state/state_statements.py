@@ -122,7 +122,7 @@ class StateStatements:
         if own is not None and stated == Stated(own.size, own.tree.result().root.hex()):
             self._own = None
             self._known.append(StatedTree(index, own.size, own.tree.result(), own.names))
-        elif stated.size >= self._journal.stated:
+        elif stated.size >= self._journal.least:
             changes = self._journal.advance(stated.size)
             if self._unbuilt is not None:
                 changes = self._unbuilt[0].then(changes)
