@@ -15,9 +15,8 @@ from ledger.state_tree.sparse_tree import SparseTree
 from ledger.store.engine import engine_of
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_A, BANK_B, LOG, SRO
+from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG, SRO
 from tests.factories.stored import StoredWorld, open_world
-from tests.factories.world import HOUR_MS
 from tests.ledger.state_tree.test_leaves import folded
 
 RUNS = 14
@@ -56,7 +55,7 @@ def test_stretches_and_single_entries_make_one_state(
     """The same accounts, open charges and lineage, the same root at the newest statement and at the end of the log."""
     monkeypatch.setattr(state_statements, "EVERY", 9)
     with open_world(tmp_path) as world:
-        entries = lived(world, Random(seed))
+        entries = lived(world, Random(seed))  # noqa: S311 - what happens in the book
         state, tree = folded(entries)
         open_charges = {name: one for name, one in state.charges.items() if one.state is ChargeState.PENDING}
         engine = engine_of(world.url, writes=False)
