@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from ledger.accounting import renyi_closed_forms as ours
 from ledger.accounting.pure_dp import pure_epsilon
-from ledger.accounting.renyi import divergence, price
+from ledger.accounting.renyi import ABSOLUTE_SLACK, ACCEPTED, ISSUED, RELATIVE_SLACK, divergence, price
 from ledger.mechanisms import mechanism as m
 from ledger.wire.exact_numbers import NAT
 from tests.ledger.accounting.exact import divergence as of_pairs
+from tests.ledger.accounting.exact import sampled_gaussian
 
 WIDE = mpmath.mp.clone()
 WIDE.dps = 40
@@ -230,3 +231,21 @@ def test_half_of_a_population_is_theorem_nine_to_the_last_digit(order: int) -> N
         exact = min(WIDE.log(total) / (order - 1), 2 * order / variance)
         assert close_above(ours.without_replacement(noise, 300, 30, order), exact)
     assert ours.without_replacement(Fraction(9), 300, 300, order) == Fraction(2 * order, 81)
+
+
+@pytest.mark.parametrize(("k", "doublings"), [(2, 1), (3, 2), (4, 2), (5, 3)])
+def test_a_group_by_doublings_is_mironovs(k: int, doublings: int) -> None:
+    """3^c·D of the order 2^c·α (Mironov 2017, Proposition 2), of concentrated loss: exactly."""
+    rho, xi, order = Fraction(1, 10), Fraction(1, 7), 3
+    told = divergence(m.Group(k, m.Zcdp("REPLACE_SPECIAL", rho, xi)), "REPLACE_SPECIAL", order)
+    assert told == 3**doublings * (xi + rho * order * 2**doublings)
+
+
+def test_an_accepted_price_has_half_of_the_slack_of_an_issued_one() -> None:
+    """And neither is below the exact divergence."""
+    step, rho = m.PoissonGaussian(Fraction(1, 20), Fraction(2), 1), sampled_gaussian(Fraction(1, 20), Fraction(2), 8)
+    issued, accepted = (divergence(step, "REPLACE_SPECIAL", 8, halves=halves) for halves in (ISSUED, ACCEPTED))
+    assert issued is not None
+    assert accepted is not None
+    assert rho <= accepted <= rho + (RELATIVE_SLACK * rho + ABSOLUTE_SLACK) * Fraction(3, 4)
+    assert accepted + (RELATIVE_SLACK * rho + ABSOLUTE_SLACK) * Fraction(49, 100) <= issued
