@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -11,12 +12,17 @@ from sqlalchemy import text
 from api.keys.data_key_store import KeyStore
 from client.http.problems import Refused
 from client.keys.hpke_envelope import unseal
+from client.keys.sealed_model import seal_deposit
 from client.service.answers import Answer
+from ledger.commands.governance.clock_correction import ClockClaim
 from ledger.wire.canonical_json import Object, base64url
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import write
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
+from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import NOW, ServedWorld, open_world
+
+MODEL: Final = "ab" * 32
 
 
 def _body(world: ServedWorld, room: CleanRoom) -> Object:
@@ -169,6 +175,44 @@ def test_no_key_is_sealed_again_after_the_post(world: ServedWorld, room: CleanRo
     with pytest.raises(Refused) as caught:
         _release(world, room, body)
     assert (caught.value.status, caught.value.code) == (409, "conflict")
+
+
+def _opening(world: ServedWorld, room: CleanRoom) -> Object:
+    """A run that is posted, its model announced and released: what opens it in another clean room."""
+    _release(world, room, _body(world, room))
+    model: Object = {"charge": "run-1", "model": MODEL}
+    world.service.submit(room.signer, BANK_A, "post", {"charge": "run-1", "steps": 80}, "post-1")
+    world.service.submit(room.signer, BANK_A, "release_notice", model, "notice-1")
+    world.service.submit(room.signer, BANK_A, "model_release", model, "model-1")
+    inside, bank = CleanRoom("inside"), world.bank
+    asked = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK_A))
+    nonce = asked.json()["nonce"]
+    evidence = world.attest(inside, "run-1", nonce, signer=bank)
+    return {**model, "clean_room": inside.to_json(), "evidence": evidence, "nonce": nonce}
+
+
+def test_no_model_key_is_sealed_again_for_an_hour_that_a_clock_correction_took_back(
+    world: ServedWorld, room: CleanRoom
+) -> None:
+    """An opening of a time that is ahead gives its key then; after the correction not before that time comes."""
+    store = world.http.get("/v1/deposit-key", headers=world.everybody.shown_by(room.signer)).json()["x"]
+    world.keys.deposit_model_key("run-1", MODEL, seal_deposit(bytes(32), store, "run-1", MODEL))
+    body, bank, right = _opening(world, room), world.bank, world.clock.now
+    world.clock.now = ahead = right + 1_000
+    first = world.service.submit(bank, BANK_A, "model_opening", body, "opening-1")
+    assert first.envelope is not None
+    world.clock.now = right
+    claim = write(ClockClaim(ahead, "back", "a second ahead", right))
+    signed: Object = {"signatures": [world.sro.sign(claim)], "time": right}
+    world.service.submit(
+        world.sro, SRO, "clock_correction", {"ahead": ahead, "reason": "a second ahead", **signed}, "back"
+    )
+    with pytest.raises(Refused, match="the hour of this opening is over") as caught:
+        world.service.submit(bank, BANK_A, "model_opening", body, "opening-1")
+    assert (caught.value.status, caught.value.code) == (409, "conflict")
+    world.clock.now = ahead
+    again = world.service.submit(bank, BANK_A, "model_opening", body, "opening-1")
+    assert (again.repeated, again.index, again.envelope) == (True, first.index, first.envelope)
 
 
 def test_authorise_only_answers_with_a_receipt_and_no_envelope(tmp_path: Path) -> None:
