@@ -218,9 +218,9 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
     assert charge.state is ChargeState.PENDING
     assert charge.steps_posted is None
     assert seen <= _steps_begun(place, "run-1")
-    # Beside each step stands the loss of all blocks begun so far.
-    assert told == sorted(told)
-    assert 0 < told[0] == told[9] < told[10]
+    # Beside each step stands the ε of the whole plan, from the first step on.
+    assert told[0] > 0
+    assert told == [told[0]] * seen
     price = dict(charge.prices)[place.ref][0].price
     whole = tuple((unit or 0) * plan.steps for unit in price)
     with place.book.read() as facts:

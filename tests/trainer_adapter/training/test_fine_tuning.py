@@ -89,7 +89,7 @@ def test_public_weights_are_fine_tuned_and_leave_with_their_price(
     assert charge is not None
     assert charge.steps_posted == PLAN.steps
     assert (about["charge"], about["contract"], about["plan"]) == (kind, place.contract, PLAN.digest)
-    assert (about["steps"], about["delta"], about["accountant"]) == (str(PLAN.steps), "0.0001", "renyi odometer")
+    assert (about["steps"], about["delta"], about["accountant"]) == (str(PLAN.steps), "0.0001", "PLD")
     assert 0 < float(about["epsilon"]) < 2.5
 
 
