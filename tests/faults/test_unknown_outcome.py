@@ -67,7 +67,9 @@ def _trial(template: Path, folder: Path, kind: str, seed: int) -> Counter[str]:
 def test_a_failed_synchronisation_may_have_been_a_commit(template: Path, tmp_path: Path) -> None:
     """EIO: the transaction is there if the process dies, and mostly gone if not; never half, and never twice."""
     there = sum((_trial(template, tmp_path, "sync", seed) for seed in range(5)), Counter[str]())
-    assert there["stopped"] == 5
+    # Which change the disk fails at depends on the writer's threads; an opening writes too.
+    assert there["stopped"] + there["not opened"] == 5
+    assert there["stopped"] > 2
     assert there["process killed"] > 0
     assert there["opened again"] < there["process killed"]
 
