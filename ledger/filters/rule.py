@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
@@ -9,7 +10,7 @@ from ledger.filters.capacity import Cap, NoRoom, used
 from ledger.mechanisms.loss import Loss, Segment, cover
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
-from ledger.wire.records import Record
+from ledger.wire.records import AbstractRecordType, Record
 
 
 class Coordinate(NamedTuple):
@@ -48,7 +49,7 @@ class Opening(NamedTuple):
     prices: tuple[int, ...] | None = None
 
 
-class Rule(Record, frozen=True, tag_field="kind"):
+class Rule(Record, metaclass=AbstractRecordType, frozen=True, tag_field="kind"):
     """The privacy filter of one partition (Rogers, Roth, Ullman, Vadhan 2016): its recorded terms and its tests.
 
     A loss has one integer per coordinate. A cap is a bound (ε, δ) as integers: its capacity. Every test is monotone in
@@ -69,6 +70,7 @@ class Rule(Record, frozen=True, tag_field="kind"):
     delta: Fraction
 
     @classmethod
+    @abstractmethod
     def choose(cls, opening: Opening) -> Rule:
         """The rule of a new partition.
 
@@ -77,7 +79,6 @@ class Rule(Record, frozen=True, tag_field="kind"):
             NotPriced: if the load has no proven price.
             NoRoom: if a cap has no room.
         """
-        raise NotImplementedError
 
     @classmethod
     def kind(cls) -> str:
@@ -85,9 +86,9 @@ class Rule(Record, frozen=True, tag_field="kind"):
         return str(cls.__struct_config__.tag)
 
     @property
+    @abstractmethod
     def coordinates(self) -> tuple[Coordinate, ...]:
         """What a loss is measured by."""
-        raise NotImplementedError
 
     @property
     def certain(self) -> Fraction:
@@ -108,9 +109,9 @@ class Rule(Record, frozen=True, tag_field="kind"):
         """
         return self.certain / (self.odometers or 1)
 
+    @abstractmethod
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
         """The price of a mechanism, piece by piece. Raises: NotPriced, for one without a proven price."""
-        raise NotImplementedError
 
     def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:
         """Whether a mechanism costs at most these prices; here by prices that are the same on every machine.
@@ -121,9 +122,9 @@ class Rule(Record, frozen=True, tag_field="kind"):
         """
         return cover(segments, self.segments(mechanism, relation))
 
+    @abstractmethod
     def cap(self, epsilon: Fraction) -> Cap:
         """The capacity under which the loss keeps (ε, the partition's δ). Raises: NoRoom."""
-        raise NotImplementedError
 
     def keeps(self, cap: Cap) -> bool:
         """Whether a loss within this capacity keeps its (ε, δ); here by a capacity that is the same on every machine.
@@ -136,13 +137,13 @@ class Rule(Record, frozen=True, tag_field="kind"):
         except NoRoom:
             return False
 
+    @abstractmethod
     def odometer(self, loss: Loss) -> Fraction:
         """The rule's own privacy odometer: the anytime-valid ε of a loss at ``odometer_delta``, rounded up.
 
         Raises:
             ArithmeticError: if no finite ε is proven.
         """
-        raise NotImplementedError
 
     def admits(self, loss: Loss, cap: Cap) -> bool:
         """Whether the bound still holds at this loss: here no charge is infinite and every sum is within capacity."""

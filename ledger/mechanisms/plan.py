@@ -71,6 +71,9 @@ class RunPlan:
         def unit(self) -> str:
             """What is drawn and clipped."""
 
+        def mechanism(self, steps: int) -> Mechanism:
+            """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
+
     def __hash__(self) -> int:
         """By digest: prices are cached by plan."""
         return hash(self.digest)
@@ -92,10 +95,6 @@ class RunPlan:
         if not isinstance(found, cls):
             raise Malformed("kind", "is that of another kind of plan")
         return found
-
-    def mechanism(self, steps: int) -> Mechanism:
-        """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
-        raise NotImplementedError
 
 
 class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sgd"):

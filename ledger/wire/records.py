@@ -15,6 +15,7 @@ validates; :mod:`ledger.wire.read_errors` only puts into words what it has refus
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache
@@ -30,6 +31,10 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.read_errors import explain
 
 T = TypeVar("T")
+
+
+class AbstractRecordType(msgspec.StructMeta, ABCMeta):
+    """The metaclass of a record that only its kinds can be made of: ``class Rule(Record, metaclass=...)``."""
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -13,7 +14,7 @@ from ledger.wire.exact_numbers import EPSILON_MAX
 from ledger.wire.field_types import between, exact, read_custom
 from ledger.wire.malformed import Malformed
 from ledger.wire.read_errors import explain
-from ledger.wire.records import Record, type_info
+from ledger.wire.records import AbstractRecordType, Record, type_info
 from policy.checks.field_readers import VERSION_MAX, Timestamp
 from policy.documents.document_text import read_document
 
@@ -29,7 +30,7 @@ Time = Annotated[
 Version = Annotated[int, between(1, VERSION_MAX)]
 
 
-class Document(Record, frozen=True, kw_only=True):
+class Document(Record, metaclass=AbstractRecordType, frozen=True, kw_only=True):
     """A document of one kind, version 1 of its form. A field that is absent has its default, and may state it too."""
 
     v: Literal[1]
@@ -42,9 +43,9 @@ class Document(Record, frozen=True, kw_only=True):
                 structs.force_setattr(self, name, int(value))
 
     @property
+    @abstractmethod
     def source(self) -> str:
         """How a decision names it."""
-        raise NotImplementedError
 
     @classmethod
     def parse(cls, data: bytes) -> Self:

@@ -6,12 +6,12 @@
 import random
 from fractions import Fraction
 from math import exp, log
+from typing import NamedTuple
 
 import pytest
 
 from ledger.filters import Cap
 from ledger.filters.reference_step_count import Reference
-from ledger.filters.rule import Rule
 from ledger.mechanisms.loss import Loss
 from tests.ledger.filters.game import Charging, Game, Run
 from tests.ledger.filters.lattice import Pair, dominated, on_lattice, tilted
@@ -34,11 +34,16 @@ TWO = (tilted([(1, 16), (-3, 13), (-4, 32)], BASE), tilted([(4, 17), (-3, 13), (
 SKEWED_RATIO, BACKWARD_RATIO, TWO_RATIO = 1.3705, 11.517, 1.2280
 
 
-class Counting(Rule, frozen=True, tag="counting"):
-    """The rule's own test of admission, at the capacity of a reference that lives on a lattice."""
+# Its test of admission is the rule's own; which capacity keeps (ε, δ) is of a reference that lives on a lattice.
+REFERENCE = Reference(
+    delta=Fraction(1, 10**5), epsilon=Fraction(3), noise_multiplier=Fraction(1), probability=Fraction(1, 9)
+)
 
-    delta: Fraction = Fraction(0)
-    most: int = 0
+
+class Counting(NamedTuple):
+    """The greatest count of reference steps that an account may hold."""
+
+    most: int
 
     @classmethod
     def of(cls, reference: Pair, epsilon: float, delta: float) -> "Counting":
@@ -46,7 +51,7 @@ class Counting(Rule, frozen=True, tag="counting"):
         most = 0
         while reference.times(most + 1).delta(epsilon) <= delta:
             most += 1
-        return cls(most=most)
+        return cls(most)
 
     def cap(self, epsilon: Fraction) -> Cap:
         """The count, and no slack."""
@@ -60,12 +65,14 @@ REFUSED = Loss((0, 0), (1, 0))
 def counting(rule: Counting, runs: list[Run], prices: list[Loss]) -> Charging:
     """What the rule itself admits."""
     cap = rule.cap(Fraction(1))
-    return Charging.per_step(runs, prices, lambda loss: rule.admits(loss, cap))
+    return Charging.per_step(runs, prices, lambda loss: REFERENCE.admits(loss, cap))
 
 
-def test_counting_is_the_rule_of_the_ledger() -> None:
-    """What the games below ask is what ``reference`` asks."""
-    assert Reference.admits is Counting.admits
+def test_the_rule_admits_up_to_its_count() -> None:
+    """It is what the games below ask: the last step that fits is admitted, one more is not, nor an infinite one."""
+    cap = Counting(5).cap(Fraction(1))
+    found = [REFERENCE.admits(loss, cap) for loss in (STEP_PRICE.times(5), STEP_PRICE.times(6), REFUSED)]
+    assert found == [True, False, False]
 
 
 REFERENCES = {
