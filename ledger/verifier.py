@@ -142,7 +142,7 @@ def state_key(name: bytes) -> bytes:
 
 
 def state_place(key: bytes) -> int:
-    """Where the record of a hashed name stands: the first 64 bits."""
+    """The place of the record of a hashed name: the first 64 bits."""
     return int.from_bytes(key[: STATE_DEPTH // 8], "big")
 
 

@@ -2,7 +2,7 @@
 
 Libsodium is asked first, and OpenSSL decides what it refuses (:mod:`ledger.crypto.ed25519`). So a caller whose
 signatures do not verify is answered 429 for the rest of the time that they are counted in, before anything of its is
-verified. Only who has shown a valid token gets so far: nobody can use up the count of another, and a clean room has one
+verified. Only who has shown a valid token gets so far: no one can use up the count of another, and a clean room has one
 of its own.
 """
 
@@ -35,9 +35,9 @@ class _Counted(NamedTuple):
 class BadSignatures:
     """Counts them for one service, in any thread."""
 
-    def __init__(self, told: Callable[[float], object], clock: Callable[[], float] = time.monotonic) -> None:
-        """``told`` is given how many there were, each time; ``clock`` gives seconds and never goes back."""
-        self._told, self._clock = told, clock
+    def __init__(self, on_count: Callable[[float], object], clock: Callable[[], float] = time.monotonic) -> None:
+        """``on_count`` gets how many there were, each time; ``clock`` gives seconds and never goes back."""
+        self._on_count, self._clock = on_count, clock
         self._lock = threading.Lock()
         self._counted: dict[tuple[str, str], _Counted] = {}
 
@@ -68,7 +68,7 @@ class BadSignatures:
         """Count signatures of a caller that did not verify."""
         if not bad:
             return
-        self._told(bad)
+        self._on_count(bad)
         sender, now = (caller.organisation, caller.charge), self._clock()
         with self._lock:
             known = self._counted.get(sender)

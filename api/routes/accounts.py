@@ -123,6 +123,6 @@ def read_charge_epsilon(view: View, id: PathName) -> ChargeEpsilon:  # noqa: A00
 
 
 def _sees(caller: Caller, charge: domain.Charge, line: RunEpsilon, facts: domain.Facts) -> bool:
-    """Whose model it is sees every line: it knows all runs that the model starts from, whoever provides the data."""
+    """Whose model it is sees every line, of every provider: it knows all runs that the model starts from."""
     own = caller.charge == charge.id or caller.organisation == charge.actor
     return own or caller.sees_partition(facts.partitions[line.partition], facts)

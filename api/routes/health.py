@@ -46,7 +46,7 @@ def health_router(snapshots: SnapshotProvider, metrics: Metrics) -> APIRouter:
         if (reason := snapshots.book.paused) is not None:
             raise Problem(ServiceCode.PAUSED, reason)
         if (difference := snapshots.book.difference) is not None:
-            # Whoever asks may not see the row.
+            # The caller may not see the row.
             raise Problem(ServiceCode.STOPPED, f"{difference.partition(' ')[0].removesuffix(':')}: {ROWS_DIFFER}")
         with snapshots.read() as facts:
             return json_response(Ready(entries=facts.size, ready=True))

@@ -82,7 +82,7 @@ class Partition(Record, frozen=True):
 
     @classmethod
     def of_record(cls, record: domain.Partition, *, key_given: bool) -> Self:
-        """As the registry has it; ``key_given``: whether this service hands out its data key."""
+        """As the registry has it; ``key_given``: whether this service releases its data key."""
         return cls.project(
             record,
             budget=Budget.project(record),

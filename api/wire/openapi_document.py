@@ -1,7 +1,7 @@
 """The OpenAPI document: what FastAPI makes of the routes, with descriptions, shared components and examples.
 
-A schema that has a title stands under ``components`` and is referred to from everywhere else, and so does each status
-that is a problem. ``operation_texts.json`` describes every operation; :mod:`api.wire.openapi_examples` shows it.
+A schema that has a title is listed under ``components`` and is referred to from everywhere else, and so does each
+status that is a problem. ``operation_texts.json`` describes every operation; :mod:`api.wire.openapi_examples` shows it.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _SIGNED: Final = (
 
 _YES: Final = Parameter("yes", Parameter.KEYWORD_ONLY, annotation=Yes, default=False)
 Preview = Callable[["Service", "Object"], "list[Object]"]
-"""The accounts that a command's body would change, as the service tells them."""
+"""The accounts that a command's body would change, as the service reports them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
                 service.submit(signer, profile.actor, kind, sent, dry_run=True)
             found = preview(service, sent)
         except Refused:
-            # What would be refused, and whoever may not ask, gets the answer to the command itself.
+            # What would be refused, and a caller who may not ask, gets the answer to the command itself.
             return
     if not quiet:
         print_exposures(found)

@@ -49,7 +49,7 @@ class JwtClaims(JWTClaimsRegistry):
         if self._life_s_max is None:
             return
         begins, ends = claims["iat"], claims["exp"]
-        # Numbers, as validated; the comparison tells the type checker so.
+        # Numbers, as validated; the comparison shows the type checker so.
         if not (
             isinstance(begins, int | float) and isinstance(ends, int | float) and 0 < ends - begins <= self._life_s_max
         ):

@@ -72,7 +72,7 @@ class Person(Purpose, frozen=True):
     def __post_init__(self) -> None:
         """Hold it to what a login needs. Raises: Malformed."""
         super().__post_init__()
-        # Whoever reads a bearer token on its way may read what the person may (RFC 6750, section 5.3).
+        # Anyone who reads a bearer token on its way may read what the person may (RFC 6750, section 5.3).
         sealed(self.service, "service")
         if SCOPE not in (self.scope or SCOPE).split(" "):
             raise Malformed("scope", "must be words between spaces, with 'openid' among them")

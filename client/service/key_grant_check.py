@@ -1,4 +1,4 @@
-"""What a provider's own key-management system checks before it hands a data key over: two entries and their receipts.
+"""What a provider's own key-management system checks before it releases a data key: two entries and their receipts.
 
 The ledger authorises; the key never comes near it. The charge's entry names the clean room's sealing key, the
 partitions and the deadline; the key-release entry says that policy, contract and attestation were satisfied. Both are

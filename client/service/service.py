@@ -116,7 +116,7 @@ class Service:
             replaces: of a next version of a policy or a contract, the tag of what it replaces.
             dry_run: ask what it would get, and record nothing.
         """
-        # Whoever only reads need not wait for every kind of command to load.
+        # A client that only reads need not wait for every kind of command to load.
         from ledger.commands.registry import PATHS
 
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)

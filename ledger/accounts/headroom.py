@@ -134,7 +134,7 @@ def _sum(values: tuple[int, int, int], one: int) -> str:
 
 
 def silent(partition: str, *, enough: bool) -> str:
-    """No more than that: the amounts would tell one member what the others did."""
+    """No more than that: the amounts would show one member what the others did."""
     return f"an account of a coalition has {'' if enough else 'no '}room on {partition}"
 
 

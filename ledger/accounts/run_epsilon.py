@@ -1,4 +1,4 @@
-"""The ε of one run: one number, of its whole plan, wherever anyone is told of the run.
+"""The ε of one run: one number, of its whole plan, wherever the run is reported.
 
 It is the least ε that an accountant proves of all steps of the plan, given all that was released before, in the
 partition's unit and relation at the partition's δ. It does not shrink when the run stops early. What a run has released

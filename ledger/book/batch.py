@@ -230,7 +230,7 @@ class Recorder:
         return self._own(LAPSE.name, f"{LAPSE_ID}{c.digest(charge.encode())[:32]}", {"charge": charge})
 
     def statement(self, stated: StateStatement) -> PendingCommand:
-        """The book's own command for a statement of the state; nobody can foresee its id."""
+        """The book's own command for a statement of the state; no one can foresee its id."""
         return self._own(STATEMENT.name, f"statement-{c.digest(write(stated))[:32]}", stated.to_json())
 
     def _own(self, kind: str, name: str, body: c.Object) -> PendingCommand:

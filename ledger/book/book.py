@@ -269,7 +269,7 @@ class Book:
         return self._writer.stopped
 
     def stop(self, why: Exception) -> None:
-        """Sign and record nothing more, from now on: whoever waits gets BookStopped, and the book is yet to be closed.
+        """Sign and record nothing more, from now on: callers that wait get BookStopped. Close the book after it.
 
         What is being committed at this moment may still be recorded.
         """

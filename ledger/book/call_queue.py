@@ -52,7 +52,7 @@ class Call:
             else:
                 of_loops.setdefault(call.loop, []).append((call, answer))
         for loop, group in of_loops.items():
-            # A loop that was closed has nobody who waits.
+            # A loop that was closed has no one who waits.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle_all, group)
 
@@ -100,7 +100,7 @@ class CallQueue(Generic[T]):
             return None
 
     def refuse_all(self, reason: str) -> None:
-        """Tell every caller that the book has stopped, and drop every message."""
+        """Inform every caller that the book has stopped, and drop every message."""
         while (message := self.get(0)) is not None:
             if isinstance(message, Call):
                 Call.answer([(message, BookStopped(reason))])

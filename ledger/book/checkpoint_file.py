@@ -1,6 +1,6 @@
 """The newest checkpoint, kept in a file outside the book: restoring an older book is a budget reset.
 
-A database cannot tell that it is an old copy of itself. So the writer keeps the newest signed checkpoint in a file
+A database cannot detect that it is an old copy of itself. So the writer keeps the newest signed checkpoint in a file
 that backups of the book do not touch; and a book that is shorter than that, or does not begin with the same entries,
 is not opened. Nor is a book with entries whose file is missing, unless its operator says that this is its first start.
 

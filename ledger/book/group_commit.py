@@ -1,7 +1,7 @@
 """Group commit: one thread of a process reads, verifies and decides every command; another one commits what it decided.
 
 Callers only put their calls into a queue. While one batch is being committed, the writer decides the next on the state
-that the first will leave; it hands it over when the commit has returned. The one exception is a commit that fails: its
+that the first will leave; it passes it on when the commit has returned. The one exception is a commit that fails: its
 outcome is unknown, so the state, which is ahead of the database, is good for nothing. The writer stops for good, no
 later batch is committed, every caller gets BookStopped, and no charge is given back.
 
@@ -115,7 +115,8 @@ class Writer:
     def pin(self) -> Future[Pinned | None]:
         """A snapshot of the database and what is in memory at the same size, taken soon, with no commit under way.
 
-        The future's result is None if the database does not answer; whoever gets a snapshot closes its connection.
+        The future's result is None if the database does not answer; the caller that gets a snapshot closes its
+        connection.
         """
         future: Future[Pinned | None] = Future()
         self._queue.put_back(future)

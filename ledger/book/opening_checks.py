@@ -135,7 +135,7 @@ def recheck(connection: Connection, lock: FileLock | None) -> None:
 
 
 def begin_epoch(writes: Engine, lock: FileLock | None) -> None:
-    """Tell processes on other hosts that this one writes the file. Raises: BookUnusable, if it cannot be written."""
+    """Inform processes on other hosts that this one writes the file. Raises: BookUnusable, if it cannot be written."""
     if lock is None:
         return
     try:

@@ -1,6 +1,6 @@
 """Third stop of a command: its batch is signed and committed, and its caller gets an outcome with a receipt.
 
-A thread of its own commits, so that the writer decides the next batch meanwhile. Nobody is answered before the commit
+A thread of its own commits, so that the writer decides the next batch meanwhile. No one is answered before the commit
 that holds its entry has returned. A commit that fails has an unknown outcome: the thread commits nothing more.
 """
 

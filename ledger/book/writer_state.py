@@ -1,10 +1,10 @@
 """The current state as the writer decides on it: folded from the entries, never read from the rows that they make.
 
-A row of an account or a key can be changed by whoever may write to the database, and nothing shows it. An entry cannot:
-the root over all entries is in a checkpoint that the log's key signed. So the writer applies every entry once, when the
-book is opened, keeps the state in memory, and changes it by applying what it appends. The rows are written for readers.
-Entries that another process appended (PostgreSQL) are applied before the next batch is decided, and only if the newest
-checkpoint covers them.
+A row of an account or a key can be changed by anyone who may write to the database, and nothing shows it. An entry
+cannot: the root over all entries is in a checkpoint that the log's key signed. So the writer applies every entry once,
+when the book is opened, keeps the state in memory, and changes it by applying what it appends. The rows are written for
+readers. Entries that another process appended (PostgreSQL) are applied before the next batch is decided, and only if
+the newest checkpoint covers them.
 """
 
 from __future__ import annotations

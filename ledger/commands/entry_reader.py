@@ -146,7 +146,7 @@ def _read_run(data: bytes) -> Read | None:
 
 def read_run(data: bytes) -> tuple[Read, RunEntry[Any]] | None:
     """The same, with all that its entry says."""
-    # No quote stands bare inside a text, and after the kind there is no object: it is the last of that name.
+    # No quote is bare inside a text, and after the kind there is no object: it is the last of that name.
     at = data.rfind(_KIND) + len(_KIND)
     kind = data[at : data.find(b'"', at)].decode(errors="replace")
     if kind not in _READERS or len(data) > ENTRY_BYTES_MAX:

@@ -1,13 +1,13 @@
 """Exact sums over the charges of an author between any two cuts of the lineage graph, without holding the charges.
 
-Whoever asks for a span of charges (:func:`ledger.organisation_lineage.exposure.known_spans` and what is intersected
-with it) bounds it by 0, by the end of the log, or by the cut of an arrow. The cut of an arrow is, when it is made, one
-of three: the index of the entry that makes it; one after the index of a charge that names recipients (a transfer that
-its charge had planned); the cut of an older arrow (collusion). So each cut that will ever be asked for is known before
-the next charge is entered: each entry that makes a node of the graph is a cut, and each charge that names recipients
-makes one behind it. A bucket holds the charges of one author from one cut to the next. So it lies in a span whole, or
-outside it whole, and the sum over a span is the sum of its buckets: the same integers as over its charges, whatever
-their order. A span that ends between cuts is refused.
+A caller that asks for a span of charges (:func:`ledger.organisation_lineage.exposure.known_spans` and what is
+intersected with it) bounds it by 0, by the end of the log, or by the cut of an arrow. The cut of an arrow is, when it
+is made, one of three: the index of the entry that makes it; one after the index of a charge that names recipients (a
+transfer that its charge had planned); the cut of an older arrow (collusion). So each cut that will ever be asked for is
+known before the next charge is entered: each entry that makes a node of the graph is a cut, and each charge that names
+recipients makes one behind it. A bucket holds the charges of one author from one cut to the next. So it lies in a span
+whole, or outside it whole, and the sum over a span is the sum of its buckets: the same integers as over its charges,
+whatever their order. A span that ends between cuts is refused.
 
 Memory grows with the cuts between which an author has charges, not with charges: with entries of lineage, and charges
 that name recipients.

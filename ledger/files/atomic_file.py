@@ -2,7 +2,7 @@
 
 A reader sees the old file or the new one, never a part, however the process ends; when a function here returns, file
 and name survive a power loss. A process that is killed may leave ``.NAME.*.part`` behind, which anyone may delete;
-:func:`remove_leftovers` deletes those that nobody writes any more, which their lock tells.
+:func:`remove_leftovers` deletes those that no one writes any more, as their lock shows.
 """
 
 from __future__ import annotations

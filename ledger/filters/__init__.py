@@ -19,7 +19,7 @@ from ledger.wire.records import convert
 
 TERMS_BYTES_MAX = 8_192
 Terms: Final[Any] = Renyi | Reference | GaussianRule | PureSum | Catalogue
-"""The recorded terms of every rule, told apart by ``kind``: a new rule is registered here."""
+"""The recorded terms of every rule, distinguished by ``kind``: a new rule is registered here."""
 RULES: Final[dict[str, type[Rule]]] = {rule.kind(): rule for rule in Terms.__args__}
 
 

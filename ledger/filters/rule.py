@@ -104,8 +104,8 @@ class Rule(Record, metaclass=AbstractRecordType, frozen=True, tag_field="kind"):
     def odometer_delta(self) -> Fraction:
         """The δ of each odometer, beside the slack: all of it, or half where the first run's PLD is one of two.
 
-        The rule's own odometer is at this δ. The other one is told while exactly one run has begun: the ε of its whole
-        plan at this δ by PLD (:mod:`ledger.commands.runs.account_epsilon`).
+        The rule's own odometer is at this δ. The other one is reported while exactly one run has begun: the ε of its
+        whole plan at this δ by PLD (:mod:`ledger.commands.runs.account_epsilon`).
         """
         return self.certain / (self.odometers or 1)
 

@@ -81,7 +81,7 @@ def _unlike(one: Loss, other: Loss) -> ValueError:
 class Segment(NamedTuple):
     """``steps`` equal steps of a run, settled by themselves: ``price`` for every ``unit`` steps begun.
 
-    The unit is 1 unless the price is of steps together, which cannot be told apart afterwards.
+    The unit is 1 unless the price is of steps together, which cannot be distinguished afterwards.
     """
 
     steps: int

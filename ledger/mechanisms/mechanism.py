@@ -1,7 +1,7 @@
 """What ran, enough to account for it: our own tagged, versioned JSON for an allow-list of mechanisms.
 
 The vocabulary is append-only and describes mechanisms, not their cost. It is never read with
-``DpEvent.from_named_tuple``, which imports and calls whatever it is told to.
+``DpEvent.from_named_tuple``, which imports and calls any name it is given.
 
     {"kind": "poisson_gaussian", "noise_multiplier": "1.1", "probability": "1/186", "steps": 186, "v": 1}
     {"k": 3, "kind": "group", "mechanism": {"kind": "gaussian", "noise_multiplier": "4", "v": 1}, "v": 1}
@@ -207,6 +207,6 @@ _ALL = (
 if TYPE_CHECKING:
     AnyMechanism = Mechanism
 else:
-    # Read as one of the closed list, told by its kind; a program may hold any.
+    # Read as one of the closed list, chosen by its kind; a program may hold any.
     AnyMechanism = Annotated[_ALL, rule("is not a mechanism this ledger knows")]
 KINDS: Final[dict[str, type[Mechanism]]] = {kind_of(one): one for one in get_args(_ALL)}

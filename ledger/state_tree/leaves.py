@@ -6,8 +6,9 @@ from their entries. Neither has a document, whose digest stands in the records t
 log: the names that are used, and the time of the last entry, before which no later one may lie. The losses of settled
 charges are in the accounts, and in the sums by author and cut of the lineage, of which each has a leaf too.
 
-A leaf's hash is salted by the last entry that touched its record, and its name: whoever may not read that entry cannot
-try values of the record until one fits (as in CONIKS, Melara et al. 2015, section 3.1), and replay needs no secret.
+A leaf's hash is salted by the last entry that touched its record, and its name: a person who may not read that entry
+cannot try values of the record until one fits (as in CONIKS, Melara et al. 2015, section 3.1), and replay needs no
+secret.
 """
 
 from __future__ import annotations

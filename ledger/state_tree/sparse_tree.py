@@ -1,6 +1,6 @@
 """A sparse Merkle tree: records at hashed keys, in a binary tree of fixed depth whose empty subtrees have one hash.
 
-The tree has 2^64 places (:data:`ledger.verifier.STATE_DEPTH`), and a record stands at the first 64 bits of its hashed
+The tree has 2^64 places (:data:`ledger.verifier.STATE_DEPTH`), and a record is at the first 64 bits of its hashed
 key. So a proof shows neither a key nor how many records there are beyond about their order of magnitude, which the size
 of the log shows too, and the proof that a record is absent is a path to an empty place (Dahlberg, Pulls and Peeters
 2016, "Efficient sparse Merkle trees", section 3). Two records whose keys agree in 64 bits share a place; each is still
@@ -25,7 +25,7 @@ class Leaf(NamedTuple):
     Attributes:
         key: its hashed name, 32 bytes.
         hash: what commits to its salt and bytes, 32 bytes.
-        content: what the leaf was made of, for whoever made it.
+        content: what the leaf was made of, for its maker.
     """
 
     key: bytes

@@ -1,8 +1,8 @@
 """What the database itself checks of a book, whatever the entries say: pages, rows, indexes, the text of its schema.
 
-A broken index or page changes no entry and no root, but it hides rows from whoever looks them up: a receipt cannot be
-made, a command's id is not found. SQLite checks every page, row and index (``PRAGMA integrity_check``). PostgreSQL does
-if a superuser has added its extension amcheck, and lets the role that verifies run it.
+A broken index or page changes no entry and no root, but it hides rows from every query that looks them up: a receipt
+cannot be made, a command's id is not found. SQLite checks every page, row and index (``PRAGMA integrity_check``).
+PostgreSQL does if a superuser has added its extension amcheck, and lets the role that verifies run it.
 """
 
 from __future__ import annotations

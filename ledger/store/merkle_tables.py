@@ -151,7 +151,7 @@ def log_size(connection: Executor) -> int:
 
 
 def appended(connection: Connection) -> int:
-    """The same, for whoever commits: within a transaction that writes."""
+    """The same, for a caller that commits: within a transaction that writes."""
     ((last,),) = run_plainly(connection, "SELECT max(position) FROM entry")
     return 0 if last is None else int(last) + 1
 

@@ -3,8 +3,8 @@
 The row is written once, by ``epsilon db move``; a trigger refuses every entry after it, whichever program writes.
 Without it two books under one log key could continue from the same entry, and each could spend the remaining budget.
 
-A move has no private key, so the row is not signed, and whoever owns the database can forge one. It is believed all the
-same: to doubt a true one would give a budget back, and a forged one only stops the book until it is rescued.
+A move has no private key, so the row is not signed, and anyone who owns the database can forge one. It is believed all
+the same: to doubt a true one would give a budget back, and a forged one only stops the book until it is rescued.
 """
 
 from __future__ import annotations

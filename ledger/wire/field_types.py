@@ -36,7 +36,7 @@ def text(longest: int, **schema: Any) -> Meta:  # noqa: ANN401 - JSON Schema
 
 
 def pattern(form: str, sentence: str, longest: int | None = None) -> Meta:
-    """A string that matches a regular expression as a whole; the sentence tells people which."""
+    """A string that matches a regular expression as a whole; the sentence explains it to people."""
     return Meta(pattern=rf"^(?:{form})\Z", max_length=longest, extra={"rule": sentence})
 
 

@@ -3,7 +3,7 @@ r"""Commitments to the records of a partition: what lets a partition that holds 
     b"epsilon-commitments/1\n" + 32 bytes that name the key + one 32-byte commitment a record, in rising order
 
 A commitment is an HMAC-SHA-256 over a record's identity (or its privacy unit's), made by the provider with a key of
-its own that it keeps, the same for all its partitions, so that equal identities give equal commitments and nobody
+its own that it keeps, the same for all its partitions, so that equal identities give equal commitments and no one
 else can guess them; the key is named by the SHA-256 of its own HMAC of nothing. A partition's commitments are one or
 more such documents. What was never committed to cannot be noticed.
 """

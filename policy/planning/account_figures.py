@@ -3,7 +3,7 @@
 A run is admitted where every account that it touches has room: everyone's, its lineage's under the cap and the quota,
 and those of the coalitions that follow it. So the numbers of an account are the least over all of them, as the next
 charge of its holder would meet them, decrees included. What bounds a single run (its ε, its noise) is no capacity; the
-planner tells of it.
+planner reports of it.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _edit(facts: Facts, kind: str, body: c.Object, now: int) -> LineageEdit:
 
 
 def _change(edit: LineageEdit, account: Account, now: int) -> ExposureChange | None:
-    """One account before and after; None of a node at which nobody is, as that of a model."""
+    """One account before and after; None of a node that has no organisation, as that of a model."""
     node = edit.nodes[int(account.holder.partition(":")[2])]
     if not node.members:
         return None

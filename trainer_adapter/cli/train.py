@@ -47,9 +47,9 @@ class Report:
 
     def to_json(self) -> Object:
         """For programs. ``epsilon`` is the greatest of ``run_epsilon``."""
-        told = self.privacy.to_json()
+        figures = self.privacy.to_json()
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "privacy"}
-        return {**own, **told, "epsilon": self.privacy.epsilon.number}
+        return {**own, **figures, "epsilon": self.privacy.epsilon.number}
 
     def in_words(self) -> str:
         """For people."""

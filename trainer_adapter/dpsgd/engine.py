@@ -221,7 +221,7 @@ class Engine:
         return total
 
     def check(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> None:
-        """Compare with units recomputed one by one. Raises: SelfCheckFailed, telling nothing of what they hold."""
+        """Compare with units recomputed one by one. Raises: SelfCheckFailed, and reveals nothing of what they hold."""
         values = self._record.values()
         if not all(self._is_reference_sum(values, self._gathered(batch, keys)) for batch in batches):
             raise SelfCheckFailed("the engine's sum is not that of the records one by one")

@@ -29,23 +29,23 @@ class PublicLog:
     def begin(self) -> None:
         """Name the charge and the plan. After the run is open. Raises: Malformed."""
         known, plan = self._run.assignment, self._run.assignment.plan
-        told = self._run.privacy.epsilon
+        figure = self._run.privacy.epsilon
         for name, value in {
-            "dp/accountant": told.accountant,
+            "dp/accountant": figure.accountant,
             "dp/batch_size_expected": str(plan.batch_size_expected),
             "dp/charge": known.id,
             "dp/clipping_norm": format_number(plan.clipping_norm),
             "dp/contract": known.contract,
-            "dp/delta": format_number(told.delta),
-            "dp/epsilon_charged": "infinite" if told.epsilon is None else format_number(told.epsilon),
-            "dp/epsilon_partition": told.partition,
+            "dp/delta": format_number(figure.delta),
+            "dp/epsilon_charged": "infinite" if figure.epsilon is None else format_number(figure.epsilon),
+            "dp/epsilon_partition": figure.partition,
             "dp/noise_multiplier": format_number(plan.noise_multiplier),
             "dp/partitions": " ".join(known.data)[:6_000],
             "dp/plan": plan.digest,
-            "dp/relation": told.relation,
+            "dp/relation": figure.relation,
             "dp/sampling_probability": format_number(plan.sampling_probability),
             "dp/steps": str(plan.steps),
-            "dp/unit": told.unit,
+            "dp/unit": figure.unit,
         }.items():
             self._client.log_param(self._id, name, value)
 

@@ -80,10 +80,10 @@ class LedgerAccountant(IAccountant):  # type: ignore[misc] # Opacus brings no ty
 
     def get_epsilon(self, delta: float, *_: Any, **__: Any) -> float:  # noqa: ANN401 - Opacus's signature
         """The ε of the whole run, as the ledger reports it. Raises: ValueError, for a δ below the partition's."""
-        told, at = self.run.privacy.epsilon, max(line.delta for line in self.run.privacy.run_epsilon)
+        epsilon, at = self.run.privacy.epsilon, max(line.delta for line in self.run.privacy.run_epsilon)
         if Fraction(delta) < at:
             raise ValueError(f"the partition's δ is {float(at)}: no ε is reported for a smaller one")
-        return float(told)
+        return float(epsilon)
 
     def get_optimizer_hook_fn(self, sample_rate: float) -> Hook:
         """A hook that does nothing: a held optimiser has taken its step before.

@@ -251,19 +251,19 @@ def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: C
     from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``; ``infinite`` if none is proven.
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
-    told = privacy.epsilon
+    figure = privacy.epsilon
     about = {
-        "accountant": told.accountant,
+        "accountant": figure.accountant,
         "charge": assignment.id,
         "contract": assignment.contract,
-        "delta": format_number(told.delta),
-        "epsilon": _decimal(told),
-        "partition": told.partition,
+        "delta": format_number(figure.delta),
+        "epsilon": _decimal(figure),
+        "partition": figure.partition,
         "plan": assignment.plan.digest,
-        "relation": told.relation,
+        "relation": figure.relation,
         "run_epsilon": _json(privacy.run_epsilon),
         "steps": str(steps),
-        "unit": told.unit,
+        "unit": figure.unit,
     }
     if privacy.with_ancestry:
         about["epsilon_with_ancestry"] = _decimal(greatest(privacy.with_ancestry))

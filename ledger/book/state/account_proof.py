@@ -1,7 +1,7 @@
 """The proof of one account: a statement's root, the account's leaf under it, and the entries of its runs since.
 
 :mod:`ledger.verifier` checks it with nothing but the log's key. It shows what that key signed. That the root is that of
-the entries, and that no entry since is left out, replay shows. It is for whoever may see the account: its salt lets
+the entries, and that no entry since is left out, replay shows. It is for anyone who may see the account: its salt lets
 others try balances.
 """
 

@@ -47,7 +47,7 @@ class LineageNodes(Part):
     """The nodes of the lineage graph: each new one is a cut (see :class:`ledger.domain.span_sums.SpanSums`)."""
 
     def __init__(self, noted: list[Noted], sums: SpanSums) -> None:
-        """Tell ``sums`` of every cut."""
+        """Pass every cut to ``sums``."""
         super().__init__("nodes", noted)
         self.sums = sums
 
@@ -177,7 +177,7 @@ class OpenState(MemoryState):
         """Go on from the records that the leaves of a state of ``size`` entries are of; none of them is noted."""
         for name, part in self.parts.items():
             held: dict[Any, Any] = part.open if isinstance(part, OpenPart) else part
-            # Of a dictionary's own, which tells nobody.
+            # Of a dictionary's own, which informs no one.
             dict.update(held, parts[name])
         cuts = [*parts["nodes"], *parts[CUTS]]
         self.sums.resume(size, cuts, ((*place, *one) for place, one in parts[SPANS].items()))
@@ -219,7 +219,7 @@ class OpenState(MemoryState):
         return found
 
     def forget_changes(self) -> None:
-        """The same, where nobody needs to know what changed."""
+        """The same, where no one needs to know what changed."""
         charges, keys = self.open_charges.open, self.open_keys.open
         for name in self.open_charges.changed:
             charge = charges[name]

@@ -1,6 +1,6 @@
 """Snapshots of the database, each with a copy of what the writer has in memory at the same size of the log.
 
-Whoever compares rows asks for one (:mod:`ledger.book.state.row_comparison`). The writer gives it between two batches,
+The row comparison asks for one (:mod:`ledger.book.state.row_comparison`). The writer gives it between two batches,
 when no commit is under way.
 """
 
@@ -26,7 +26,7 @@ class Pinned:
     """A snapshot of the database, and what the writer has in memory, at one size of the log.
 
     Attributes:
-        connection: reads the snapshot; whoever has it closes it.
+        connection: reads the snapshot; its receiver closes it.
         edge: the nodes of the tree's right edge, which its root is made of.
         counts: how many charges and keys there are, settled ones included.
     """

@@ -2,7 +2,7 @@
 
 A name is kept as the first 8 bytes of its SHA-256, beside the position of the entry that names it. So an answer has no
 gaps: a name without a digest here is named by no entry. It may have a position too many, as two names can have the same
-8 bytes, by chance or made so on purpose (2^32 trials). Whoever asks therefore reads the entry at each position, checks
+8 bytes, by chance or made so on purpose (2^32 trials). The caller therefore reads the entry at each position, checks
 it against the root, and looks for the name in it: the entry decides, and equal digests cost one more read and nothing
 else. That is why the digest needs no secret key, and is the same in every process.
 """

@@ -1,6 +1,6 @@
 """Rows are for readers: here they are compared with what the writer decides on, again and again while the book is open.
 
-Nothing is decided on a row, so whoever changes one gains nothing; but readers would be told a false balance. Every
+Nothing is decided on a row, so anyone who changes one gains nothing; but readers would be shown a false balance. Every
 twenty seconds the writer, between two batches, gives a snapshot of the database and a copy of what it has in memory at
 the same size of the log. A thread of its own compares the two: every row of accounts, open charges, organisations,
 keys, contracts, policies, lineage, and the documents that they name, and how many rows there are of charges and keys.

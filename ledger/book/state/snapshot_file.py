@@ -1,8 +1,8 @@
 """The file with the newest snapshot of the state, from which a book is opened without reading its whole log.
 
-It is written by a thread of its own, from a tree that a recorded statement describes and that nobody changes any more:
+It is written by a thread of its own, from a tree that a recorded statement describes and that no one changes any more:
 after so many entries, and when the book is closed. A book that is opened reads it, and believes it only if its root
-follows from its bytes and a statement of the log says the same one; without it, the whole log is read. So whoever
+follows from its bytes and a statement of the log says the same one; without it, the whole log is read. So anyone who
 changes or removes the file, or puts another one there, makes an opening slower and nothing else.
 
 The file holds what the book holds, so only its owner may read it.

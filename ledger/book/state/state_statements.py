@@ -3,7 +3,7 @@
 A statement is due a while after a change, or after so many entries. The state at that moment is hashed by a thread of
 its own while the writer goes on, and the statement is recorded with a later batch: no commit waits for it, unless so
 many entries came meanwhile that it would describe a state that is too old. Of several processes each keeps its tree;
-whoever has the lock records, and the others take over what was recorded.
+the process that has the lock records, and the others take over what was recorded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Objects that the garbage collector does not search while a book is open: a full search stops every thread.
 
 What is alive when a book is opened (modules, documents, the state) is some hundred thousand objects, and the collector
-walks all of them again and again: 0.2 s in which nobody gets an answer. The state has no reference cycles, so
+walks all of them again and again: 0.2 s in which no one gets an answer. The state has no reference cycles, so
 nothing is lost by leaving them out. What becomes garbage later is searched as ever; the rest again when the last book
 of the process is closed.
 """
@@ -16,7 +16,7 @@ class UncollectedObjects:
     """Counts who wants no searches; of the whole process, as the collector is."""
 
     def __init__(self) -> None:
-        """Nobody yet."""
+        """No holder yet."""
         self._lock = Lock()
         self._holders = 0
 
@@ -32,7 +32,7 @@ class UncollectedObjects:
         gc.freeze()
 
     def release(self) -> None:
-        """Search everything again, once nobody holds."""
+        """Search everything again, once there is no holder."""
         with self._lock:
             self._holders -= 1
             if not self._holders:

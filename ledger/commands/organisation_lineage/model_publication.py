@@ -8,9 +8,9 @@ was for everyone, it is what the author knew when it asked, and the run: the *ow
 2. The cut holds all that the author's node knew, not only the models that the charge names as its base: a learning rate
    may encode what another run has shown.
 3. What is withheld says something too: an author who declares a hundred models for everyone and publishes the one that
-   later runs favour tells of those. The declaration is a promise to publish whatever comes out. A giver that was found
+   later runs favour reveals those. The declaration is a promise to publish any result. A giver that was found
    to collude, or is not the charge's actor, gets no benefit of it, and gives all that it knows.
-4. The charge counts for everyone from the publication on, as a transfer does for its recipient; nobody knows it before.
+4. The charge counts for everyone from the publication on, as a transfer does for its recipient; no one knows it before.
 5. Organisations registered later get an arrow from the newest publication alone. A giver of everything knows all
    earlier publications; a model's own ancestry need not hold them, so the newest knows the one before it by an arrow.
 """

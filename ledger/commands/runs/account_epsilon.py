@@ -7,8 +7,8 @@ stopping early is a post-processing of the whole run. Each is reported at its pa
 part, and on the event that the second is, with at most its own; so the smaller one keeps δ, the slack included. With
 the whole of δ for each it would not: an analyst who stops where the smaller one is wrong reaches 1.5 times δ.
 
-A charge that was voided has drawn nothing; every other one has begun or may, also one posted for no step. Whoever knows
-a run knows all that its author knew before it, so the plan of an only run was chosen without any other.
+A charge that was voided has drawn nothing; every other one has begun or may, also one posted for no step. Anyone who
+knows a run knows all that its author knew before it, so the plan of an only run was chosen without any other.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class FileLock:
             raise
 
     def begin_epoch(self, writes: Engine) -> None:
-        """Tell processes that the lock does not reach that this one writes the book. Raises: DatabaseError."""
+        """Inform processes that the lock does not reach that this one writes the book. Raises: DatabaseError."""
         self._epoch = WriterEpoch(writes)
 
     def check(self) -> None:
@@ -135,7 +135,8 @@ def _locked(file: Path) -> int:
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever held it before may have removed the file after we opened it: a lock on no file excludes no one.
+            # The process that held it before may have removed the file after we opened it: a lock on no file excludes
+            # no one.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock), file.stat()):
                     return lock

@@ -47,7 +47,7 @@ class WriterEpoch:
 def _uncached(connection: Any) -> Any:  # noqa: ANN401 - the driver's own type
     # A process with another write-ahead log (the same file under another path) sees the file alone.
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-    # Without a cache each look reads the file, which that process changes without telling this one's log.
+    # Without a cache each look reads the file, which that process changes without a trace in this one's log.
     connection.execute("PRAGMA cache_size = 0")
     connection.execute("PRAGMA query_only = ON")
     return connection
