@@ -4,6 +4,11 @@ uvicorn bounds none of these, and answers what it cannot read in plain text. Her
 request leaves as a problem, too, as long as nothing of another answer is on its way: then the connection just ends.
 
 A head is the request line with its header fields; the trailers and the chunk extensions of a body count as one.
+
+A kept connection is closed only while nothing is asked on it. uvicorn starts its timer when an answer is sent and stops
+it when bytes come; here a request that is complete in one packet would not be seen by it, so the timer itself looks
+whether an answer is under way. (The loop reads its sockets before it runs its timers, so a process that stood still
+learns of what came in the meantime first.)
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from api.http.body import BODY_S
 from api.http.problems import Problem, ServiceCode
+from api.server.host_header import host_error
 
 _PIECE: Final = 16_384
 """Bytes that the parser is given at once: what it gathers of one line is looked at after each."""
@@ -34,6 +40,8 @@ class Limits:
         head_bytes: of a head.
         head_s: from the connection, or from a request's first byte, to the end of its head.
         body_s: from there to the end of the body; a route that reads one gives up before.
+        idle_s: how long a connection is kept without a request: well above the 5 seconds after which clients (httpx)
+            stop using it.
         send_s: how long an answer waits for a caller that does not read it.
         linger_s: how long a refused caller may still send, so that it can read why.
         open: connections that are served.
@@ -44,6 +52,7 @@ class Limits:
     head_bytes: int = 32_768
     head_s: float = 10.0
     body_s: float = BODY_S + 5.0
+    idle_s: float = 20.0
     send_s: float = 60.0
     linger_s: float = 2.0
     open: int = 512
@@ -124,8 +133,6 @@ class Connection(HttpToolsProtocol):
 
     def _watch(self) -> None:
         """Set the deadline of the part that is to come."""
-        if self._part is not _Part.REQUEST:
-            self._unset_keepalive_if_required()
         if self._part is not self._watched:
             self._watched = self._part
             self._unset_timer()
@@ -191,13 +198,18 @@ class Connection(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """Close what is idle."""
-        self._close()
+        # A part of a request has a deadline of its own, and an answer that of its route.
+        if self._part is _Part.REQUEST and (self.cycle is None or self.cycle.response_complete):
+            self._close()
 
     def on_response_complete(self) -> None:
         """The end of an answer, and of the connection if it was to be its last."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._close()
+        elif self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(self.limits.idle_s, self.timeout_keep_alive_handler)
 
     def pause_writing(self) -> None:
         """Start the deadline for a caller that does not read its answer."""
@@ -240,7 +252,10 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The end of the head."""
+        """The end of the head. Raises: Problem, unless it names one host (RFC 9112, section 3.2)."""
+        if rule := host_error(self.headers, self.parser.get_http_version()):
+            self._told = Problem(ServiceCode.BAD_REQUEST, rule, field="host")
+            raise self._told
         super().on_headers_complete()
         self._part, self._watched = _Part.BODY, None
 

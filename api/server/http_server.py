@@ -17,9 +17,6 @@ from ledger.wire.malformed import Malformed
 
 LOOPBACK: Final = "127.0.0.1"
 STOP_S: Final = 3
-KEEP_ALIVE_S: Final = 20
-"""How long an idle connection stays open: well above the 5 seconds after which clients (httpx) stop using it: one
-that closes while a request is on its way answers nothing."""
 
 
 def base_url(listener: socket.socket) -> str:
@@ -82,6 +79,5 @@ def _config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=STOP_S,
-        timeout_keep_alive=KEEP_ALIVE_S,
         ws="none",
     )

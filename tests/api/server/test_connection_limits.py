@@ -5,116 +5,24 @@ Over real sockets. Whoever is refused is told by a problem, and others go on.
 
 from __future__ import annotations
 
-import json
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final
-from urllib.parse import urlsplit
+from contextlib import ExitStack
+from typing import Final
 
 import pytest
-from anyio.lowlevel import checkpoint
-from fastapi import FastAPI, Request
-from fastapi.responses import PlainTextResponse, StreamingResponse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.http import problems
-from api.server.connection_limits import Connection, Limits
-from api.server.http_server import serving
-from client.http.endpoints import PROBLEM_TYPE
+from tests.api.server.raw_http import GET, PATIENCE_S, POST, connect, heard, problem_of, sent, served, works
 
-GET: Final = b"GET /size HTTP/1.1\r\nhost: here\r\n"
 QUICK: Final = 0.2
-PATIENCE_S: Final = 30
-
-
-def _app() -> FastAPI:
-    """Tells how large a request's headers and body are; streams until it is left."""
-    app = FastAPI()
-    problems.install(app)
-
-    @app.api_route("/size", methods=["GET", "POST"])
-    async def size(request: Request) -> PlainTextResponse:
-        body = await request.body()
-        head = sum(len(name) + len(value) for name, value in request.scope["headers"])
-        return PlainTextResponse(f"{head} {len(body)}")
-
-    @app.get("/stream")
-    async def stream() -> StreamingResponse:
-        async def lines() -> Any:  # noqa: ANN401 - an asynchronous generator
-            while True:
-                await checkpoint()
-                yield b"x" * 65_536
-
-        return StreamingResponse(lines())
-
-    @app.post("/deaf")
-    def deaf() -> PlainTextResponse:
-        return PlainTextResponse("not read")
-
-    return app
-
-
-@contextmanager
-def _served(**changed: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401 - of Limits
-    class Bounded(Connection):
-        """With limits of this test."""
-
-        limits = Limits(**changed)
-
-    with serving(_app(), connection=Bounded) as url:
-        split = urlsplit(url)
-        yield str(split.hostname), int(split.port or 0)
 
 
 @pytest.fixture(scope="module")
 def door() -> Iterator[tuple[str, int]]:
     """A service with the limits that it has."""
-    with _served() as found:
+    with served() as found:
         yield found
-
-
-def _connect(door: tuple[str, int]) -> socket.socket:
-    return socket.create_connection(door, timeout=PATIENCE_S)
-
-
-def _heard(connection: socket.socket) -> bytes:
-    """All that comes until the service closes."""
-    found = bytearray()
-    try:
-        while data := connection.recv(65_536):
-            found += data
-    except ConnectionResetError:
-        pass
-    return bytes(found)
-
-
-def _sent(door: tuple[str, int], *pieces: bytes) -> bytes:
-    with _connect(door) as connection:
-        for piece in pieces:
-            try:
-                connection.sendall(piece)
-            except (BrokenPipeError, ConnectionResetError):
-                break
-        return _heard(connection)
-
-
-def _problem(answer: bytes) -> tuple[int, str]:
-    """Status and code of the one answer, which is a whole problem and says that it is the last."""
-    head, _, body = answer.partition(b"\r\n\r\n")
-    status, *lines = head.decode().split("\r\n")
-    headers = dict(line.split(": ", 1) for line in lines)
-    told = json.loads(body)
-    assert headers["content-type"] == PROBLEM_TYPE
-    assert headers["connection"] == "close"
-    assert int(headers["content-length"]) == len(body)
-    assert status.split()[1] == str(told["status"])
-    return told["status"], told["code"]
-
-
-def _works(door: tuple[str, int]) -> bool:
-    return b" 200 OK\r\n" in _sent(door, GET + b"connection: close\r\n\r\n")
 
 
 @pytest.mark.parametrize(
@@ -125,63 +33,77 @@ def _works(door: tuple[str, int]) -> bool:
         (b"GET /size HTTP/1.1\r\nhost: here\r\nno field\r\n\r\n", 400, "bad_request"),
         (b"CONNECT here:80 HTTP/1.1\r\nhost: here\r\n\r\n", 400, "bad_request"),
         (b"GET /\xff HTTP/1.1\r\nhost: here\r\n\r\n", 400, "bad_request"),
-        (b"POST /size HTTP/1.1\r\nhost: here\r\ncontent-length: 1x\r\n\r\n", 400, "bad_request"),
-        (b"POST /size HTTP/1.1\r\nhost: here\r\ncontent-length: -1\r\n\r\n", 400, "bad_request"),
-        (b"POST /size HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd", 400, "bad_request"),
+        (POST + b"content-length: 1x\r\n\r\n", 400, "bad_request"),
+        (POST + b"content-length: -1\r\n\r\n", 400, "bad_request"),
+        (POST + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd", 400, "bad_request"),
         (
-            b"POST /size HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            POST + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
             400,
             "bad_request",
         ),
-        (b"POST /size HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request"),
+        (POST + b"transfer-encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request"),
         (b"GET /size?" + b"a" * 8_200 + b" HTTP/1.1\r\n\r\n", 414, "url_too_long"),
         (GET + b"x: " + b"a" * 32_768 + b"\r\n\r\n", 431, "head_too_large"),
         (GET + b"x: y\r\n" * 6_000 + b"\r\n", 431, "head_too_large"),
         (
-            b"POST /size HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 9_000,
+            POST + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 9_000,
             431,
             "head_too_large",
         ),
         (b"\r\n" * 40_000, 431, "head_too_large"),
+        (b"GET /size HTTP/1.1\r\n\r\n", 400, "bad_request"),
+        (GET + b"host: here\r\n\r\n", 400, "bad_request"),
+        (GET + b"HOST: there\r\n\r\n", 400, "bad_request"),
+        (b"GET /size HTTP/1.1\r\nhost:\r\n\r\n", 400, "bad_request"),
+        (b"GET /size HTTP/1.1\r\nhost: here, there\r\n\r\n", 400, "bad_request"),
+        (b"GET /size HTTP/1.1\r\nhost: a@b/c\r\n\r\n", 400, "bad_request"),
+        (b"GET /size HTTP/1.0\r\nhost: here\r\nhost: here\r\n\r\n", 400, "bad_request"),
     ],
 )
 def test_what_cannot_be_read_is_a_problem_and_the_last(
     door: tuple[str, int], raw: bytes, status: int, code: str
 ) -> None:
     """Its status and code, whether it comes at once or in two pieces."""
-    assert _problem(_sent(door, raw)) == (status, code)
-    assert _problem(_sent(door, raw[: len(raw) // 2], raw[len(raw) // 2 :])) == (status, code)
+    assert problem_of(sent(door, raw)) == (status, code)
+    assert problem_of(sent(door, raw[: len(raw) // 2], raw[len(raw) // 2 :])) == (status, code)
+
+
+@pytest.mark.parametrize("host", [b"here", b"here:80", b"[::1]:8000", b"127.0.0.1:", b"xn--a.example"])
+def test_one_host_is_read_however_it_is_written(door: tuple[str, int], host: bytes) -> None:
+    """A name, an address, a port; HTTP/1.0 needs none."""
+    assert b" 200 OK\r\n" in sent(door, b"GET /size HTTP/1.1\r\nconnection: close\r\nhost: " + host + b"\r\n\r\n")
+    assert b" 200 OK\r\n" in sent(door, b"GET /size HTTP/1.0\r\n\r\n")
 
 
 def test_a_header_without_end_is_refused_before_it_is_kept(door: tuple[str, int]) -> None:
     """No more than some pieces of it are taken; 431 comes while the caller is still sending."""
-    with _connect(door) as connection:
+    with connect(door) as connection:
         connection.sendall(GET + b"x: ")
-        sent = 0
+        size = 0
         try:
-            while sent < 1 << 26:
+            while size < 1 << 26:
                 connection.sendall(b"a" * 65_536)
-                sent += 65_536
+                size += 65_536
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             pass
-        told = _heard(connection)
+        told = heard(connection)
     assert told.startswith(b"HTTP/1.1 431 ")
-    assert _works(door)
+    assert works(door)
 
 
 def test_a_head_as_long_as_may_be_is_read(door: tuple[str, int]) -> None:
     """A header of 32,000 bytes passes, and what follows it on the connection."""
     value = b"a" * 32_000
     raw = GET + b"x: " + value + b"\r\n\r\n"
-    answers = _sent(door, raw, raw, GET + b"connection: close\r\n\r\n")
+    answers = sent(door, raw, raw, GET + b"connection: close\r\n\r\n")
     assert answers.count(b"HTTP/1.1 200 OK\r\n") == 3
     assert answers.count(b"%d 0" % (len("hosthere") + len("x") + len(value))) == 2
 
 
 def test_trailers_are_none_of_the_headers(door: tuple[str, int]) -> None:
     """A field after the body is not merged into those before it."""
-    raw = b"POST /size HTTP/1.1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\nabc\r\n0\r\n%s\r\n"
-    bare, with_trailer = (_sent(door, raw % trailer).partition(b"\r\n\r\n")[2] for trailer in (b"", b"x: y\r\n"))
+    raw = POST + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n3\r\nabc\r\n0\r\n%s\r\n"
+    bare, with_trailer = (sent(door, raw % trailer).partition(b"\r\n\r\n")[2] for trailer in (b"", b"x: y\r\n"))
     assert bare == with_trailer != b""
 
 
@@ -192,21 +114,21 @@ def test_trailers_are_none_of_the_headers(door: tuple[str, int]) -> None:
         (b"\r\n", None),
         (b"G", (408, "timed_out")),
         (GET, (408, "timed_out")),
-        (b"POST /size HTTP/1.1\r\ncontent-length: 3\r\n\r\nab", (408, "timed_out")),
-        (b"POST /size HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n", (408, "timed_out")),
+        (POST + b"content-length: 3\r\n\r\nab", (408, "timed_out")),
+        (POST + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n", (408, "timed_out")),
     ],
 )
 def test_what_does_not_come_is_not_waited_for(raw: bytes, told: tuple[int, str] | None) -> None:
     """Half a head, half a body: 408 and the end; of nothing at all just the end."""
-    with _served(head_s=QUICK, body_s=QUICK) as door:
-        answer = _sent(door, raw)
-        assert _problem(answer) == told if told else answer == b""
+    with served(head_s=QUICK, body_s=QUICK) as door:
+        answer = sent(door, raw)
+        assert problem_of(answer) == told if told else answer == b""
 
 
 def test_what_comes_by_drops_has_no_more_time() -> None:
     """A byte now and then moves no deadline: neither of the head nor of the body."""
-    for begun, drop in ((GET, b"x: y\r\n"), (b"POST /size HTTP/1.1\r\ncontent-length: 99999999\r\n\r\n", b"a")):
-        with _served(head_s=QUICK, body_s=QUICK) as door, _connect(door) as connection:
+    for begun, drop in ((GET, b"x: y\r\n"), (POST + b"content-length: 99999999\r\n\r\n", b"a")):
+        with served(head_s=QUICK, body_s=QUICK) as door, connect(door) as connection:
             connection.sendall(begun)
             connection.settimeout(QUICK / 20)
             answer = b""
@@ -216,13 +138,13 @@ def test_what_comes_by_drops_has_no_more_time() -> None:
                     break
                 except TimeoutError:
                     connection.sendall(drop)
-            assert _problem(answer) == (408, "timed_out")
+            assert problem_of(answer) == (408, "timed_out")
 
 
 def test_a_body_that_nobody_reads_is_not_waited_for_either() -> None:
     """The answer comes at once; a body that goes on for ever is cut off."""
-    with _served(body_s=QUICK) as door, _connect(door) as connection:
-        connection.sendall(b"POST /deaf HTTP/1.1\r\ncontent-length: 9999999999\r\n\r\n")
+    with served(body_s=QUICK) as door, connect(door) as connection:
+        connection.sendall(b"POST /deaf HTTP/1.1\r\nhost: here\r\ncontent-length: 9999999999\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
         with pytest.raises(OSError, match=r"[Bb]roken pipe|reset"):
             connection.sendall(b"a" * (1 << 30))
@@ -230,9 +152,9 @@ def test_a_body_that_nobody_reads_is_not_waited_for_either() -> None:
 
 def test_a_stream_outlives_every_deadline_of_its_request() -> None:
     """It goes on after a connection of the same age, on which nothing was asked, was closed."""
-    with _served(head_s=QUICK, body_s=QUICK) as door, _connect(door) as connection, _connect(door) as idle:
+    with served(head_s=QUICK, body_s=QUICK) as door, connect(door) as connection, connect(door) as idle:
         connection.sendall(b"GET /stream HTTP/1.1\r\nhost: here\r\n\r\n")
-        assert _heard(idle) == b""
+        assert heard(idle) == b""
         size = 0
         while size < 1 << 24:
             size += len(connection.recv(1 << 20))
@@ -240,55 +162,55 @@ def test_a_stream_outlives_every_deadline_of_its_request() -> None:
 
 def test_an_answer_that_nobody_reads_is_dropped() -> None:
     """The connection ends in the midst of it."""
-    with _served(head_s=QUICK, send_s=QUICK / 10) as door, _connect(door) as connection:
+    with served(head_s=QUICK, send_s=QUICK / 10) as door, connect(door) as connection:
         connection.sendall(b"GET /stream HTTP/1.1\r\nhost: here\r\n\r\n")
         connection.recv(10)
-        with _connect(door) as idle:
-            assert _heard(idle) == b""
-        assert not _heard(connection).endswith(b"\r\n0\r\n\r\n")
+        with connect(door) as idle:
+            assert heard(idle) == b""
+        assert not heard(connection).endswith(b"\r\n0\r\n\r\n")
 
 
 def test_one_connection_too_many_is_told_so_and_there_is_room_again() -> None:
     """503 with a time to come back; beyond some of those, no answer; once others leave, 200."""
-    with _served(open=3, refused=2, linger_s=PATIENCE_S) as door, ExitStack() as stack:
-        kept = [stack.enter_context(_connect(door)) for _ in range(3)]
+    with served(open=3, refused=2, linger_s=PATIENCE_S) as door, ExitStack() as stack:
+        kept = [stack.enter_context(connect(door)) for _ in range(3)]
         for one in kept:
             one.sendall(GET + b"\r\n")
             assert one.recv(65_536).startswith(b"HTTP/1.1 200 OK")
-        refused = [stack.enter_context(_connect(door)) for _ in range(2)]
+        refused = [stack.enter_context(connect(door)) for _ in range(2)]
         for one in refused:
-            answer = _heard(one)
-            assert _problem(answer) == (503, "busy")
+            answer = heard(one)
+            assert problem_of(answer) == (503, "busy")
             assert b"retry-after: 2" in answer
-        assert _sent(door, GET + b"\r\n") == b""
+        assert sent(door, GET + b"\r\n") == b""
         for one in (*kept, *refused):
             one.close()
         for _ in range(1_000):
-            if _works(door):
+            if works(door):
                 break
-        assert _works(door)
+        assert works(door)
 
 
 def test_nothing_is_put_among_the_bytes_of_another_answer(door: tuple[str, int]) -> None:
     """Rubbish behind a request whose answer is on its way ends the connection, and adds nothing to it."""
-    with _connect(door) as connection:
+    with connect(door) as connection:
         connection.sendall(b"GET /stream HTTP/1.1\r\nhost: here\r\n\r\n")
         connection.recv(10)
         connection.sendall(b"rubbish\r\n\r\n")
-        assert b"HTTP/1.1" not in _heard(connection)
-    assert _works(door)
+        assert b"HTTP/1.1" not in heard(connection)
+    assert works(door)
 
 
 def test_requests_on_one_connection_are_answered_in_order(door: tuple[str, int]) -> None:
     """Sent at once, cut anywhere: each gets its own answer."""
-    raw = b"".join(b"POST /size HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s" % (n, b"a" * n) for n in range(5))
+    raw = b"".join(POST + b"content-length: %d\r\n\r\n%s" % (n, b"a" * n) for n in range(5))
     raw += GET + b"connection: close\r\n\r\n"
 
     @settings(max_examples=10, deadline=None)
     @given(st.integers(0, len(raw)), st.integers(0, len(raw)))
     def cut(first: int, second: int) -> None:
         first, second = sorted((first, second))
-        answers = _sent(door, raw[:first], raw[first:second], raw[second:]).split(b"HTTP/1.1 200 OK\r\n")[1:]
+        answers = sent(door, raw[:first], raw[first:second], raw[second:]).split(b"HTTP/1.1 200 OK\r\n")[1:]
         sizes = [one.rpartition(b"\r\n\r\n")[2].split()[1] for one in answers]
         assert sizes == [b"0", b"1", b"2", b"3", b"4", b"0"]
 
@@ -298,6 +220,6 @@ def test_requests_on_one_connection_are_answered_in_order(door: tuple[str, int])
 def test_an_upgrade_is_not_followed(door: tuple[str, int]) -> None:
     """The request is answered as it is, once, and what comes behind it is not taken for another."""
     asked = GET + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
-    answer = _sent(door, asked, GET + b"\r\n")
+    answer = sent(door, asked, GET + b"\r\n")
     assert answer.count(b"HTTP/1.1 200 OK\r\n") == 1
     assert answer.count(b"HTTP/1.1") == 1
