@@ -1,4 +1,4 @@
-"""Around every request: an id, limits on concurrency and duration, a metric and a line of log.
+"""Around every request: an id, headers of every answer, limits on concurrency and time, a metric and a line of log.
 
 HEAD is served wherever GET is (RFC 9110, 9.3.2): the same answer, of which the server sends no body. The framework
 would make HEAD an operation of its own in the OpenAPI document.
@@ -13,6 +13,7 @@ import asyncio
 import logging
 import re
 import secrets
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from time import perf_counter
@@ -21,7 +22,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.auth.authorisation import Caller
+from api.auth.authorisation import PUBLIC, Caller
 from api.http.problems import Problem, ServiceCode, failed
 from api.middleware.metrics import Metrics
 
@@ -38,22 +39,28 @@ _LOG: Final = logging.getLogger("api.requests")
 class Answering:
     """The answer to one request: its status, and whether it may still be sent."""
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, scope: Scope) -> None:
         """Nothing is sent yet."""
-        self._send = send
+        self._send, self._scope = send, scope
         self._id = request_id
         self.status = 0
         self.over = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, with the request's id; drop it once the answer is over."""
+        """Pass a message on, with the headers that every answer has; drop it once the answer is over."""
         if self.over:
             return
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = [*message.get("headers", []), (REQUEST_ID.encode(), self._id.encode())]
-            message = {**message, "headers": headers}
+            message = {**message, "headers": [*message.get("headers", []), *self._of_every_answer()]}
         await self._send(message)
+
+    def _of_every_answer(self) -> Iterator[tuple[bytes, bytes]]:
+        yield REQUEST_ID.encode(), self._id.encode()
+        yield b"x-content-type-options", b"nosniff"
+        if _operation(self._scope) not in PUBLIC:
+            # What one token is shown no cache gives to another (RFC 9111, section 4.1).
+            yield b"vary", b"authorization"
 
 
 class Requests:
@@ -79,7 +86,7 @@ class Requests:
             scope = {**scope, "method": "GET", HEAD: True}
         given = Request(scope).headers.get(REQUEST_ID, "")
         request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
-        answering, begun = Answering(send, request_id), perf_counter()
+        answering, begun = Answering(send, request_id, scope), perf_counter()
         if self._in_flight >= self._in_flight_max:
             await _problem(Problem(ServiceCode.BUSY, "too many requests are being answered"), scope, receive, answering)
         else:

@@ -32,7 +32,6 @@ HEADERS: Final = {
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'",
     "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
 }
 _BOUNDS: Final = ("pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "default")
 

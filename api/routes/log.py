@@ -31,7 +31,10 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
 ROUTES: Final = ReadRoutes("log")
-FOREVER: Final = "public, immutable, max-age=31536000"
+_FOREVER: Final = "immutable, max-age=31536000"
+PUBLIC: Final = f"public, {_FOREVER}"
+PRIVATE: Final = f"private, {_FOREVER}"
+"""Of what needs a token: ``public`` would let a shared cache give it to whoever asks next (RFC 9111, section 3.5)."""
 _INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 _KINDS: Final = f"^({'|'.join(KINDS)})$"
 _TILE: Final = "C2SP tlog-tiles"
@@ -92,22 +95,22 @@ def read_consistency(
 @ROUTES.route("/tile/entries/{path:path}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description=_TILE))
 def read_entry_bundle(view: View, path: PathBundle) -> Response:
     """A tile of entries. Raises: Malformed, Problem."""
-    return _tile(view.facts, f"tile/entries/{path}")
+    return _tile(view.facts, f"tile/entries/{path}", PRIVATE)
 
 
 # After the tiles of entries, which need a caller: this path would match theirs.
 @ROUTES.route("/tile/{path:path}", content=shows(BINARY, 404, 422, media_type=BYTES_TYPE, description=_TILE))
 def read_tile(view: View, path: PathTile) -> Response:
     """A tile of hashes. Raises: Malformed, Problem."""
-    return _tile(view.facts, f"tile/{path}")
+    return _tile(view.facts, f"tile/{path}", PUBLIC)
 
 
-def _tile(facts: Snapshot | PastSnapshot, path: str) -> Response:
+def _tile(facts: Snapshot | PastSnapshot, path: str, cache: str) -> Response:
     try:
         data = facts.tile(Tile.parse(path))
     except KeyError:
         raise Problem(Code.NOT_FOUND, f"the log has nothing at {path}", field="path") from None
-    return Response(data, media_type=BYTES_TYPE, headers={"cache-control": FOREVER})
+    return Response(data, media_type=BYTES_TYPE, headers={"cache-control": cache})
 
 
 @ROUTES.route("/v1/entries/{index}", content=shows(LoggedEntry, *PROBLEMS))
@@ -117,7 +120,7 @@ def read_entry(view: View, index: PathPlace) -> Response:
     data = view.facts.entry(place) if place < view.facts.size else None
     if data is None or not sees_entry(view.caller, Entry.parse(data), view.facts):
         raise Problem(Code.NOT_FOUND, f"the log has no entry {index}", field="index")
-    return Response(data, media_type=JSON_TYPE, headers={"cache-control": FOREVER})
+    return Response(data, media_type=JSON_TYPE, headers={"cache-control": PRIVATE})
 
 
 @ROUTES.route("/v1/receipts/{id}", content=shows_text(*PROBLEMS, description="A receipt (C2SP tlog-proof)"))
