@@ -35,6 +35,8 @@ from ledger.wire.records import Record, write
 
 LAPSES_MAX: Final = 1_000
 """Lapses that one batch records at most, so that a long absence does not make one endless transaction."""
+_BARE: Final = {code: b'{"outcome":"%b"}' % code.word.encode() for code in Code if not code.refused}
+"""The canonical bytes of a body that holds the outcome alone beside the request."""
 LAPSE_ID: Final = "lapse-"
 """How the ids of lapses begin, and no other."""
 
@@ -158,7 +160,7 @@ class Batch:
             body["detail"] = decided.detail[:4_000]
         entry = Entry(command.kind, command.id, self._now, command.actor, command.key_id, body, pending.signature)
         try:
-            data = entry.to_bytes()
+            data = entry.to_bytes(_body_bytes(pending, decided))
         except Malformed as error:
             return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
         self._append(index, entry, data, pending.body)
@@ -196,6 +198,13 @@ class Batch:
         """The receipt (C2SP tlog-proof) of an entry under the batch's checkpoint, once the batch is closed."""
         assert self.note is not None, "every entry is under a checkpoint"
         return receipt(index, self.tree.proof(index), self.note)
+
+
+def _body_bytes(pending: PendingCommand, decided: Decision) -> bytes:
+    """The canonical bytes of an entry's body from those of its parts; empty where these are not known."""
+    spelled = decided.spelled or (b"" if decided.derived else _BARE.get(decided.code, b""))
+    # The request comes last: the name is the greatest of those whose bytes are known.
+    return b'%b,"request":%b}' % (spelled[:-1], pending.request) if spelled and pending.request else b""
 
 
 def outcome_of(pending: PendingCommand, decided: Decision) -> Outcome:

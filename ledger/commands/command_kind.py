@@ -19,7 +19,7 @@ from ledger.domain.roles import CCR, FIRST
 from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record, convert
+from ledger.wire.records import Record, convert, read_certain
 
 B = TypeVar("B", bound=Record)
 R = TypeVar("R", bound=Record)
@@ -85,6 +85,8 @@ class CommandKind(Generic[B]):
         recorded: what its entry records beside the request and the outcome.
         binds_all: its entries bind, or may bind, every organisation on record, which may all see them.
         changes_prices: the prices of a later command are better prepared once it is recorded.
+        read_bytes: reads its body from canonical bytes faster than the record does; gives None for what must be read
+            strictly.
     """
 
     name: str
@@ -98,6 +100,7 @@ class CommandKind(Generic[B]):
     recorded: type[Record] | None = None
     binds_all: bool = False
     changes_prices: bool = False
+    read_bytes: Callable[[bytes], B | None] | None = None
 
     @property
     def changes_state(self) -> bool:
@@ -132,6 +135,10 @@ class CommandKind(Generic[B]):
             message = f"a {self.name} command cannot hold a {type(pending.body).__name__}"
             raise TypeError(message)
         return Context(facts, pending.command, pending.body, pending.prices, self.roles, now, index, gate, kept)
+
+    def read_certain(self, data: bytes) -> B | None:
+        """The typed body from its canonical bytes; None for what must be read strictly, which says what is wrong."""
+        return read_certain(self.body, data) if self.read_bytes is None else self.read_bytes(data)
 
     def read_body(self, command: Command) -> B:
         """The typed body of a command of this kind. Raises: Malformed, with a field of the body under ``body``."""

@@ -30,6 +30,7 @@ class PendingCommand(NamedTuple):
         verified_by: the ``x`` of a key that it was already seen to verify with.
         refused_by: the ``x`` of a key that it was already seen not to verify with, and why.
         prices: the numbers that were computed for it beforehand; else they are computed while it is decided.
+        request: the canonical bytes of its body, where they are known.
     """
 
     command: Command
@@ -39,6 +40,7 @@ class PendingCommand(NamedTuple):
     verified_by: str = ""
     refused_by: tuple[str, str] = ("", "")
     prices: ComputedPrices = COMPUTED
+    request: bytes = b""
 
 
 class Context(Struct, Generic[B_co], frozen=True):

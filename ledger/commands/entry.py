@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
+
+from msgspec import Raw
 
 from ledger.commands.command_kind import Recorded
 from ledger.commands.governance.clock_correction import CLOCK_CORRECTION
@@ -20,12 +22,25 @@ from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
 from ledger.domain.command import Command
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import TIME_MAX
+from ledger.wire.field_types import TIME_MAX, constant
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record
+from ledger.wire.records import Record, write
 
 ENTRY_BYTES_MAX: Final = 65_535
 """A tile of entries stores each with a 16-bit length (C2SP tlog-tiles)."""
+
+
+class _Written(Record, frozen=True):
+    """An entry whose body is canonical bytes already."""
+
+    actor: str
+    body: Raw
+    id: str
+    key_id: str
+    kind: str
+    signature: str
+    time: int
+    v: Literal[1] = constant(1)
 
 
 _OUTCOMES: Final = tuple(code.word for code in Code if code.recorded)
@@ -97,20 +112,17 @@ class Entry:
             signature=c.string(known["signature"], "signature", SIGNATURE_BYTES_MAX),
         )
 
-    def to_bytes(self) -> bytes:
-        """The bytes that are stored and hashed. Raises: Malformed, beyond 65,535 bytes."""
-        data = c.dump(
-            {
-                "actor": self.actor,
-                "body": self.body,
-                "id": self.id,
-                "key_id": self.key_id,
-                "kind": self.kind,
-                "signature": self.signature,
-                "time": self.time,
-                "v": 1,
-            }
-        )
+    def to_bytes(self, body: bytes = b"") -> bytes:
+        """The bytes that are stored and hashed.
+
+        Args:
+            body: the canonical bytes of the body, where they are known.
+
+        Raises:
+            Malformed: beyond 65,535 bytes.
+        """
+        spelled = Raw(body or c.dump(self.body))
+        data = write(_Written(self.actor, spelled, self.id, self.key_id, self.kind, self.signature, self.time))
         if len(data) > ENTRY_BYTES_MAX:
             raise Malformed("", f"an entry of {len(data)} bytes is more than the {ENTRY_BYTES_MAX} allowed")
         return data

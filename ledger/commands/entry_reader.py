@@ -9,34 +9,29 @@ checked once and cached.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Raw
 
 from ledger.commands.apply import Effect, effect_of
 from ledger.commands.entry import ENTRY_BYTES_MAX, Entry
-from ledger.commands.runs.charge_entry import Charged, MakeCharge, charged
+from ledger.commands.runs.charge_entry import Charged, charged
+from ledger.commands.runs.charge_reader import ChargeRequest, match_digest, matched_once, plan_of
 from ledger.commands.runs.key_release import Released, ReleaseKey
 from ledger.commands.runs.settlement import Post, Settle, Settled
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
-from ledger.mechanisms.plan import RunPlan, parse_plan
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Did, KeyBytes, Name, Ref, Sha256, Time, between, constant, distinct, text
+from ledger.wire.field_types import Did, KeyBytes, Name, Time, between, constant, text
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record, canonical_reader, convert
+from ledger.wire.records import Record, canonical_reader
 
 B = TypeVar("B")
 W = TypeVar("W")
 R = TypeVar("R")
 
 
-def _matched_once(kind: Any) -> Callable[[str], object]:  # noqa: ANN401 - any type that msgspec reads
-    """Matches texts that repeat from entry to entry, each once; raises Malformed for one that is not of this kind."""
-    return lru_cache(maxsize=4_096)(partial(convert, kind))
-
-
-_did, _key_id, _digest, _ref = map(_matched_once, (Did, KeyBytes, Sha256, Ref))
+_did, _key_id = map(matched_once, (Did, KeyBytes))
 
 
 class Read(NamedTuple):
@@ -73,14 +68,6 @@ class Recorded(Record, Generic[W, R], frozen=True):
     request: R
 
 
-class ChargeRequest(MakeCharge, frozen=True, kw_only=True):
-    """The request of a charge. What repeats is matched afterwards, and its plan is in bytes: each is read once."""
-
-    contract: str
-    partitions: Annotated[tuple[str, ...], distinct(16)]
-    plan: Raw  # type: ignore[assignment] # read by _plan
-
-
 class ChargeRecord(Record, frozen=True):
     """A pending charge: the node of its author, the limits it stays within, its price, and its request."""
 
@@ -95,15 +82,13 @@ class ChargeRecord(Record, frozen=True):
 
 def _charged(entry: RunEntry[ChargeRecord]) -> Charged:
     body, request = entry.body, entry.body.request
-    _digest(body.plan)
-    _digest(request.contract)
-    for ref in request.partitions:
-        _ref(ref)
+    match_digest(body.plan)
+    request.match()
     _recorded(bytes(body.limits))
     if body.alerts is not None:
         _recorded(bytes(body.alerts))
     prices = _prices(bytes(body.prices), request.partitions)
-    return charged(entry.id, entry.actor, body.author, request, _plan(bytes(request.plan)), prices)
+    return charged(entry.id, entry.actor, body.author, request, plan_of(request), prices)
 
 
 def _released(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
@@ -168,11 +153,6 @@ def _recorded(data: bytes) -> Any:  # noqa: ANN401 - JSON as recorded
     # Two levels around it, as in the entry: what is allowed of depth is counted from there.
     whole: Any = c.parse_canonical(b'{"body":{"value":%s}}' % data, ENTRY_BYTES_MAX)
     return whole["body"]["value"]
-
-
-@lru_cache(maxsize=4_096)
-def _plan(data: bytes) -> RunPlan:
-    return parse_plan(c.parse_canonical(data, ENTRY_BYTES_MAX))
 
 
 @lru_cache(maxsize=4_096)

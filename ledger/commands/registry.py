@@ -32,7 +32,7 @@ from ledger.commands.runs.settlement import LAPSE, POST, VOID
 from ledger.domain.command import COMMAND_BYTES_MAX, Command
 from ledger.wire.field_types import Did, KeyBytes, Name, constant, words
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record, canonical_reader, read, read_certain
+from ledger.wire.records import Record, canonical_reader, read
 
 KINDS: Final[dict[str, CommandKind[Any]]] = {
     kind.name: kind
@@ -91,11 +91,11 @@ def read_command(raw: bytes, signature: str = "") -> PendingCommand:
     envelope = _envelope(raw) if len(raw) <= COMMAND_BYTES_MAX else None
     if envelope is not None:
         data = bytes(envelope.body)
-        body: Record | None = read_certain(KINDS[envelope.kind].body, data)
+        body: Record | None = KINDS[envelope.kind].read_certain(data)
         # Each is certainly canonical, and so is the whole; all others are read strictly, which says what is wrong.
         if body is not None:
             command = Command(envelope.kind, envelope.id, envelope.actor, envelope.key_id, decode(data))
-            return PendingCommand(command, body, raw, signature)
+            return PendingCommand(command, body, raw, signature, request=data)
     command = read(Command, raw, COMMAND_BYTES_MAX)
     if command.kind not in KINDS:
         raise Malformed("kind", f"must be one of {', '.join(KINDS)}")

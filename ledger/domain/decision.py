@@ -11,12 +11,17 @@ from ledger.wire import canonical_json as c
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An outcome before it is an entry; ``derived`` is what the entry's body adds to the request."""
+    """An outcome before it is an entry; ``derived`` is what the entry's body adds to the request.
+
+    Attributes:
+        spelled: the canonical bytes of the entry's body without the request, where they are known.
+    """
 
     code: Code
     detail: str = ""
     field: str = ""
     derived: c.Object = dataclasses.field(default_factory=dict)
+    spelled: bytes = dataclasses.field(default=b"", compare=False)
 
 
 class Rejected(Exception):  # noqa: N818 - a rejection is a value; it is raised by one guard and ends in a Decision

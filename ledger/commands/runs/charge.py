@@ -17,6 +17,7 @@ from ledger.accounts.pricing import Bound, ComputedPrices
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
 from ledger.commands.runs.charge_entry import MakeCharge, Reserved, effect
+from ledger.commands.runs.charge_reader import read_request
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Caps, Verdict
@@ -83,20 +84,21 @@ def decide(context: Context[MakeCharge]) -> Decision:
     if context.kept is None:
         return _admit(context, price(context))
     alike = _alike(context)
-    found: tuple[PricedCharge, c.Object] | None = context.kept.get(alike)
+    found: tuple[PricedCharge, c.Object, bytes] | None = context.kept.get(alike)
     body = context.body
     own = OwnTerms(body.contract, body.deadline, body.clean_room.signing.thumbprint)
     if found is not None and still_holds(context.facts, found[0].verdict, own, context.now):
-        priced, derived = found
+        priced, derived, spelled = found
         if all(room.enough for room in priced.rooms(context.facts)):
-            decided = _admitted(context, priced, derived)
+            decided = _admitted(context, priced, derived, spelled)
             if context.kept.is_sampled():
                 _compare(context, decided)
             return decided
     priced = price(context)
     decided = _admit(context, priced)
     if priced.verdict.until is not None and not context.body.base:
-        context.kept.keep(alike, (priced, priced.derived()))
+        derived = priced.derived()
+        context.kept.keep(alike, (priced, derived, _spelled(derived)))
     return decided
 
 
@@ -109,9 +111,15 @@ def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     return _admitted(context, priced, priced.derived())
 
 
-def _admitted(context: Context[MakeCharge], priced: PricedCharge, derived: c.Object) -> Decision:
-    alerts = priced.alerts(context.facts, context.prices)
-    return Decision(Code.PENDING, derived={**derived, **({"alerts": alerts} if alerts else {})})
+def _admitted(context: Context[MakeCharge], priced: PricedCharge, derived: c.Object, spelled: bytes = b"") -> Decision:
+    if alerts := priced.alerts(context.facts, context.prices):
+        return Decision(Code.PENDING, derived={**derived, "alerts": alerts})
+    return Decision(Code.PENDING, derived=derived, spelled=spelled)
+
+
+def _spelled(derived: c.Object) -> bytes:
+    """The canonical bytes of a pending charge's entry without its request."""
+    return c.dump({**derived, "outcome": Code.PENDING.word})
 
 
 def _alike(context: Context[MakeCharge]) -> Hashable:
@@ -156,7 +164,9 @@ def _compare(context: Context[MakeCharge], decided: Decision) -> None:
         full = _admit(context, price(context))
     except Rejected as refusal:
         full = refusal.decided
-    assert full == decided, f"charge {context.command.id} was admitted by a kept verdict, and would not be in full"
+    kept = f"charge {context.command.id} was admitted by a kept verdict"
+    assert full == decided, f"{kept}, and would not be in full"
+    assert not decided.spelled or decided.spelled == _spelled(full.derived), f"{kept}, and would be written otherwise"
 
 
 def price(context: Context[MakeCharge]) -> PricedCharge:
@@ -187,4 +197,6 @@ def _check_base(context: Context[MakeCharge], author: int) -> None:
             raise Rejected(Code.CONFLICT, detail, f"body.{field}")
 
 
-CHARGE: Final = CommandKind("charge", MakeCharge, decide, (TDC,), "/v1/charges", effect=effect, recorded=Reserved)
+CHARGE: Final = CommandKind(
+    "charge", MakeCharge, decide, (TDC,), "/v1/charges", effect=effect, recorded=Reserved, read_bytes=read_request
+)

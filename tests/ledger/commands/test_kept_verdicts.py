@@ -8,6 +8,7 @@ import pytest
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped
+from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Check, Request, Verdict
 from policy.decisions.gate import gate
@@ -55,6 +56,19 @@ def test_charges_alike_are_asked_once(world: StoredWorld, counting: Counting) ->
     assert words(world.submit(world.charge("other", BANK_B, SMALL))) == ["pending"]
     assert counting.asked > 0
     assert verify_book(world.url, LOG, no_step).charges == 12
+
+
+def test_entries_that_are_put_together_of_parts_are_canonical(world: StoredWorld, counting: Counting) -> None:
+    """Of a charge by a kept verdict, its settlement and a void: the bytes are those of the whole entry."""
+    sent = (world.charge("a", run=SMALL), world.settle("a", 1), world.charge("b", run=SMALL), world.void("b"))
+    before, outcomes = world.size, world.submit(*sent)
+    assert words(outcomes) == ["pending", "posted", "pending", "voided"]
+    assert counting.asked == 0
+    with world.book.read() as facts:
+        stored = [facts.entry(index) for index in range(before, facts.size)]
+    # What is parsed must be canonical, and it is written again from its parsed body.
+    assert [Entry.parse(data).to_bytes() for data in stored] == stored
+    assert [Entry.parse(data).body for data in stored] == [one.body for one in outcomes]
 
 
 def test_whatever_is_no_run_drops_them(world: StoredWorld, counting: Counting) -> None:

@@ -1,0 +1,77 @@
+"""Reading the request of a charge: its plan, and what else repeats from charge to charge, is read once and cached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Annotated, Any, Final
+
+from msgspec import Raw
+
+from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.domain.command import COMMAND_BYTES_MAX
+from ledger.mechanisms.plan import RunPlan, parse_plan
+from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Ref, Sha256, distinct
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import canonical_reader, convert
+
+
+def matched_once(kind: Any) -> Callable[[str], object]:  # noqa: ANN401 - any type that msgspec reads
+    """Matches texts that repeat from entry to entry, each once; raises Malformed for one that is not of this kind."""
+    return lru_cache(maxsize=4_096)(partial(convert, kind))
+
+
+match_digest: Final = matched_once(Sha256)
+"""Check the digest of a document. Raises: Malformed."""
+_match_ref: Final = matched_once(Ref)
+
+
+class ChargeRequest(MakeCharge, frozen=True, kw_only=True):
+    """The request of a charge. What repeats is matched afterwards, and its plan is in bytes: each is read once."""
+
+    contract: str
+    partitions: Annotated[tuple[str, ...], distinct(16)]
+    plan: Raw  # type: ignore[assignment] # read by plan_of
+
+    def match(self) -> None:
+        """Check what repeats, but for the plan. Raises: Malformed."""
+        match_digest(self.contract)
+        for ref in self.partitions:
+            _match_ref(ref)
+
+
+def plan_of(request: ChargeRequest) -> RunPlan:
+    """The plan of a request. Raises: Malformed."""
+    return _plan(bytes(request.plan))
+
+
+@lru_cache(maxsize=4_096)
+def _plan(data: bytes) -> RunPlan:
+    return parse_plan(c.parse_canonical(data, COMMAND_BYTES_MAX))
+
+
+_canonical: Final = canonical_reader(ChargeRequest)
+
+
+def read_request(data: bytes) -> MakeCharge | None:
+    """The body of a charge from its canonical bytes; None for what must be read strictly, which says what is wrong."""
+    found = _canonical(data)
+    if found is None:
+        return None
+    try:
+        found.match()
+        plan = plan_of(found)
+    except Malformed:
+        return None
+    return MakeCharge(
+        found.contract,
+        found.partitions,
+        plan,
+        found.clean_room,
+        found.deadline,
+        found.recipients,
+        found.base,
+        found.pipeline,
+        found.unit_records_max,
+    )
