@@ -21,15 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from operator import mul
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
 from ledger.accounting.epsilon_report import slack
 from ledger.accounting.renyi import ACCEPTED, ISSUED, price
-from ledger.accounting.renyi_closed_forms import conversion
 from ledger.filters.capacity import Cap, NoRoom, used
+from ledger.filters.renyi_orders import ORDER_MAX, WEIGHT_ONE, choose_shares, load_prices, order_bound
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule, order
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
@@ -38,13 +37,7 @@ from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack
 from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
 
-ORDER_MAX: Final = 256
-LOAD_ORDER_MAX: Final = 64
 ORDERS_MAX: Final = 16
-WEIGHT_ONE: Final = 1_000
-_UNDECLARED: Final = ((600, 200, 200), (800, 200), (500, 500), (1_000,))
-"""Robust against undeclared loads; fewer orders where a tight cap needs more of δ at one."""
-_DECLARED: Final = ((900, 50, 50), (950, 50), (500, 500), (1_000,))
 
 
 class Renyi(Rule, frozen=True, tag="renyi"):
@@ -81,7 +74,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
 
     @classmethod
     def choose(cls, opening: Opening) -> Renyi:
-        """Orders with a good one for every cap, for the declared load and for Gaussian-like runs.
+        """Orders with a good one for every cap, for the declared load and for Gaussian-like runs: ``renyi_orders``.
 
         Raises:
             Malformed: if δ is outside (0, 1), or the slack takes all of it.
@@ -93,32 +86,12 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             raise Malformed("delta", "must lie between 0 and 1")
         if not Fraction(slack, DELTA_ONE) < delta:
             raise Malformed("slack", "must be less than δ")
-        price = (_load_prices(load, relation) if load else {}) or {order: order for order in range(2, ORDER_MAX + 1)}
-        closed: NoRoom | None = None
-        for split in _DECLARED if load else _UNDECLARED:
-            rule = cls._weighted(delta, caps, price, split, slack)
-            try:
-                for epsilon in caps:
-                    rule.cap(epsilon)
-            except NoRoom as error:
-                closed = error
-                continue
-            return rule
-        raise closed or AssertionError("there is a split of δ to try")
-
-    @classmethod
-    def _weighted(
-        cls, delta: Fraction, caps: tuple[Fraction, ...], price: dict[int, int], split: tuple[int, ...], kept: int
-    ) -> Renyi:
-        """The best order of each cap first, then orders below the budget's, for undeclared loads."""
-        shared = delta - Fraction(kept, DELTA_ONE)
-        best = [_best_order(epsilon, shared, price) for epsilon in caps]
-        below = [max(2, best[0] * tenths // 10) for tenths in (8, 6)]
-        chosen = list(dict.fromkeys((*best, *below)))[: len(split)]
-        # What orders that coincide leave over goes to the first.
-        shares = (WEIGHT_ONE - sum(split[1 : len(chosen)]), *split[1 : len(chosen)])
-        pairs = sorted(zip(chosen, shares, strict=True))
-        return cls(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), kept, 2)
+        shares = choose_shares(caps, delta - Fraction(slack, DELTA_ONE), load_prices(load, relation) if load else {})
+        orders, weights = zip(*sorted(shares.items()), strict=True)
+        rule = cls(delta, orders, weights, slack, 2)
+        for epsilon in caps:
+            rule.cap(epsilon)
+        return rule
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -207,7 +180,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
 
     def _bounds(self, epsilon: Fraction, shared: Fraction) -> tuple[Fraction, ...]:
         return tuple(
-            _bound(order, epsilon, shared * Fraction(weight, WEIGHT_ONE))
+            order_bound(order, epsilon, shared * Fraction(weight, WEIGHT_ONE))
             for order, weight in zip(self.orders, self.weights, strict=True)
         )
 
@@ -234,30 +207,6 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             raise ArithmeticError("every order holds an infinite charge")
         least = max(Fraction(0), min(bounds)) + Fraction(1, NAT)
         return Fraction(-(-least.numerator * NAT // least.denominator), NAT)
-
-
-def _bound(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """B(α; ε, δ) rounded down: never above the exact value, and less than three units of 2^-40 below it."""
-    return Fraction((epsilon.numerator * NAT) // epsilon.denominator, NAT) + conversion(order, delta)
-
-
-def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> int:
-    """The order at which most runs of this price would fit were it alone; the least closed one if none is open."""
-    bounds = {order: _bound(order, epsilon, delta) for order in range(2, ORDER_MAX + 1)}
-    fit = {order: bounds[order] / max(1, unit) for order, unit in price.items() if bounds[order] > 0}
-    found = fit or bounds
-    return max(found, key=lambda order: (found[order], -order))
-
-
-def _load_prices(load: Mechanism, relation: str) -> dict[int, int]:
-    """What the whole load costs at each order at which it is finite."""
-    orders = tuple(range(2, LOAD_ORDER_MAX + 1))
-    pieces = [(count, price(step, relation, orders)) for count, step in to_steps(load)]
-    columns = zip(orders, zip(*(units for _, units in pieces), strict=True), strict=True)
-    known = {order: tuple(unit for unit in column if unit is not None) for order, column in columns}
-    whole = {order: column for order, column in known.items() if len(column) == len(pieces)}
-    counts = [count for count, _ in pieces]
-    return {order: sum(map(mul, counts, column)) for order, column in whole.items()}
 
 
 @lru_cache(maxsize=4_096)

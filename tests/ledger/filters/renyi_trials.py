@@ -9,9 +9,10 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import inf, log
 
-from ledger.filters import NoRoom, Opening
+from ledger.filters import NoRoom
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Loss
+from tests.ledger.accounting.exact import capacity
 from tests.ledger.filters.adversary import Library, Mechanism
 from tests.ledger.filters.game import Charging, Game, Run
 from tests.ledger.filters.lattice import Pair
@@ -112,11 +113,28 @@ def random_trial(seed: int) -> Trial:
     )
     delta = Fraction(min(0.2, max(1e-5, deltas[len(deltas) // 2]))).limit_denominator(10**9)
     try:
-        rule = Renyi.choose(Opening(delta, (epsilon,), None))
+        rule = with_closed(delta, epsilon)
     except NoRoom as closed:
         epsilon = Fraction(int((closed.least + Fraction(1, 2)) * 100), 100)
-        rule = Renyi.choose(Opening(delta, (epsilon,), None))
+        rule = with_closed(delta, epsilon)
     return Trial(tuple(library), runs, rule, epsilon)
+
+
+def with_closed(delta: Fraction, epsilon: Fraction) -> Renyi:
+    """Terms of a partition opened when closed orders kept their share; more orders to choose from for an analyst."""
+    bounds = {order: capacity(order, epsilon, delta) for order in range(2, 257)}
+    room = {order: bound / order for order, bound in bounds.items() if bound > 0} or bounds
+    best = max(room, key=lambda order: (room[order], -order))
+    orders = tuple(dict.fromkeys((best, max(2, best * 8 // 10), max(2, best * 6 // 10))))
+    for split in ((600, 200, 200), (800, 200), (500, 500), (1_000,)):
+        chosen = orders[: len(split)]
+        shares = (1_000 - sum(split[1 : len(chosen)]), *split[1 : len(chosen)])
+        pairs = sorted(zip(chosen, shares, strict=True))
+        rule = Renyi(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), 0, 2)
+        if any(bound > 0 for bound in rule.bounds(epsilon)):
+            break
+    rule.cap(epsilon)
+    return rule
 
 
 def fitting(order: int, room: int, height: int, steps: int) -> Mechanism | None:

@@ -11,7 +11,7 @@ from msgspec import structs
 from ledger.filters import Cap, NoRoom, Opening, choose_rule, read_rule
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Loss, Segment, loss_of
-from ledger.mechanisms.mechanism import PoissonGaussian
+from ledger.mechanisms.mechanism import Composed, Mechanism, PoissonGaussian
 from ledger.wire.canonical_json import dump
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
 from ledger.wire.malformed import Malformed
@@ -47,6 +47,42 @@ LOSSES = st.builds(
     st.lists(PART, min_size=WIDTH - 1, max_size=WIDTH - 1),
     st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=WIDTH - 1, max_size=WIDTH - 1),
 )
+
+
+def fit(load: Mechanism | None, *runs: Mechanism) -> list[int]:
+    """How many of each run fit alone in a partition at (3, 1/1483) with this declared load."""
+    rule = Renyi.choose(Opening(Fraction(1, 1483), (Fraction(3),), load))
+    empty, cap = Loss.zero(len(rule.orders) + 1), rule.cap(Fraction(3))
+    priced = [rule.segments(run, "REPLACE_SPECIAL") for run in runs]
+    return [rule.runs(empty, cap, loss_of(one, sum(part.steps for part in one))) for one in priced]
+
+
+COVID = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
+MNIST = PoissonGaussian(Fraction(256, 60_000), Fraction(11, 10), 1_170)
+BUNDLE = Composed((COVID, MNIST, MNIST))
+
+
+def test_a_declaration_helps_what_was_declared_and_costs_other_work_little() -> None:
+    """With closed orders keeping their share: 3, 23, 2 undeclared; 6, 23, 3 for COVID; 1, 25, 0 for MNIST."""
+    assert fit(None, COVID, MNIST, BUNDLE) == [4, 24, 2]
+    assert fit(COVID, COVID, MNIST, BUNDLE) == [6, 23, 4]
+    assert fit(MNIST, COVID, MNIST, BUNDLE) == [4, 24, 2]
+
+
+def test_a_load_that_never_fits_moves_nothing() -> None:
+    """At (3, 1e-5) no COVID run fits, so the orders are those of a partition without a load."""
+    opening = Opening(Fraction(1, 10**5), (Fraction(3),), COVID)
+    assert Renyi.choose(opening) == Renyi.choose(opening._replace(load=None))
+
+
+@MANY
+@given(DELTAS, EPSILONS, EPSILONS, LOADS)
+def test_no_share_is_kept_for_an_order_that_no_cap_opens(
+    delta: Fraction, budget: Fraction, lineage: Fraction, load: PoissonGaussian | None
+) -> None:
+    """At the greatest cap every order of the partition is open."""
+    rule = opened(delta, (budget, lineage), load)
+    assert None not in rule.cap(max(budget, lineage)).capacity
 
 
 def opened(delta: Fraction, caps: tuple[Fraction, ...], load: PoissonGaussian | None) -> Renyi:
