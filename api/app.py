@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
@@ -46,7 +47,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     log: LogKey,
     clock: Callable[[], int],
     issuers: Iterable[Issuer] | Callable[[], Iterable[Issuer]],
-    cursor_key: bytes | None = None,
+    secret: bytes | None = None,
 ) -> FastAPI:
     """The service over ``book``. Tokens for it name the log's origin as their audience.
 
@@ -57,7 +58,8 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         issuers: trusted issuers of access tokens; those that a clean room signs itself are always trusted.
         log: the log's public key, as the service publishes it.
         clock: Unix time in milliseconds, the book's own.
-        cursor_key: signs the cursors of lists, the same in every process that serves the book; fresh by default.
+        secret: the same in every process that serves the book, for what one gives out and another takes: cursors of
+            lists and challenges; fresh by default.
 
     Raises:
         Malformed: if ``url`` is not a URL.
@@ -75,12 +77,13 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
     )
     problems.install(app)
-    cursors = Cursors(cursor_key or secrets.token_bytes(32))
+    secret = secret or secrets.token_bytes(32)
+    cursors, challenges = Cursors(_derived(secret, b"cursors")), Challenges(_derived(secret, b"challenges"), clock)
     context = ReadContext(SnapshotProvider(book, clock), cursors, key_store, Progress(clock), log, book.stated_tree)
     streams = Streams()
     metrics = Metrics(partial(_size, book), partial(len, streams))
     for router in (
-        *_command_routers(book, key_store, binding, clock, BadSignatures(metrics.bad_signatures.inc)),
+        *_command_routers(book, key_store, binding, challenges, BadSignatures(metrics.bad_signatures.inc)),
         *_read_routers(context, streams, metrics),
     ):
         app.include_router(router)
@@ -101,9 +104,9 @@ def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> I
 
 
 def _command_routers(
-    book: Book, key_store: KeyStore, binding: Binding, clock: Callable[[], int], signatures: BadSignatures
+    book: Book, key_store: KeyStore, binding: Binding, challenges: Challenges, signatures: BadSignatures
 ) -> tuple[APIRouter, ...]:
-    challenges, reads = Challenges(clock), GroupedReads(book)
+    reads = GroupedReads(book)
     return (
         command_router(book, reads, KeyReleases(book, key_store, challenges), binding, signatures),
         batch_router(book, reads, binding, signatures),
@@ -111,6 +114,11 @@ def _command_routers(
         model_key_router(book, key_store, binding, signatures),
         document_router(book, binding, signatures),
     )
+
+
+def _derived(secret: bytes, use: bytes) -> bytes:
+    """A key of its own for each use (RFC 5869, the step of expansion)."""
+    return hmac.digest(secret, use + b"\x01", "sha256")
 
 
 def _size(book: Book) -> int:

@@ -66,8 +66,9 @@ def run_service(
         url = settings.url or base_url(listener)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
         # The same in every process that serves this book.
-        cursors = hmac.digest(log_key.private_bytes_raw(), b"epsilon-ledger cursors v1", "sha256")
-        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, cursor_key=cursors)
+        named = b"epsilon-ledger service v1 " + settings.origin.encode()
+        secret = hmac.digest(log_key.private_bytes_raw(), named, "sha256")
+        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, secret=secret)
         preload_pricing()
         server = server_of(app)
 

@@ -1,5 +1,7 @@
 """Key release: challenge, evidence, decision, entry, sealed key, in that order.
 
+Any process of a book takes the command. The log decides which of two commands with one nonce was first, so a release
+looks twice: before it is decided, and again at its entry, for another process may have recorded one in between.
 Nothing is sealed before the entry exists; from the entry on the key counts as released, arrived or not.
 Whatever fails after it withholds the key, and the same command sent again gets the key if it still may.
 """
@@ -7,14 +9,13 @@ Whatever fails after it withholds the key, and the same command sent again gets 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from api.http.problems import Problem, ServiceCode
 from api.keys.data_key_store import KeyStore, KeyUnavailable, Secret
-from api.keys.nonces import Challenges
+from api.keys.nonces import Challenges, burnt_at
 from client.keys.hpke_envelope import Envelope, EnvelopeInfo
 from client.keys.sealed_model import model_ref
 from ledger.book.book import Book, Outcome, Submission
@@ -36,27 +37,24 @@ _OWN_WORDS: Final = frozenset({ServiceCode.KEY_WITHHELD, Code.CONFLICT})
 
 
 class KeyReleases:
-    """Takes key-release commands, one at a time."""
+    """Takes key-release commands."""
 
     def __init__(self, book: Book, store: KeyStore, challenges: Challenges) -> None:
         """Record in ``book``, whose time it is, and take data keys from ``store``."""
         self._book = book
         self._store = store
         self._challenges = challenges
-        # A command sent again while its first sending is still being recorded must find the entry, not a
-        # nonce that the first has burnt.
-        self._turn = threading.Lock()
 
     def release(self, command: Command, submission: Submission) -> tuple[Outcome, c.Object | None]:
         """The outcome, and the envelope if it was permitted and the store holds the keys. Raises: Problem."""
         kind = MODEL_OPENING if command.kind == MODEL_OPENING.name else KEY_RELEASE
         body: ReleaseKey | OpenModel = kind.read_body(command)
-        with self._turn:
-            self._check_nonce(command, body)
-            outcome = self._book.submit([submission])[0]
+        self._check_nonce(command, body)
+        outcome = self._book.submit([submission])[0]
         if outcome.code.refused:
             return outcome, None
         assert outcome.index is not None
+        self._check_first(command, body, outcome.index, repeated=outcome.repeated)
         return outcome, self._envelope(command, body, outcome.index)
 
     def _check_nonce(self, command: Command, body: ReleaseKey | OpenModel) -> None:
@@ -65,9 +63,23 @@ class KeyReleases:
                 # The book compares the bytes: the same command gets the same answer, another is refused. And a
                 # charge that does not exist has no challenge to answer: the book says so.
                 return
-        if not self._challenges.burn(body.nonce, body.charge):
-            detail = "the nonce answers no open challenge for this charge: request another"
-            raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
+            issued = self._challenges.read(body.nonce, body.charge)
+            if issued and self._challenges.is_open(issued) and burnt_at(facts, body.nonce, issued) is None:
+                return
+        detail = "the nonce answers no open challenge for this charge: request another"
+        raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
+
+    def _check_first(self, command: Command, body: ReleaseKey | OpenModel, index: int, *, repeated: bool) -> None:
+        """Raises: Problem, unless the command's entry is the first with its nonce."""
+        issued = self._challenges.read(body.nonce, body.charge)
+        if issued is None and repeated:
+            # Recorded by a service with another secret, which knew the nonce.
+            return
+        with self._book.read() as facts:
+            first = issued and burnt_at(facts, body.nonce, issued)
+        if first != index:
+            detail = "the nonce was used up before this entry: no key is sealed for it"
+            raise Problem(Code.CONFLICT, detail, field="body.nonce", id=command.id, index=index)
 
     def _envelope(self, command: Command, body: ReleaseKey | OpenModel, index: int) -> c.Object | None:
         try:

@@ -1,61 +1,77 @@
 """Challenges: one-time nonces that evidence and key release must answer, so that neither can be replayed.
 
-A nonce is worth nothing by itself and is forgotten when the process ends; the clean room requests another.
+A nonce is derived by a key that every process of a book has, so any of them knows it and none stores it:
+
+    size (5 bytes) | expires (6 bytes) | random (5 bytes) | HMAC-SHA256 of all that and the charge (16 bytes)
+
+``size`` is that of the log when the nonce was issued, ``expires`` a time in Unix milliseconds; the code (RFC 2104,
+truncated) makes the nonce impossible to foresee. The book burns it: the first entry that holds the nonce uses it up,
+whichever process recorded it, and that entry's index is at least ``size``.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
-import threading
 from collections.abc import Callable
-from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
+from ledger.commands.entry import Entry
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
-NONCE_BYTES: Final = 32
 LIFE_S: Final = 120
 LIFE_MS: Final = LIFE_S * 1000
-OPEN_MAX: Final = 4_096
-OPEN_MAX_PER_CHARGE: Final = 16
+SKEW_MS: Final = 30_000
+"""How far the clocks of two processes may differ."""
+KINDS: Final = ("key_release", "model_opening")
+"""Kinds of command that answer a challenge."""
+_SIZE, _EXPIRES, _RANDOM, _MAC = 5, 6, 5, 16
 
 
-class NoRoom(Exception):  # noqa: N818 - reads as what it says
-    """Too many challenges are open; one expires soon."""
+class Issued(NamedTuple):
+    """The log's size when a nonce was issued, and when the nonce expires (Unix ms)."""
+
+    size: int
+    expires: int
 
 
 class Challenges:
-    """The open nonces of one process."""
+    """The nonces of one book."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        """Let nonces expire by ``clock``, which gives milliseconds."""
-        self._clock = clock
-        self._lock = threading.Lock()
-        # By nonce its charge and when it expires, in order of issue, which is the order of expiry.
-        self._open: dict[str, tuple[str, int]] = {}
+    def __init__(self, key: bytes, clock: Callable[[], int]) -> None:
+        """Processes that serve one book share ``key``; nonces expire by ``clock``, which gives milliseconds."""
+        self._key, self._clock = key, clock
 
-    def issue(self, charge: str) -> str:
-        """A fresh nonce for the key release of ``charge``. Raises: NoRoom."""
-        with self._lock:
-            now = self._clock()
-            self._forget_expired(now)
-            of_charge = [nonce for nonce, (owner, _) in self._open.items() if owner == charge]
-            if len(of_charge) >= OPEN_MAX_PER_CHARGE:
-                # The oldest is dropped, so that other callers' requests never keep the clean room from its own.
-                del self._open[of_charge[0]]
-            elif len(self._open) >= OPEN_MAX:
-                raise NoRoom
-            nonce = c.base64url(secrets.token_bytes(NONCE_BYTES))
-            self._open[nonce] = charge, now + LIFE_MS
-            return nonce
+    def issue(self, charge: str, size: int) -> str:
+        """A fresh nonce for the key release of ``charge``, when the log has ``size`` entries."""
+        expires = self._clock() + LIFE_MS
+        said = size.to_bytes(_SIZE) + expires.to_bytes(_EXPIRES) + secrets.token_bytes(_RANDOM)
+        return c.base64url(said + self._mac(said, charge))
 
-    def burn(self, nonce: str, charge: str) -> bool:
-        """Use a nonce up, whatever comes of it; whether it was open for ``charge``."""
-        with self._lock:
-            self._forget_expired(self._clock())
-            owner, _ = self._open.pop(nonce, ("", 0))
-            return owner == charge
+    def read(self, nonce: str, charge: str) -> Issued | None:
+        """When a nonce was issued for ``charge``; None if it was not, or not for this book."""
+        try:
+            data = c.unbase64url(nonce, "nonce")
+        except Malformed:
+            return None
+        said, mac = data[:-_MAC], data[-_MAC:]
+        if len(said) != _SIZE + _EXPIRES + _RANDOM or not hmac.compare_digest(mac, self._mac(said, charge)):
+            return None
+        return Issued(int.from_bytes(said[:_SIZE]), int.from_bytes(said[_SIZE : _SIZE + _EXPIRES]))
 
-    def _forget_expired(self, now: int) -> None:
-        for nonce in [*takewhile(lambda nonce: self._open[nonce][1] <= now, self._open)]:
-            del self._open[nonce]
+    def is_open(self, issued: Issued) -> bool:
+        """Whether a nonce has not expired."""
+        return 0 < issued.expires - self._clock() <= LIFE_MS + SKEW_MS
+
+    def _mac(self, said: bytes, charge: str) -> bytes:
+        return hmac.digest(self._key, said + charge.encode(), "sha256")[:_MAC]
+
+
+def burnt_at(facts: Snapshot, nonce: str, issued: Issued) -> int | None:
+    """The index of the first entry that holds a nonce; None as long as none does."""
+    for index, data in facts.entries_of(KINDS, issued.size):
+        if Entry.parse(data).request.get("nonce") == nonce:
+            return index
+    return None

@@ -21,9 +21,9 @@ from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
 from api.http.grouped_reads import GroupedReads
-from api.http.problems import Problem, ServiceCode, declared
+from api.http.problems import Problem, declared
 from api.keys.key_release import KeyReleases, log_withheld
-from api.keys.nonces import LIFE_S, Challenges, NoRoom
+from api.keys.nonces import LIFE_S, Challenges
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.wire.command_answers import WARNED, answer_to
 from api.wire.command_requests import command_schema
@@ -216,18 +216,14 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
     def issue(raw: Raw, caller: Calling) -> Response:
         charge = convert(ChallengeRequest, c.parse(raw, COMMAND_BYTES_MAX)).charge
         with book.read() as facts:
-            found = facts.charges.get(charge)
+            found, size = facts.charges.get(charge), facts.size
             if found is None or not caller.sees_charge(found, facts):
                 raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         # A clean room requests its own data keys; a party that continues its contract, the key of its sealed model.
         wanted = ChargeState.PENDING if caller.charge else ChargeState.POSTED
         if found.state is not wanted:
             raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not {wanted}", field="charge")
-        try:
-            nonce = challenges.issue(charge)
-        except NoRoom:
-            raise Problem(ServiceCode.BUSY, "too many challenges are open; one expires soon") from None
-        return json_response(Challenge(expires_s=LIFE_S, nonce=nonce))
+        return json_response(Challenge(expires_s=LIFE_S, nonce=challenges.issue(charge, size)))
 
     return router
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sqlalchemy import bindparam, select
@@ -57,6 +57,12 @@ class Log:
         within = ENTRY.c.position >= start, ENTRY.c.position < min(stop, self.size)
         chosen = select(ENTRY.c.data).where(*within).order_by(ENTRY.c.position)
         return [bytes(data) for data in self.connection.execute(chosen).scalars()]
+
+    def entries_of(self, kinds: Sequence[str], start: int) -> list[tuple[int, bytes]]:
+        """The indexes and exact bytes of the entries of some kinds, in order, from one index on."""
+        within = ENTRY.c.position >= start, ENTRY.c.position < self.size, ENTRY.c.kind.in_(kinds)
+        chosen = select(ENTRY.c.position, ENTRY.c.data).where(*within).order_by(ENTRY.c.position)
+        return [(int(index), bytes(data)) for index, data in self.connection.execute(chosen)]
 
     def __iter__(self) -> Iterator[bytes]:
         """The exact bytes of every entry, read a thousand at a time. Raises: KeyError, where one is missing."""

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Final
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import text
 
+from api.http.problems import Problem
 from api.keys.data_key_store import KeyStore
+from api.keys.key_release import KeyReleases
+from api.keys.nonces import Challenges
 from client.http.problems import Refused
 from client.keys.hpke_envelope import unseal
 from client.keys.sealed_model import seal_deposit
 from client.service.answers import Answer
+from ledger.book.book import Submission
 from ledger.commands.governance.clock_correction import ClockClaim
+from ledger.commands.registry import PATHS
+from ledger.domain.command import Command
+from ledger.domain.outcomes import Code
 from ledger.wire.canonical_json import Object, base64url
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
@@ -23,6 +32,7 @@ from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import NOW, ServedWorld, open_world
 
 MODEL: Final = "ab" * 32
+SECRET: Final = bytes(range(32))
 
 
 def _body(world: ServedWorld, room: CleanRoom) -> Object:
@@ -234,3 +244,49 @@ def test_no_log_line_holds_the_data_key(world: ServedWorld, room: CleanRoom, cap
     assert data_key is not None
     assert data_key.reveal().hex() not in caplog.text
     assert repr(data_key.reveal()) not in caplog.text
+
+
+class StoppedClock:
+    """Stops whoever reads it first until it is let go."""
+
+    def __init__(self, now: int) -> None:
+        """Nobody reads it yet."""
+        self._now, self.read, self.go = now, Event(), Event()
+
+    def __call__(self) -> int:
+        """Unix milliseconds."""
+        self.read.set()
+        assert self.go.wait(60)
+        return self._now
+
+
+def _submission(world: ServedWorld, room: CleanRoom, body: Object, name: str) -> tuple[Command, Submission]:
+    raw = world.command_bytes(room.signer, BANK_A, "key_release", body, name)
+    submission = Submission(raw, world.sign(room.signer, PATHS["key_release"], raw, name))
+    return submission.command, submission
+
+
+def test_a_nonce_that_another_process_burns_meanwhile_seals_no_key(world: ServedWorld, room: CleanRoom) -> None:
+    """Between one's check and its decision another records a refusal with this nonce: the log says who was first."""
+    clock = StoppedClock(world.clock.now)
+    first = KeyReleases(world.book, world.keys, Challenges(SECRET, world.clock))
+    second = KeyReleases(world.book, world.keys, Challenges(SECRET, clock))
+    nonce = Challenges(SECRET, world.clock).issue("run-1", world.size)
+    bad, good = (
+        _submission(world, room, {"charge": "run-1", "evidence": world.attest(room, ran, nonce), "nonce": nonce}, name)
+        for ran, name in (("run-9", "release-1"), ("run-1", "release-2"))
+    )
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(second.release, *good)
+        assert clock.read.wait(60)
+        refused, _ = first.release(*bad)
+        clock.go.set()
+        with pytest.raises(Problem, match="used up before this entry") as caught:
+            waits.result(60)
+    assert refused.code is Code.POLICY_DENIED
+    assert (caught.value.status, caught.value.details.index) == (409, world.size - 1)
+    # However often the command is sent again, and to whichever process.
+    for one in (first, second):
+        with pytest.raises(Problem, match="used up before this entry"):
+            one.release(*good)
+    assert world.keys.stored_envelope("release-2") is None

@@ -1,0 +1,58 @@
+"""A balancer in front of several services: it gives each new connection to the next of them, and sees only bytes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import cycle
+from typing import Final
+from urllib.parse import urlsplit
+
+from api.server.http_server import LOOPBACK, base_url, listen
+
+_PIECE: Final = 65_536
+
+
+@contextmanager
+def balanced(listener: socket.socket, services: list[str]) -> Iterator[None]:
+    """Forward what comes to a listening socket, while the block runs."""
+    places = cycle([(str(urlsplit(url).hostname), int(urlsplit(url).port or 0)) for url in services])
+    ends: list[socket.socket] = []
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                service = socket.create_connection(next(places))
+                ends.extend((client, service))
+                for source, sink in ((client, service), (service, client)):
+                    threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        # A thread that accepts is not woken by the closing of its socket alone.
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+        for end in ends:
+            end.close()
+
+
+def door() -> tuple[socket.socket, str]:
+    """A socket to balance, and the URL that callers know all the services by."""
+    listener = listen(LOOPBACK, 0)
+    return listener, base_url(listener)
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(_PIECE):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
