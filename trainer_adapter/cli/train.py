@@ -10,6 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from client.dataset_files.stored_partition import PartitionData
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.wire.canonical_json import Object
@@ -114,7 +115,7 @@ def _public_accuracy(run: ModelRun, test: tuple[Tensor, Tensor]) -> float:
     return accuracy(run.model, (run.constants.inputs(test[0]), test[1]))
 
 
-def _labelled(data: bytes, what: str) -> tuple[Tensor, Tensor]:
+def _labelled(data: PartitionData, what: str) -> tuple[Tensor, Tensor]:
     """A partition's records. Raises: Malformed, for what they all are."""
     inputs, targets = tensors(data, what)
     # A label of no class would stop a step and be named in the error. Its record gives no finite gradient
@@ -124,9 +125,11 @@ def _labelled(data: bytes, what: str) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
-def tensors(data: bytes, what: str) -> tuple[Tensor, Tensor]:
+def tensors(data: PartitionData, what: str) -> tuple[Tensor, Tensor]:
     """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed, for what they all are."""
     inputs, targets = read_records(data, what)
+    if targets.is_floating_point():
+        raise Malformed(what, "must hold numbers as inputs and integers as targets")
     if inputs.shape[1:] not in _IMAGES:
         raise Malformed(what, f"must have one target for each row of {models.PIXELS} inputs")
     return inputs.reshape(-1, models.PIXELS).to(torch.float32), targets

@@ -19,6 +19,7 @@ from errno import EEXIST
 from types import TracebackType
 from typing import Final, Self
 
+from client.dataset_files.stored_partition import PartitionData
 from client.http.problems import Refused, Unreachable
 from client.service.answers import Answer
 from client.service.service import Service
@@ -118,8 +119,8 @@ class Run:
         """
         return Session(self.assignment, self.service, self.say).quote()
 
-    def open_data(self) -> dict[str, bytes]:
-        """Charge, get the key, and decrypt: the bytes of each partition; none if a resumed run is over. Once.
+    def open_data(self) -> dict[str, PartitionData]:
+        """Charge, get the key, and decrypt: the data of each partition; none if a resumed run is over. Once.
 
         Raises:
             Refused: if the charge or the key is. NotGranted: if a provider's key was waited for, and did not come.
@@ -159,7 +160,7 @@ class Run:
                 self.checkpoints.delete_identity()
             raise
 
-    def _open_data(self, session: Session) -> dict[str, bytes]:
+    def _open_data(self, session: Session) -> dict[str, PartitionData]:
         try:
             return session.open_data()
         except NotGranted as error:

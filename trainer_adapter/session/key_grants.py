@@ -18,8 +18,8 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from client.dataset_files.stored_partition import PartitionData, StoredPartition
 from client.http.problems import Unreachable
-from client.keys.data_encryption import decrypt
 from client.keys.hpke_envelope import unseal
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -57,7 +57,7 @@ class ProviderGrants:
     release: str
     sealing: X25519PrivateKey
     expected: c.Object
-    stored: dict[str, bytes]
+    stored: dict[str, StoredPartition]
     say: Callable[[str], None]
     _seen: set[tuple[str, int, int]] = field(default_factory=set)
 
@@ -73,7 +73,7 @@ class ProviderGrants:
             for number, refs in zip(numbers, by_provider.values(), strict=True)
         ]
 
-    def wait(self, ended: Callable[[], str]) -> dict[str, bytes]:
+    def wait(self, ended: Callable[[], str]) -> dict[str, PartitionData]:
         """The records of each partition, decrypted, once every key has come.
 
         Args:
@@ -82,7 +82,7 @@ class ProviderGrants:
         Raises:
             NotGranted: saying which partitions have no key, and why it ended.
         """
-        opened: dict[str, bytes] = {}
+        opened: dict[str, PartitionData] = {}
         while True:
             opened |= self.look()
             if not self.stored:
@@ -92,9 +92,9 @@ class ProviderGrants:
                 raise NotGranted(f"no data key was granted for {', '.join(self.stored)}: {why}")
             time.sleep(POLL_S)
 
-    def look(self) -> dict[str, bytes]:
+    def look(self) -> dict[str, PartitionData]:
         """The records that the files open which are there now."""
-        opened: dict[str, bytes] = {}
+        opened: dict[str, PartitionData] = {}
         try:
             files = [*self._files()]
         except OSError as error:
@@ -129,12 +129,12 @@ class ProviderGrants:
                 self._seen.add(seen)
                 yield path
 
-    def _open(self, path: Path) -> Mapping[str, bytes]:
+    def _open(self, path: Path) -> Mapping[str, PartitionData]:
         with path.open("rb") as file:
             data = file.read(GRANT_BYTES_MAX + 1)
         keys = unseal(c.parse(data, GRANT_BYTES_MAX, "envelope"), self.sealing, self.expected)
         # Sealing needs no secret, so anyone may have sealed these: they count if the data open with them.
-        opened = {ref: decrypt(key, ref, self.stored[ref]) for ref, key in keys.items() if ref in self.stored}
+        opened = {ref: self.stored[ref].open(key, ref) for ref, key in keys.items() if ref in self.stored}
         for ref in opened:
             del self.stored[ref]
         return opened

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from client.dataset_files.stored_partition import PartitionData, StoredPartition
 from client.http.access_tokens import CleanRoomCredentials, ClientCredentials
 from client.http.problems import Refused
 from client.http.retry_policy import RetryPolicy
-from client.keys.data_encryption import decrypt
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer, load_private
 from client.service.answers import Answer
@@ -88,7 +88,7 @@ class Session:
         self.identity = identity or CleanRoomIdentity.fresh(deadline)
         self._consumer = Signer.load(assignment.key)
         self._attester = DevelopmentAttester(assignment.attester.issuer, load_private(assignment.attester.key))
-        self._sealed = [(ref, file.read_bytes()) for ref, file in assignment.data.items()]
+        self._sealed = [(ref, StoredPartition(file)) for ref, file in assignment.data.items()]
         self._pipeline = {} if assignment.pipeline is None else {"pipeline": _digest_of(assignment.pipeline)}
         # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
         self._own = clean_room_service(assignment, service, self.identity, say)
@@ -173,7 +173,7 @@ class Session:
         late = self._service.clock() >= self.identity.deadline / 1000 - margin_s
         return "the deadline of the charge is near" if late else ""
 
-    def open_data(self) -> dict[str, bytes]:
+    def open_data(self) -> dict[str, PartitionData]:
         """The records of each partition, decrypted in memory, in the assignment's order.
 
         Where a provider grants the key itself, the session waits for it until the deadline is near or a signal comes.
@@ -186,14 +186,16 @@ class Session:
         keys = {} if answer.envelope is None else unseal(answer.envelope, self.identity.sealing, expected)
         if keys:
             self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
-        opened = {ref: decrypt(keys[ref], ref, stored) for ref, stored in self._sealed if ref in keys}
+        opened = {ref: stored.open(keys[ref], ref) for ref, stored in self._sealed if ref in keys}
         closed = {ref: stored for ref, stored in self._sealed if ref not in keys}
         if closed:
             opened |= self._granted(answer, expected, closed)
         self._say("data decrypted in memory")
         return {ref: opened[ref] for ref, _ in self._sealed}
 
-    def _granted(self, answer: Answer, expected: c.Object, closed: dict[str, bytes]) -> dict[str, bytes]:
+    def _granted(
+        self, answer: Answer, expected: c.Object, closed: dict[str, StoredPartition]
+    ) -> dict[str, PartitionData]:
         folder = self._assignment.grants
         if folder is None:
             raise Malformed("grants", f"names no folder, and no key was released for {', '.join(closed)}")

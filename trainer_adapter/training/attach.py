@@ -40,7 +40,7 @@ from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.training_records import read_records, read_users
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-Read = Callable[[bytes, str], tuple[Tensor, Tensor]]
+Read = Callable[[Any, str], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,9 @@ class Options:
     Attributes:
         service: as the consumer calls it; the assignment's own if none is given.
         say: receives one line for each stage.
-        read: from a partition's decrypted bytes, and its name for errors, to inputs and targets.
+        read: from a partition's data, and its name for errors, to inputs and targets. The data are the bytes that were
+            sealed in one piece, or the :class:`~client.dataset_files.sealed_records.SealedRecords` of
+            ``epsilon dataset seal``.
         example: public records of the same shape, on which the model is checked before anything is charged.
         resume: resume the run of this assignment whose process died, if there is one.
         also: other state that a resumed run restores, as schedulers, by name.

@@ -1,4 +1,7 @@
-"""Records as a partition's decrypted bytes hold them: a NumPy archive of inputs, targets and perhaps users."""
+"""Records as a partition's data hold them: inputs, targets and perhaps users.
+
+They are sealed records, or the bytes of a NumPy archive.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +14,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.dataset_files.sealed_records import SealedRecords
+from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
 
 
-def read_records(data: bytes, what: str) -> tuple[Tensor, Tensor]:
-    """Inputs (records, ...), float32, or int64 if they are whole numbers, and targets (records,), int64.
+def read_records(data: PartitionData, what: str) -> tuple[Tensor, Tensor]:
+    """Inputs (records, ...) and targets (records, ...): float32, or int64 if they are whole numbers.
 
     Raises:
         Malformed: for what one record cannot change. The shapes and types of the whole decide, never a record's
             value: that would leak it.
     """
     inputs, targets = _arrays(data, what, "inputs", "targets")
-    if inputs.dtype.kind not in "fiu" or targets.dtype.kind not in "iu":
-        raise Malformed(what, "must hold numbers as inputs and integers as targets")
-    if inputs.shape[:1] != targets.shape:
+    if inputs.dtype.kind not in "fiu" or targets.dtype.kind not in "fiu":
+        raise Malformed(what, "must hold numbers as inputs and as targets")
+    if not targets.ndim or inputs.shape[:1] != targets.shape[:1]:
         raise Malformed(what, "must have one target for each row of inputs")
-    kind = np.float32 if inputs.dtype.kind == "f" else np.int64
+    return _tensor(inputs), _tensor(targets)
+
+
+def _tensor(values: NDArray[Any]) -> Tensor:
+    kind = np.float32 if values.dtype.kind == "f" else np.int64
     with np.errstate(over="ignore", invalid="ignore"):
-        inputs = inputs.astype(kind)
-    return torch.from_numpy(inputs), torch.from_numpy(targets.astype(np.int64))
+        return torch.from_numpy(values.astype(kind, copy=False))
 
 
-def read_users(parts: Mapping[str, bytes]) -> Tensor:
+def read_users(parts: Mapping[str, PartitionData]) -> Tensor:
     """Whose each record is, over all partitions in order, shape (records,), int64, from the archives' ``users``.
 
     Partitions share no person: the same number in two of them is two users.
@@ -51,7 +59,13 @@ def read_users(parts: Mapping[str, bytes]) -> Tensor:
     return torch.cat(users)
 
 
-def _arrays(data: bytes, what: str, *names: str) -> tuple[NDArray[Any], ...]:
+def _arrays(data: PartitionData, what: str, *names: str) -> tuple[NDArray[Any], ...]:
+    if isinstance(data, SealedRecords):
+        found = data.arrays(names)
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise Malformed(what, f"has no array {missing[0]}")
+        return tuple(found[name] for name in names)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return tuple(np.asarray(archive[name]) for name in names)

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from api.demo import digits, participants
 from api.demo.participants import Organisation
+from client.dataset_files.stored_partition import StoredPartition
 from client.keys.data_encryption import encrypt
 from client.keys.hpke_envelope import SUITE, seal
 from ledger.domain.outcomes import ChargeState
@@ -207,7 +208,9 @@ def _envelope(sealing: X25519PrivateKey, key: bytes = KEY, ref: str = REF, **cha
 
 def _grants(folder: Path, sealing: X25519PrivateKey, said: list[str]) -> ProviderGrants:
     expected: c.Object = {name: INFO[name] for name in INFO if name != "v"}
-    return ProviderGrants(folder, "release-1", sealing, expected, {REF: encrypt(KEY, REF, RECORDS)}, said.append)
+    sealed = folder.parent / "records.sealed"
+    sealed.write_bytes(encrypt(KEY, REF, RECORDS))
+    return ProviderGrants(folder, "release-1", sealing, expected, {REF: StoredPartition(sealed)}, said.append)
 
 
 OTHER = X25519PrivateKey.generate()

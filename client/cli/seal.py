@@ -1,0 +1,195 @@
+"""``epsilon dataset seal`` and ``commit``: a provider's file becomes sealed records, keys and commitments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from client.cli.command_group import CommandGroup
+from client.cli.error_report import errors_reported
+from client.cli.output import print_json
+
+if TYPE_CHECKING:
+    from client.dataset_files.record_schema import RecordSchema
+    from client.dataset_files.seal import Records, SealedDataset
+
+group = CommandGroup("dataset")
+
+_File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="npz, CSV or Parquet; or a folder of CSV or Parquet with schema.toml.")
+]
+_Ref = Annotated[str, typer.Argument(metavar="PARTITION", help="The partition it will be: provider/dataset/partition.")]
+_Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The folder that is made.")]
+_Schema = Annotated[Path | None, typer.Option(metavar="FILE", help="A schema in TOML, in place of the options below.")]
+_Target = Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.")]
+_Kind = Annotated[str, typer.Option(metavar="KIND", help="integer (classes, the default) or number (regression).")]
+_Classes = Annotated[str, typer.Option(metavar="A,B", help="The target's values where it is text, in order.")]
+_Inputs = Annotated[str, typer.Option(metavar="A,B", help="The input columns; all others if not given.")]
+_User = Annotated[str, typer.Option(metavar="COLUMN", help="Whose each record is, where the unit is the user.")]
+_Identity = Annotated[str, typer.Option(metavar="A,B", help="What a record is committed by; all of it if not given.")]
+_Values = Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B", help="The values of a text column.")]
+_Missing = Annotated[list[str] | None, typer.Option(metavar="COLUMN=NUMBER", help="What an empty cell counts as.")]
+_DataKey = Annotated[Path | None, typer.Option(metavar="FILE", help="The data key's file, made if it is not there.")]
+_CommitmentKey = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The key of commitments, made if not there: beside the folder by default."),
+]
+_NoCommitments = Annotated[bool, typer.Option("--no-commitments", help="Make no commitments.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
+COMMITMENT_KEY = "commitments.key"
+
+
+@group.command(
+    "patients.csv did:web:hospital.example/patients/2026 --target diagnosis --classes B,M --out 2026",
+    "scans.npz did:web:hospital.example/scans/2026 --out scans-2026",
+    note="Nothing is sent. FOLDER/share is for others: sealed records and commitments. FOLDER/secret stays here: the "
+    "data key, and a report of what the file holds. docs/data-format.md tells the format.",
+)
+def seal(  # noqa: PLR0913, PLR0917 - each an option
+    file: _File,
+    partition: _Ref,
+    out: _Out,
+    schema: _Schema = None,
+    target: _Target = "",
+    target_kind: _Kind = "",
+    classes: _Classes = "",
+    inputs: _Inputs = "",
+    user: _User = "",
+    identity: _Identity = "",
+    values: _Values = None,
+    missing: _Missing = None,
+    key: _DataKey = None,
+    commitment_key: _CommitmentKey = None,
+    *,
+    no_commitments: _NoCommitments = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Seal a provider's records for one partition: sealed file, key, commitments and a report."""
+    from client.dataset_files.seal import seal_dataset
+    from ledger.domain.command import parse_ref
+    from ledger.wire.malformed import Malformed
+
+    with errors_reported(as_json=as_json):
+        ref = parse_ref(partition, "PARTITION")
+        if no_commitments and commitment_key is not None:
+            raise Malformed("--commitment-key", "is given together with --no-commitments: leave out one of the two")
+        given = (target, target_kind, classes, inputs, user, identity, values, missing)
+        records = _records(file, _schema(schema, *given))
+        committing = None if no_commitments else commitment_key or out.parent / COMMITMENT_KEY
+        made = seal_dataset(records, ref, out, key, committing)
+    _print(made, ref, as_json=as_json)
+
+
+@group.command(
+    "patients.csv --target diagnosis --classes B,M --identity patient --out commitments-2026",
+    "scans.npz --identity patients --commitment-key commitments.key --out commitments-scans",
+    note="Nothing is sent. Use the same key for all partitions of a provider: under another, old records go unnoticed.",
+)
+def commit(  # noqa: PLR0913, PLR0917 - each an option
+    file: _File,
+    out: _Out,
+    schema: _Schema = None,
+    target: _Target = "",
+    target_kind: _Kind = "",
+    classes: _Classes = "",
+    inputs: _Inputs = "",
+    user: _User = "",
+    identity: _Identity = "",
+    values: _Values = None,
+    missing: _Missing = None,
+    commitment_key: _CommitmentKey = None,
+    *,
+    as_json: _AsJson = False,
+) -> None:
+    """Make commitments to a provider's records, as a policy may require of a partition."""
+    from client.dataset_files.seal import commit_records
+
+    with errors_reported(as_json=as_json):
+        given = (target, target_kind, classes, inputs, user, identity, values, missing)
+        records = _records(file, _schema(schema, *given))
+        made = commit_records(records, commitment_key or out.parent / COMMITMENT_KEY, out)
+    _print(made, "", as_json=as_json)
+
+
+def _records(file: Path, schema: RecordSchema) -> Records:
+    from client.dataset_files.seal import open_records
+    from ledger.wire.malformed import Malformed
+
+    try:
+        return open_records(file, schema)
+    except Malformed as error:
+        # A column is named by an option or in the schema: as an option it has two dashes.
+        raise Malformed(_OPTIONS.get(error.field, error.field), error.rule) from None
+
+
+_OPTIONS = {name: f"--{name}" for name in ("target", "classes", "inputs", "user", "identity", "values", "missing")}
+
+
+def _schema(  # noqa: PLR0913, PLR0917 - each an option
+    path: Path | None,
+    target: str,
+    target_kind: str,
+    classes: str,
+    inputs: str,
+    user: str,
+    identity: str,
+    values: list[str] | None,
+    missing: list[str] | None,
+) -> RecordSchema:
+    """The schema of the options, or of the file. Raises: Malformed, OSError."""
+    from client.dataset_files.record_schema import KINDS, RecordSchema, read_signed
+    from ledger.wire.malformed import Malformed
+
+    if path is not None:
+        if any((target, target_kind, classes, inputs, user, identity, values, missing)):
+            raise Malformed("--schema", "is given together with options that it holds: leave out one of the two")
+        return RecordSchema.load(path)
+    if target_kind and target_kind not in KINDS:
+        raise Malformed("--target-kind", f"must be one of {', '.join(KINDS)}")
+    fills = {name: read_signed(number, "--missing") for name, number in _pairs(missing, "--missing")}
+    return RecordSchema(
+        target=(target,) if target else (),
+        target_kind=target_kind or "integer",
+        classes=_listed(classes, "--classes"),
+        inputs=_listed(inputs, "--inputs"),
+        user=user,
+        identity=_listed(identity, "--identity"),
+        values={name: _listed(listed, "--values") for name, listed in _pairs(values, "--values")},
+        missing=fills,
+    )
+
+
+def _listed(text: str, option: str) -> tuple[str, ...]:
+    from ledger.wire.malformed import Malformed
+
+    found = tuple(one.strip() for one in text.split(",")) if text else ()
+    if "" in found or len(set(found)) != len(found):
+        raise Malformed(option, "must be different names between commas")
+    return found
+
+
+def _pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
+    from ledger.wire.malformed import Malformed
+
+    pairs = [one.rpartition("=") for one in given or ()]
+    if any(not name or not value for name, _, value in pairs):
+        raise Malformed(option, "must be COLUMN=..., as in its help")
+    return [(name, value) for name, _, value in pairs]
+
+
+def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
+    commitments = [{"document": digest, "file": str(path)} for path, digest in made.commitments]
+    if as_json:
+        print_json(
+            {"commitments": commitments, "folder": str(made.folder), "key": str(made.data_key), "report": made.report}
+        )
+        return
+    typer.echo(f"{made.folder}: {made.report['records']} records{f' sealed for {ref}' if ref else ''}")
+    for one in commitments:
+        typer.echo(f"  commitments {one['document']} in {one['file']}")
+    if ref:
+        typer.echo(f"  data key in {made.data_key}: for your key store; nobody else may read it")
+        typer.echo(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
+        typer.echo("Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on.")

@@ -1,0 +1,156 @@
+"""NumPy archives (``.npz``): arrays of one length, read record after record, never whole."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client.dataset_files.record_encoding import Batch
+from client.dataset_files.sealed_records import DTYPES, RecordLayout
+from ledger.wire.malformed import Malformed
+
+BATCH_BYTES: Final = 1 << 22
+SUFFIX: Final = ".npy"
+_USED: Final = ("inputs", "targets")
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """One array as the archive's member describes it."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+class ArchiveRecords:
+    """The records of an archive with ``inputs``, ``targets``, and perhaps ``users`` and others.
+
+    Attributes:
+        layout: the archive's own arrays, as they are; their numbers little-endian.
+    """
+
+    def __init__(self, path: Path, identity: tuple[str, ...] = ()) -> None:
+        """Read what the arrays are. Raises: Malformed, OSError.
+
+        Args:
+            identity: the arrays that a record is committed by, which are not sealed unless they train; none: all.
+        """
+        self._path, self._identity = path, identity
+        with path.open("rb"):
+            pass
+        self._arrays = self._described()
+        names = tuple(one.name for one in self._arrays)
+        for name in (*_USED, *identity):
+            if name not in names:
+                raise self._refused(f"has no array {name}: it has {', '.join(names) or 'none'}")
+        self._records = self._arrays[0].shape[0]
+        if not self._records:
+            raise self._refused("holds no record")
+        hidden = {name for name in identity if name not in {*_USED, "users"}}
+        self._sealed = [one for one in self._arrays if one.name not in hidden]
+        self.layout = RecordLayout(np.dtype([(one.name, _little(one.dtype), one.shape[1:]) for one in self._sealed]))
+
+    def batches(self) -> Iterator[Batch]:
+        """All records, in order. Raises: Malformed, OSError."""
+        size = max(1, BATCH_BYTES // max(1, sum(_record_bytes(one) for one in self._arrays)))
+        with ExitStack() as stack, _readable(self._path) as archive:
+            files = {one.name: stack.enter_context(self._values(archive, one.name)) for one in self._arrays}
+            for start in range(0, self._records, size):
+                count = min(size, self._records - start)
+                parts = {one.name: self._part(files[one.name], one, count) for one in self._arrays}
+                self._check(parts, start)
+                rows = np.zeros(count, self.layout.dtype)
+                for one in self._sealed:
+                    rows[one.name] = parts[one.name]
+                yield Batch(rows, self._identities(parts, rows))
+
+    def _identities(self, parts: dict[str, NDArray[Any]], rows: NDArray[np.void]) -> list[bytes]:
+        if not self._identity:
+            return [b"record\n" + one.tobytes() for one in rows]
+        named = [np.ascontiguousarray(parts[name]) for name in self._identity]
+        return [b"identity\n" + b"".join(part[place].tobytes() for part in named) for place in range(len(rows))]
+
+    def _check(self, parts: dict[str, NDArray[Any]], start: int) -> None:
+        for name, part in parts.items():
+            if part.dtype.kind == "f" and not np.isfinite(part).all():
+                place = int(np.argmax(~np.isfinite(part.reshape(len(part), -1)).all(axis=1)))
+                raise self._refused(f"array {name} of record {start + place + 1} holds NaN or infinity: leave it out")
+
+    def _described(self) -> list[_Array]:
+        found = []
+        with _readable(self._path) as archive:
+            for member in archive.namelist():
+                if member.endswith(SUFFIX):
+                    with self._member(archive, member) as file:
+                        found.append(_Array(member.removesuffix(SUFFIX), *self._header(file, member)))
+        lengths = {one.shape[:1] for one in found}
+        if len(lengths) != 1 or lengths == {()}:
+            listed = ", ".join(f"{one.name} {one.shape}" for one in found)
+            raise self._refused(f"must hold arrays with one row for each record: it has {listed or 'none'}")
+        return found
+
+    def _header(self, file: IO[bytes], member: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        try:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(file)
+        except (zipfile.BadZipFile, zlib.error, EOFError):
+            raise self._refused(f"is damaged in array {member.removesuffix(SUFFIX)}") from None
+        except ValueError:
+            raise self._refused(f"holds {member}, which is no NumPy array") from None
+        if _little(dtype) not in DTYPES:
+            raise self._refused(f"array {member.removesuffix(SUFFIX)} has type {dtype}: must hold numbers")
+        if fortran and len(shape) > 1:
+            raise self._refused(f"array {member.removesuffix(SUFFIX)} lies column by column: save it in C order")
+        return dtype, shape
+
+    def _values(self, archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+        file = self._member(archive, name + SUFFIX)
+        self._header(file, name + SUFFIX)
+        return file
+
+    def _member(self, archive: zipfile.ZipFile, member: str) -> IO[bytes]:
+        try:
+            return archive.open(member)
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
+            raise self._refused(f"holds {member}, which cannot be read") from None
+
+    def _part(self, file: IO[bytes], array: _Array, count: int) -> NDArray[Any]:
+        wanted = count * _record_bytes(array)
+        try:
+            data = file.read(wanted)
+        except (zipfile.BadZipFile, zlib.error, EOFError):
+            raise self._refused(f"is damaged in array {array.name}") from None
+        if len(data) != wanted:
+            raise self._refused(f"is cut short in array {array.name}")
+        return np.frombuffer(data, array.dtype).reshape(count, *array.shape[1:])
+
+    def _refused(self, rule: str) -> Malformed:
+        return Malformed(str(self._path), rule)
+
+
+def _readable(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile:
+        raise Malformed(str(path), "is no NumPy archive, as numpy.savez writes it") from None
+
+
+def _little(dtype: np.dtype[Any]) -> str:
+    return dtype.newbyteorder("<").str
+
+
+def _record_bytes(array: _Array) -> int:
+    count = 1
+    for size in array.shape[1:]:
+        count *= size
+    return count * array.dtype.itemsize

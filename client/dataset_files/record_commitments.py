@@ -1,0 +1,80 @@
+r"""Commitments to records, as a policy may require them of a partition: made here, read by whoever decides.
+
+    b"epsilon-commitments/1\n" + 32 bytes that name the key + one 32-byte commitment a record, in rising order
+
+A commitment is the HMAC-SHA-256, under a key of the provider's own, of what a record is committed by:
+
+- ``identity``, a line feed, and the RFC 8785 JSON of the list of its identity columns as text; of an archive's arrays
+  the bytes of the record in each;
+- where no identity is named, ``record``, a line feed, and the record's bytes as they are sealed.
+
+The key's name is the SHA-256 of its HMAC of nothing. Records of one identity have one commitment. The key stays with
+the provider and serves all its partitions: under another key, old records are not noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from client.keys.private_file import read_private
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.files.atomic_file import create_file
+from ledger.wire.malformed import Malformed
+
+MAGIC: Final = b"epsilon-commitments/1\n"
+SIZE: Final = 32
+KEY_BYTES: Final = 32
+DOCUMENTS_MAX: Final = 32
+PER_DOCUMENT: Final = (DOCUMENT_BYTES_MAX - len(MAGIC) - SIZE) // SIZE
+COMMITTED_MAX: Final = DOCUMENTS_MAX * PER_DOCUMENT
+"""Different records that one partition can commit to."""
+
+
+class RecordCommitments:
+    """The commitments to some records, each once."""
+
+    def __init__(self, key: bytes) -> None:
+        """None yet."""
+        self._key = key
+        self._made: set[bytes] = set()
+
+    def add(self, identities: Iterable[bytes]) -> None:
+        """Commit to more records. Raises: Malformed, for more than a partition can name."""
+        self._made.update(hmac.digest(self._key, one, "sha256") for one in identities)
+        if len(self._made) > COMMITTED_MAX:
+            rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or --no-commitments"
+            raise Malformed("commitments", rule)
+
+    def __len__(self) -> int:
+        """How many different ones there are."""
+        return len(self._made)
+
+    def documents(self) -> Iterator[bytes]:
+        """The documents that hold them."""
+        head = MAGIC + hashlib.sha256(hmac.digest(self._key, b"", "sha256")).digest()
+        ordered = sorted(self._made)
+        for start in range(0, len(ordered), PER_DOCUMENT):
+            yield head + b"".join(ordered[start : start + PER_DOCUMENT])
+
+
+def read_or_make_key(path: Path, field: str) -> tuple[bytes, bool]:
+    """A key of 32 bytes from its file, which its owner alone may read, or a fresh one; whether it was made now.
+
+    Raises:
+        Malformed: naming ``field``, for a file that is no such key. OSError.
+    """
+    if path.is_dir():
+        raise Malformed(field, f"{path} is a folder: name a file for the key")
+    try:
+        key, made = os.urandom(KEY_BYTES), True
+        create_file(path, key)
+    except FileExistsError:
+        key, made = read_private(path, KEY_BYTES + 1, field), False
+    if len(key) != KEY_BYTES:
+        raise Malformed(field, f"the file {path} does not hold {KEY_BYTES} bytes")
+    return key, made

@@ -1,0 +1,114 @@
+"""A table's schema: which columns are inputs, targets, users and identities, and how text becomes numbers.
+
+    v = 1
+
+    [records]
+    target = "diagnosis"
+    classes = ["B", "M"]
+    inputs = ["age", "sex", "weight"]
+    user = "patient"
+    identity = ["patient"]
+
+    [records.values]
+    sex = ["f", "m"]
+
+    [records.missing]
+    weight = "0"
+
+``inputs`` are all other columns where it is absent. ``classes`` names the values of ``target``, which then counts them
+from 0; without it the target holds whole numbers, or with ``target_kind = "number"`` any numbers. ``target`` may be a
+list of columns. A column under ``values`` is one number for each value, 1 where the record has it and 0 elsewhere. An
+empty cell is refused unless ``missing`` says which number stands for it.
+
+Nothing of this is taken from the records: a list of values that was collected from them would tell which ones occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from client.profile.profile import read_table
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
+from ledger.wire.malformed import Malformed
+
+COLUMNS_MAX: Final = 65_536
+VALUES_MAX: Final = 4_096
+KINDS: Final = ("integer", "number")
+SCHEMA_FILE: Final = "schema.toml"
+_OPTIONAL: Final = ("classes", "identity", "inputs", "missing", "target_kind", "user", "values")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """How records are read from a table.
+
+    Attributes:
+        target: one column, or several. target_kind: ``integer``, or ``number`` for a regression.
+        classes: the target's values as text, in order; empty where it holds numbers.
+        inputs: columns in order; empty: all that are nothing else.
+        user: whose each record is; empty where the unit is the record.
+        identity: what a record is committed by; empty: the whole record as it is sealed.
+        values: by column, the values that text may have.
+        missing: by column, the number that stands for an empty cell.
+    """
+
+    target: tuple[str, ...] = ()
+    target_kind: str = "integer"
+    classes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    user: str = ""
+    identity: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Hold it to itself. Raises: Malformed."""
+        c.one_of(self.target_kind, "target_kind", KINDS)
+        if self.classes and self.target_kind != "integer":
+            raise Malformed("classes", "are for a target of classes, not for numbers: leave out one of the two")
+        if self.classes and len(self.target) != 1:
+            raise Malformed("classes", "are for one target column")
+        for name in (*self.target, *([self.user] if self.user else [])):
+            if name in self.inputs:
+                raise Malformed("inputs", f"name the column {name}, which is the target or the user: a model would see")
+
+    @classmethod
+    def load(cls, path: Path) -> RecordSchema:
+        """Read a schema file. Raises: Malformed, naming the field; OSError."""
+        table = read_table(path, "records", ())
+        try:
+            return cls(**_read(c.fields(table, "", ("target",), _OPTIONAL)))
+        except Malformed as error:
+            raise error.under(f"{path}: records") from None
+
+
+def _read(known: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {"target": _columns(known["target"], "target")}
+    found |= {name: c.strings(known[name], name, COLUMNS_MAX) for name in ("identity", "inputs") if name in known}
+    if "classes" in known:
+        found["classes"] = c.strings(known["classes"], "classes", VALUES_MAX)
+    for name in ("target_kind", "user"):
+        if name in known:
+            found[name] = c.string(known[name], name)
+    if "values" in known:
+        values = c.members(known["values"], "values")
+        found["values"] = {one: c.strings(listed, f"values.{one}", VALUES_MAX) for one, listed in values.items()}
+    if "missing" in known:
+        fills = c.members(known["missing"], "missing")
+        found["missing"] = {one: read_signed(number, f"missing.{one}") for one, number in fills.items()}
+    return found
+
+
+def _columns(value: object, where: str) -> tuple[str, ...]:
+    return (c.string(value, where),) if isinstance(value, str) else c.strings(value, where, VALUES_MAX)
+
+
+def read_signed(value: object, where: str) -> float:
+    """A decimal as text, with a sign if need be. Raises: Malformed."""
+    text = c.string(value, where)
+    number = float(parse_number(text.removeprefix("-"), where))
+    return -number if text.startswith("-") else number
