@@ -42,7 +42,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import UnitRecords
-from trainer_adapter.dpsgd.self_check import SelfCheckFailed, agree, reference_clipped_sum
+from trainer_adapter.dpsgd.self_check import Comparison, SelfCheckFailed, compare
 from trainer_adapter.layers.dropout import Keys
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
@@ -53,6 +53,8 @@ from trainer_adapter.per_sample.rounding_margins import precision_of
 Certify: TypeAlias = Literal["dummies", "first_step", "always"]
 
 ROUNDINGS_MAX: Final = 1 << 34
+MARGIN_MAX: Final = 1 / 100
+"""The share of a record's gradient that may be lost to the margin for rounding."""
 MICROBATCH: Final = 64
 
 
@@ -75,6 +77,8 @@ class Engine:
         noise_std: standard deviation of the noise on each coordinate of the sum, never below σC.
         size: how many values train.
         kernels: which kernel computes each parameter's norms, by name.
+        margin: by how much the norms that units are clipped by are above their true ones, for what rounding could do,
+            relative; the greater of what shapes alone say and what public dummies show. So much signal is lost.
     """
 
     def __init__(  # noqa: PLR0913 - one name for each thing a run may choose
@@ -130,8 +134,21 @@ class Engine:
         self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled)
         self.kernels: Final = self._sum.kernels
         random = public_parameters(model)
-        if not self._is_reference_sum({**values, **{name: random[name].detach() for name in self._parameters}}, public):
+        self.margin: Final = self._checked_margin(
+            {**values, **{name: random[name].detach() for name in self._parameters}}, public
+        )
+
+    def _checked_margin(self, values: dict[str, Tensor], public: Batch) -> float:
+        precision = self._record.precision
+        found = self._compared(values, public)
+        if not found.agrees(precision.name):
             raise Malformed("model", "gives other gradients traced than record by record")
+        # Under autocast a unit alone may be rounded otherwise, which would hide what is looked for.
+        margin = max(self._sum.margin, 0.0 if precision.autocast else found.margin)
+        if not margin <= MARGIN_MAX:
+            rule = f"would lose {margin:.1%} of each gradient to the margin for rounding, {MARGIN_MAX:.0%} at most"
+            raise Malformed("model", f"{rule}: take shorter records, a smaller microbatch, or precision float64")
+        return margin
 
     def _check_limits(self) -> None:
         units, places, precision = len(self._units), self._microbatch, self._record.precision
@@ -211,25 +228,25 @@ class Engine:
 
     def _sum_of(self, values: dict[str, Tensor], batch: Microbatch, keys: Keys | None) -> Tensor:
         try:
-            return self._sum(values, self._gathered(batch, keys))
+            return self._sum(values, self._gathered(batch, keys)).total
         except (RuntimeError, LookupError):
             # With no unit drawn: what fails there too is not caused by a record, and is reported.
-            total = self._sum(values, self._gathered(batch.only(-1), keys))
+            total = self._sum(values, self._gathered(batch.only(-1), keys)).total
         for place in np.flatnonzero(batch.mask):
             with suppress(RuntimeError, LookupError):
-                total = total + self._sum(values, self._gathered(batch.only(int(place)), keys))
+                total = total + self._sum(values, self._gathered(batch.only(int(place)), keys)).total
         return total
 
     def check(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> None:
         """Compare with units recomputed one by one. Raises: SelfCheckFailed, and reveals nothing of what they hold."""
         values = self._record.values()
-        if not all(self._is_reference_sum(values, self._gathered(batch, keys)) for batch in batches):
+        precision = self._record.precision.name
+        if not all(self._compared(values, self._gathered(batch, keys)).agrees(precision) for batch in batches):
             raise SelfCheckFailed("the engine's sum is not that of the records one by one")
 
-    def _is_reference_sum(self, values: dict[str, Tensor], batch: Batch) -> bool:
+    def _compared(self, values: dict[str, Tensor], batch: Batch) -> Comparison:
         with in_modes(self._modes):
-            reference = reference_clipped_sum(self._record, values, batch, self.bound)
-        return agree(self._sum(values, batch), reference, self._record.precision.name)
+            return compare(self._record, values, batch, self.bound, self._sum(values, batch))
 
     def _gathered(self, batch: Microbatch, keys: Keys | None) -> Batch:
         if keys is None and self._sum.drops:

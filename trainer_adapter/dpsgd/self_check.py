@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import Tensor
 
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.per_sample.microbatch import Batch
+from trainer_adapter.per_sample.microbatch import Batch, ClippedSum
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
 AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1}
@@ -42,19 +43,39 @@ def reference_gradient(record: RecordLoss, values: Mapping[str, Tensor], unit: S
     return total
 
 
-def reference_clipped_sum(record: RecordLoss, values: Mapping[str, Tensor], batch: Batch, bound: float) -> Tensor:
-    """What a microbatch's clipped sum must come near: units one by one, shape (parameters,), float64."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A microbatch's clipped sum beside that of its units one by one; private, unless all of them are public dummies.
+
+    Attributes:
+        apart: how far the sums are from each other, relative; infinite if one is not finite.
+        short: by how much a unit's gradient is longer than its norm told, relative, at most.
+        margin: by how much norms told are above those of the gradients, relative, on average.
+    """
+
+    apart: float
+    short: float
+    margin: float
+
+    def agrees(self, precision: str) -> bool:
+        """Whether the sums are the same but for rounding, and no gradient is longer than told."""
+        return max(self.apart, self.short) <= AGREEMENT[precision]
+
+
+def compare(
+    record: RecordLoss, values: Mapping[str, Tensor], batch: Batch, bound: float, ours: ClippedSum
+) -> Comparison:
+    """Recompute the units one by one, and clip them as the norms told say."""
     total = torch.zeros(sum(values[name].numel() for name in record.trained), dtype=torch.float64)
+    told, true, short = 0.0, 0.0, 0.0
     for place in torch.nonzero(batch.mask).flatten().tolist():
         unit = (batch.inputs[place], batch.targets[place], batch.valid[place], batch.keys[place])
         gradient = reference_gradient(record, values, unit)
-        norm = float(gradient.norm())
-        if norm < float("inf"):  # false for a NaN too
-            total += gradient * min(1.0, bound / max(norm, 1e-300))
-    return total
-
-
-def agree(ours: Tensor, theirs: Tensor, precision: str) -> bool:
-    """Whether two sums are the same but for rounding; both must be finite."""
-    apart = float((ours.to("cpu", torch.float64) - theirs).norm())
-    return apart <= AGREEMENT[precision] * float(theirs.norm()) + 1e-30
+        norm, known = float(gradient.norm()), float(ours.norms[place])
+        if max(norm, known) < float("inf"):  # false for a NaN too
+            total += gradient * min(1.0, bound / max(known, 1e-300))
+            short = max(short, norm / max(known, 1e-300) - 1 if norm > 1e-30 else 0.0)
+        told, true = told + known, true + norm
+    difference, size = float((ours.total.to("cpu", torch.float64) - total).norm()), float(total.norm())
+    apart = difference / (size + 1e-27) if difference < float("inf") else float("inf")
+    return Comparison(apart, short, told / true - 1 if true > 0 else 0.0)

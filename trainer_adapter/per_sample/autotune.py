@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from math import sqrt
 from typing import Any, Final
 
 import torch
@@ -15,11 +16,13 @@ from torch import Tensor
 
 from trainer_adapter.per_sample.gradient_factors import ConvGrad, EmbeddingGrad, OuterProductGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS, Kernel
+from trainer_adapter.per_sample.outer_product_norms import typical_margin
 from trainer_adapter.per_sample.rounding_margins import Precision
 
 KEPT_BYTES_MAX: Final = 1 << 26
 """Multiplied-out gradients of one parameter are kept until the weights are known only up to this size."""
-PASSING_BYTES_MAX: Final = 1 << 29
+TYPICAL_MARGIN_MAX: Final = 1 / 200
+"""A kernel that would tell longer norms, of positions that are orthogonal, is taken only where no other is better."""
 _ROUNDS: Final = 4
 
 
@@ -33,21 +36,37 @@ def candidates(factors: Sequence[PerExampleGrad], size: int, precision: Precisio
     if kinds <= {OuterProductGrad, EmbeddingGrad}:
         return _of_products(factors, size_bytes, precision)
     if len(factors) == 1 and isinstance(factors[0], ConvGrad):
-        fits = size_bytes <= KEPT_BYTES_MAX or precision.exact_sums
+        rounds = margin_of("conv_backward", factors, precision) > TYPICAL_MARGIN_MAX
+        fits = size_bytes <= KEPT_BYTES_MAX or precision.exact_sums or rounds
         return ("unfolded_conv", "grouped_conv") if fits else ("conv_backward",)
     return ("dense",)
 
 
 def _of_products(factors: Sequence[PerExampleGrad], size_bytes: int, precision: Precision) -> tuple[str, ...]:
-    positions = [factor.right.shape[1] for factor in factors if isinstance(factor, (OuterProductGrad, EmbeddingGrad))]
-    if sum(positions) == 1:
+    first = factors[0]
+    if len(factors) == 1 and isinstance(first, OuterProductGrad) and first.right.shape[1] == 1:
         return ("ghost",)
     if precision.exact_sums:
         return ("dense",)
+    margins = {name: margin_of(name, factors, precision) for name in ("ghost", "dense_product")}
+    names = tuple(name for name, margin in margins.items() if margin <= TYPICAL_MARGIN_MAX)
     if size_bytes <= KEPT_BYTES_MAX:
-        return ("ghost", "dense")
-    single = all(isinstance(factor, OuterProductGrad) for factor in factors)
-    return ("ghost", "dense_product") if single and size_bytes <= PASSING_BYTES_MAX else ("ghost",)
+        # Multiplied out and kept, nothing but the weighted sum is left to do.
+        return (*(name for name in names if name == "ghost"), "dense")
+    return names or (min(margins, key=lambda name: margins[name]),)
+
+
+def margin_of(kernel: str, factors: Sequence[PerExampleGrad], precision: Precision) -> float:
+    """By how much the norms that a kernel tells are above true ones, relative, where positions are orthogonal."""
+    outer = [factor for factor in factors if isinstance(factor, OuterProductGrad)]
+    if outer:
+        positions = sum(factor.right.shape[1] for factor in outer)
+        return typical_margin(kernel, (positions, outer[0].left.shape[2], outer[0].right.shape[2]), precision)
+    first = factors[0]
+    if kernel == "conv_backward" and isinstance(first, ConvGrad):
+        positions = first.grad.shape[1] * first.grad[0, 0, 0].numel()
+        return precision.gamma(2 * positions + 2) * sqrt(positions)
+    return 0.0
 
 
 _chosen: dict[tuple[object, ...], str] = {}

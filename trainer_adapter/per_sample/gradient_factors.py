@@ -89,7 +89,7 @@ class ConvGrad:
 
     def whole_unfolded(self) -> Tensor:
         """Multiplied out over unfolded patches, with channels last: shape (units, out, *window, channels / groups)."""
-        left, right = self._columns()
+        left, right = self.columns()
         out, channels, *window = self.kernel
         return (left @ right).reshape(len(self.grad), out, *window, channels)
 
@@ -131,8 +131,11 @@ class ConvGrad:
             return self.inputs
         return pad(self.inputs, [n for size in reversed(self.padding) for n in (size, size)])
 
-    def _columns(self) -> tuple[Tensor, Tensor]:
-        """(units, groups, out / groups, positions) and (units, groups, positions, window * channels / groups)."""
+    def columns(self) -> tuple[Tensor, Tensor]:
+        """Gradients and patches by position, whose product is the gradient group by group.
+
+        (units, groups, out / groups, positions) and (units, groups, positions, window * channels / groups).
+        """
         units, images, channels = self.inputs.shape[:3]
         dims = len(self.stride)
         # Channels last: a row of a patch is then one run of memory, which copies several times as fast.

@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.per_sample.autotune import choose
+from trainer_adapter.per_sample.autotune import choose, margin_of
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
 from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameters_with_rules
@@ -79,15 +79,29 @@ class Batch(NamedTuple):
     keys: Tensor
 
 
+class ClippedSum(NamedTuple):
+    """What a microbatch's graph gives; private.
+
+    Attributes:
+        total: the sum of clipped gradients, flat, shape (parameters,), in the work type.
+        norms: what each unit's norm was taken for, shape (units,), float64.
+    """
+
+    total: Tensor
+    norms: Tensor
+
+
 class MicrobatchGradientSum:
     """The clipped sum over one microbatch, for one record loss and one size.
 
     Attributes:
+        margin: by how much norms told are above true ones, relative, where positions are orthogonal: see ``autotune``.
         kernels: which kernel computes a parameter's norms, by the parameter's name.
         drops: how many dropout masks a record's forward pass draws.
     """
 
     kernels: Mapping[str, str]
+    margin: float
 
     def __init__(
         self, record: RecordLoss, values: Mapping[str, Tensor], dummies: Batch, *, bound: float, compiled: bool
@@ -112,10 +126,10 @@ class MicrobatchGradientSum:
         except RuntimeError as error:
             raise Malformed("model", f"gives no gradients record by record: {first_line(error)}") from error
         _drop_probes(graph, len(self._probes))
-        self._run: Callable[..., Tensor] = self._compile(graph, tensors) if compiled else graph
+        self._run: Callable[..., tuple[Tensor, Tensor]] = self._compile(graph, tensors) if compiled else graph
 
-    def __call__(self, values: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """The sum, flat, shape (parameters,), in the work type; private.
+    def __call__(self, values: Mapping[str, Tensor], batch: Batch) -> ClippedSum:
+        """The sum, and the norms that its units were clipped by.
 
         Raises:
             Malformed: if PyTorch is set to round products more than the bound on their rounding allows.
@@ -123,7 +137,7 @@ class MicrobatchGradientSum:
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
         with torch.no_grad(), _full_convolutions(), torch.autocast(self._device.type, enabled=False):
-            return self._run(*(values[name] for name in self._names), *batch, *self._probes)
+            return ClippedSum(*self._run(*(values[name] for name in self._names), *batch, *self._probes))
 
     def _zeros(self, dummies: Batch, outputs: Sequence[tuple[torch.Size, torch.dtype]]) -> list[Tensor]:
         """The probes, one for each captured output of a record."""
@@ -159,14 +173,15 @@ class MicrobatchGradientSum:
             factors = self._factors(tensors)
         sizes = {name: value.numel() for name, value in zip(self._names, tensors, strict=False)}
         self.kernels = {name: choose(own, sizes[name], self._precision) for name, own in factors.items()}
+        self.margin = max(margin_of(self.kernels[name], own, self._precision) for name, own in factors.items())
         if alone:
             return make_fx(self._sum, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
         # One fake mode for the shapes of all nodes: PyTorch would make one for each, half of the time of a trace.
         with tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True))):
             return make_fx(self._sum)(*tensors)
 
-    def _compile(self, graph: GraphModule, tensors: Sequence[Tensor]) -> Callable[..., Tensor]:
-        run: Callable[..., Tensor] = torch.compile(graph, fullgraph=True, dynamic=False)
+    def _compile(self, graph: GraphModule, tensors: Sequence[Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+        run: Callable[..., tuple[Tensor, Tensor]] = torch.compile(graph, fullgraph=True, dynamic=False)
         try:
             with torch.no_grad(), _quietly(), torch.autocast(self._device.type, enabled=False):
                 run(*tensors, *self._probes)
@@ -174,7 +189,7 @@ class MicrobatchGradientSum:
             raise Malformed("compiled", f"the model does not compile: {first_line(error)}") from error
         return run
 
-    def _sum(self, *tensors: Tensor) -> Tensor:
+    def _sum(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         factors = self._factors(tensors)
         parts = [KERNELS[self.kernels[name]](factors[name], self._precision) for name in self._record.trained]
         norms = torch.stack([squares for squares, _ in parts]).sum(dim=0).sqrt()
@@ -183,7 +198,7 @@ class MicrobatchGradientSum:
         weights = self._bound / torch.clamp(norms, min=self._bound)
         # A weight that underflows could be rounded up by a factor; what is so long counts for nothing.
         weights = torch.where(counts & (weights >= self._precision.tiny), weights, 0.0).to(self._precision.work)
-        return torch.cat([summed(weights).flatten() for _, summed in parts])
+        return torch.cat([summed(weights).flatten() for _, summed in parts]), norms
 
     def _batch(self, tensors: Sequence[Tensor]) -> Batch:
         return Batch(*tensors[len(self._names) :][: len(Batch._fields)])

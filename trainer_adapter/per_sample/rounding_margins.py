@@ -40,6 +40,10 @@ class Precision:
     clipping_norm_min: Fraction
     exact_sums: bool
 
+    def gamma(self, roundings: int) -> float:
+        """The relative error that so many roundings can add up to: ku / (1 - ku) (Higham 2002, lemma 3.1)."""
+        return roundings * self.unit / (1 - roundings * self.unit)
+
 
 _SINGLE: Final = (2.0**-24, 2.0**-126, Fraction(1, 1 << 10), Fraction(1, 1 << 40))
 _DOUBLE: Final = (2.0**-53, 2.0**-1022, Fraction(1, 1 << 16), Fraction(1, 1 << 200))

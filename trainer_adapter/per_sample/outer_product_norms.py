@@ -1,0 +1,239 @@
+"""Norms of gradients that are sums of outer products, with a proven bound on all rounding up to the weighted sum.
+
+One unit's gradient of a matrix (p, d) is G = sum over positions t of L_t (p) times R_t (d); what an embedding table
+adds to the same matrix is a row each for distinct places (its positions are gathered first, so no place occurs twice
+but with zeros). No per-example gradient is kept: its squared norm comes from inner products of positions (*ghost
+norms*) or from the gradient multiplied out in pieces of rows, and the sum over units from one weighted product.
+
+What enters that sum is not wG but what the product makes of it in floating point; the bound N told here is on that.
+Unit roundoff u, least normal t; gamma(k) = ku / (1 - ku) bounds the relative error of an inner product of length k in
+any order of summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms", equations 3.4 and 3.13).
+Products are cut in blocks, whose results are added up: a sum over n in blocks of b is off by at most gamma(b + n/b)
+(section 4.2), and by gamma(b) where blocks are added in float64.
+
+- Let S be the sum over positions of |L_t| |R_t|, plus the Frobenius norm of a table's rows. S bounds the Frobenius
+  norm of the sum of all terms' absolute values: by the triangle inequality, and since rows of distinct places are
+  orthogonal. Each term passes at most D = b + n/b + 3 roundings on its way into the sum, so what enters it is within
+  gamma(D) w S of wG (section 3.5). Positions count one by one: no product of one use's factors with another's occurs.
+- Inner products of L's rows (of length p) are off by gamma(a) |L_s| |L_t| for blocks of a, those of R's likewise, and
+  their products and sums over n * n pairs, in float64, by 2^-52 n * n. In all the squared norm is off by at most
+  ((1 + gamma(a))^2 - 1 + 2^-52 n * n) S^2: each pair's error is bounded by |L_s| |R_s| |L_t| |R_t|. Against a table's
+  rows the sum over places is bounded by Cauchy and Schwarz, the places being distinct.
+- Multiplied out, G is within gamma(D) S of what is squared: |G|^2 is at most the square + 2 gamma(D) S |G'| +
+  (gamma(D) S)^2.
+- What underflows in an inner product of L's rows, 2 p t at most, is multiplied by one of R's:
+  at most ``(2 p + 2 d + n) n t (|L|^2 + |R|^2)`` in all.
+
+So N = sqrt(square + its error) + gamma(D) S. For positions that are orthogonal to each other S is sqrt(n) |G|;
+:func:`typical_margin` says from shapes alone by how much N is then above |G|. Blocks are chosen by it: of 2^15 / n
+values for inner products, and of 512 positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Final, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trainer_adapter.per_sample.gradient_factors import EmbeddingGrad, OuterProductGrad, PerExampleGrad
+from trainer_adapter.per_sample.rounding_margins import Precision
+from trainer_adapter.per_sample.tensor_norms import finite, row_lengths, squares
+
+Summed: TypeAlias = Callable[[Tensor], Tensor]
+"""From weights (units,), zero for units that do not count, to the weighted sum, in the shape of the parameter."""
+
+POSITIONS_AT_ONCE: Final = 512
+"""Products over positions are summed in blocks of so many."""
+CONTRACTED_MIN: Final = 64
+CONTRACTED_MAX: Final = 4_096
+"""How long blocks of an inner product are, at least and at most."""
+BLOCKS_MAX: Final = 256
+"""Longer inner products have longer blocks: a graph lists each."""
+PIECE_BYTES_MAX: Final = 1 << 26
+"""A gradient that is multiplied out for its norm alone is so in pieces of rows of at most this size."""
+_DOUBLE: Final = 2.0**-52
+_SHARE: Final = 2.0**-10
+"""What a norm or a square summed in the work type may be off by, relative: see ``squares``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """All uses of one matrix: positions of its linear layers follow each other, rows of its tables are gathered."""
+
+    outer: OuterProductGrad
+    table: EmbeddingGrad | None
+
+    @property
+    def positions(self) -> int:
+        """How many outer products there are."""
+        return self.outer.right.shape[1]
+
+
+def joined(factors: Sequence[PerExampleGrad]) -> Products:
+    """The uses of one matrix, one linear layer's at least, put together."""
+    outer = [factor for factor in factors if isinstance(factor, OuterProductGrad)]
+    tables = [factor for factor in factors if isinstance(factor, EmbeddingGrad)]
+    assert outer
+    assert len(outer) + len(tables) == len(factors)
+    one = outer[0]
+    if len(outer) > 1:
+        one = OuterProductGrad(torch.cat([use.left for use in outer], 1), torch.cat([use.right for use in outer], 1))
+    return Products(one, gathered(tables) if tables else None)
+
+
+def gathered(tables: Sequence[EmbeddingGrad]) -> EmbeddingGrad:
+    """All look-ups of one table, each place once."""
+    if len(tables) == 1:
+        return tables[0].once()
+    places, right = torch.cat([one.places for one in tables], 1), torch.cat([one.right for one in tables], 1)
+    return EmbeddingGrad(places, right, tables[0].height).once()
+
+
+def contracted_at_once(length: int, positions: int) -> int:
+    """How long the blocks of an inner product of this length are, where there are so many positions."""
+    block = min(max(CONTRACTED_MIN, (1 << 15) // positions), CONTRACTED_MAX)
+    return min(length, max(block, ceil(length / BLOCKS_MAX)))
+
+
+def _roundings(positions: int) -> int:
+    """D: how many roundings each term passes on its way into a weighted sum over positions."""
+    return min(positions, POSITIONS_AT_ONCE) + ceil(positions / POSITIONS_AT_ONCE) + 3
+
+
+def _of_inner_products(tall: int, wide: int, positions: int, precision: Precision) -> float:
+    left, right = (precision.gamma(contracted_at_once(length, positions) + 1) for length in (tall, wide))
+    return (1 + left) * (1 + right) - 1 + positions * positions * _DOUBLE
+
+
+def typical_margin(kernel: str, shape: tuple[int, int, int], precision: Precision) -> float:
+    """By how much the norm told is above the true one, relative, if positions are orthogonal and equally long.
+
+    Args:
+        kernel: its name. Those that square the very tensor that is summed have none.
+        shape: positions, and the matrix's height and width.
+    """
+    positions, tall, wide = shape
+    if positions == 1 or kernel not in {"ghost", "dense_product"}:
+        return 0.0
+    enters = precision.gamma(_roundings(positions)) * sqrt(positions)
+    if kernel == "ghost":
+        return sqrt(1 + _of_inner_products(tall, wide, positions, precision) * positions) + enters - 1
+    return 2 * enters
+
+
+def norms_ghost(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
+    """Ghost norms, from inner products of positions; the sum by one weighted product (a table's: one scatter)."""
+    uses = joined(factors)
+    left, right = uses.outer.left, uses.outer.right
+    if uses.positions == 1 and uses.table is None:
+        return squares(left, precision) * squares(right, precision), _weighted(uses)
+    bound = _Bound(uses, precision)
+    square = (_inner(left, left, uses.positions) * _inner(right, right, uses.positions)).sum(dim=(1, 2))
+    error = _of_inner_products(left.shape[2], right.shape[2], uses.positions, precision) * bound.outer.square()
+    return bound.told(square, error), _weighted(uses)
+
+
+def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
+    """Multiplied out piece by piece for the norm alone; the sum by one weighted product."""
+    uses = joined(factors)
+    bound = _Bound(uses, precision)
+    units, _, tall = uses.outer.left.shape
+    rows = max(1, PIECE_BYTES_MAX // (units * uses.outer.right.shape[2] * precision.work.itemsize))
+    square = bound.outer.new_zeros(units)
+    for start in range(0, tall, rows):
+        square = square + squares(_piece(uses.outer, slice(start, start + rows)), precision)
+    off = precision.gamma(_roundings(uses.positions)) * bound.outer
+    return bound.told(square, off * (2 * square.sqrt() + off)), _weighted(uses)
+
+
+def _piece(outer: OuterProductGrad, rows: slice) -> Tensor:
+    """Rows of the gradient, multiplied out; shape (units, rows, d)."""
+    total: Tensor | None = None
+    for start in range(0, outer.right.shape[1], POSITIONS_AT_ONCE):
+        block = slice(start, start + POSITIONS_AT_ONCE)
+        part = outer.left[:, block, rows].transpose(1, 2) @ outer.right[:, block]
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+class _Bound:
+    """What is added to a square for rounding; see above.
+
+    Attributes:
+        outer: the part of S that is of outer products, shape (units,), float64.
+    """
+
+    def __init__(self, uses: Products, precision: Precision) -> None:
+        self._uses, self._precision = uses, precision
+        self._left, self._right = (row_lengths(value, precision) for value in (uses.outer.left, uses.outer.right))
+        self.outer = (self._left * self._right).sum(dim=1) * (1 + _SHARE)
+
+    def told(self, square: Tensor, error: Tensor) -> Tensor:
+        """The square of N, from that of the outer products and its error; what a table adds is added here."""
+        uses, precision = self._uses, self._precision
+        positions, tall, wide = uses.positions, uses.outer.left.shape[2], uses.outer.right.shape[2]
+        lengths = self._left.square().sum(dim=1) + self._right.square().sum(dim=1)
+        square, sizes, count = square + error, self.outer, positions
+        if uses.table is not None:
+            rows, looked_up = squares(uses.table.right, precision), uses.table.right.shape[1]
+            size = rows.sqrt() * (1 + _SHARE)
+            off = precision.gamma(contracted_at_once(wide, self._most(uses.table)) + 1)
+            off += positions * looked_up * _DOUBLE
+            # What squares may be off by counts here, where they could cancel against what is crossed.
+            square = square + _SHARE * (square.abs() + rows) + rows
+            square = square + 2 * (self._crossed(uses.table) + off * self.outer * size)
+            sizes, lengths, count = sizes + size, lengths + rows + looked_up, count + looked_up
+        underflow = (2 * tall + 2 * wide + count) * count * precision.tiny * lengths
+        enters = precision.gamma(_roundings(positions)) * sizes
+        return (torch.clamp(square + underflow, min=0.0).sqrt() + enters).square()
+
+    def _most(self, table: EmbeddingGrad) -> int:
+        return max(self._uses.positions, table.right.shape[1])
+
+    def _crossed(self, table: EmbeddingGrad) -> Tensor:
+        """The inner product of the outer products and the table's rows, shape (units,), float64."""
+        left, right = self._uses.outer.left, self._uses.outer.right
+        met = left.gather(2, table.places[:, None, :].expand(-1, left.shape[1], -1)).to(torch.float64)
+        return (met * _inner(right, table.right, self._most(table))).sum(dim=(1, 2))
+
+
+def _inner(one: Tensor, other: Tensor, positions: int) -> Tensor:
+    """Inner products of rows, shape (units, positions, positions), float64: each block of them in the work type."""
+    step = contracted_at_once(one.shape[2], positions)
+    total: Tensor | None = None
+    for start in range(0, one.shape[2], step):
+        block = slice(start, start + step)
+        part = (one[:, :, block] @ other[:, :, block].transpose(1, 2)).to(torch.float64)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _weighted(uses: Products) -> Summed:
+    def summed(weights: Tensor) -> Tensor:
+        left, right = finite(uses.outer.left * weights[:, None, None]), finite(uses.outer.right)
+        total: Tensor | None = None
+        for start in range(0, uses.positions, POSITIONS_AT_ONCE):
+            block = slice(start, start + POSITIONS_AT_ONCE)
+            part = left[:, block].flatten(0, 1).T @ right[:, block].flatten(0, 1)
+            total = part if total is None else total + part
+        assert total is not None
+        return total if uses.table is None else total + weighted_rows(uses.table)(weights)
+
+    return summed
+
+
+def weighted_rows(table: EmbeddingGrad) -> Summed:
+    """The sum of a table's gradients, by one scatter; each place occurs once in a unit."""
+
+    def summed(weights: Tensor) -> Tensor:
+        right = finite(table.right * weights[:, None, None])
+        empty = right.new_zeros((table.height, right.shape[2]))
+        return empty.index_add(0, table.places.flatten(), right.flatten(0, 1))
+
+    return summed
