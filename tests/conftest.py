@@ -25,6 +25,8 @@ import pytest
 # There are no fewer workers than cores. PyTorch in a process that a test starts would otherwise run as many threads
 # as there are cores too, and they would spin while they wait for one another.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Otherwise the first graph that is compiled waits for programs that try what the processor says it can do.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
 MEMORY_BYTES_MIN: Final = 3 << 30

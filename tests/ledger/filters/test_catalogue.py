@@ -113,7 +113,7 @@ def test_less_than_a_listed_step_is_charged_as_the_type() -> None:
 
 def test_what_is_not_listed_has_a_price_in_ticks() -> None:
     """Runs that fit, seen: a Gaussian of noise 5 about as often as under Rényi's rule, a small Laplace rarely."""
-    rule = opened((5, 4)).rule
+    rule = opened((1, 1)).rule
     runs = {
         one: fit(rule, one) for one in (Gaussian(Fraction(5)), Laplace(Fraction(10)), Pure(Fraction(1, 10), RELATION))
     }
@@ -124,7 +124,7 @@ def test_what_is_not_listed_has_a_price_in_ticks() -> None:
 def test_the_delta_of_a_black_box_goes_to_the_slack() -> None:
     """Its pure part costs ticks as a pure loss does; without slack there is no room for it."""
     box, pure = BlackBox(Fraction(1, 10**5), Fraction(1, 10), RELATION), Pure(Fraction(1, 10), RELATION)
-    kept, without = opened(slack=DELTA_ONE // 10_000).rule, opened().rule
+    kept, without = opened((1, 1), DELTA_ONE // 10_000).rule, opened((1, 1)).rule
     assert cost(kept, box).finite == (cost(kept, pure).finite[0], -(-DELTA_ONE // 10**5))
     assert fit(kept, box) == 9
     assert fit(without, box) == 0

@@ -62,6 +62,7 @@ def _write_states(m: Does, x: Tensor) -> Tensor:
     return logits
 
 
+@pytest.mark.soak
 def test_a_compiled_graph_gives_the_same_sum() -> None:
     """Compiled or as it is: the same, up to the order in which terms are added."""
     torch.manual_seed(11)
