@@ -49,6 +49,7 @@ from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
 from trainer_adapter.per_sample.model_checks import check_modules, check_on_dummies, public_parameters, trainable
 from trainer_adapter.per_sample.record_loss import LossFn, RecordLoss
 from trainer_adapter.per_sample.rounding_margins import precision_of
+from trainer_adapter.per_sample.step_cost import times_plain
 
 Certify: TypeAlias = Literal["dummies", "first_step", "always"]
 
@@ -79,6 +80,7 @@ class Engine:
         kernels: which kernel computes each parameter's norms, by name.
         margin: by how much the norms that units are clipped by are above their true ones, for what rounding could do,
             relative; the greater of what shapes alone say and what public dummies show. So much signal is lost.
+        told: a line for people on each thing that this model costs; measured on public dummies.
     """
 
     def __init__(  # noqa: PLR0913 - one name for each thing a run may choose
@@ -137,6 +139,16 @@ class Engine:
         self.margin: Final = self._checked_margin(
             {**values, **{name: random[name].detach() for name in self._parameters}}, public
         )
+
+        self.told: Final = (f"rounding may take {self.margin:.2%} of a gradient", *self._told_in_turn(values, public))
+
+    def _told_in_turn(self, values: dict[str, Tensor], public: Batch) -> list[str]:
+        if not self._sum.in_turn:
+            return []
+        with in_modes(self._modes):
+            times = times_plain(lambda: self._sum(values, public), self._record, values, public)
+        slow = f"a step takes {times:.1f} times as long as plain training, and a smaller microbatch is traced sooner"
+        return [f"the model cannot run on all {self._microbatch} places of a microbatch at once, but in turn: {slow}"]
 
     def _checked_margin(self, values: dict[str, Tensor], public: Batch) -> float:
         precision = self._record.precision

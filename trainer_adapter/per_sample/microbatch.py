@@ -153,17 +153,28 @@ class MicrobatchGradientSum:
         self._record.loss(outputs, targets)
 
     def _trace_either_way(self, tensors: Sequence[Tensor], one_pass: Callable[[], None]) -> GraphModule:
-        """With all units at once, or else one after the other."""
-        try:
-            return self._traced(tensors)
-        except RuntimeError as error:
-            check_stateless(one_pass)
-            self._map = looped
+        """With all units at once, or else one after the other.
+
+        Some models look at values where they run as they are, and not where they are compiled, as those of Transformers
+        at masks. So before units go one after the other, the model is traced as one that is being compiled.
+        """
+        failed: list[RuntimeError] = []
+        for mode, each in ((nullcontext, vectorised), (_compile_session, vectorised), (nullcontext, looped)):
+            if each is looped:
+                check_stateless(one_pass)
+            self._map = each
             try:
-                return self._traced(tensors)
-            except RuntimeError as again:
-                both = f"{first_line(error)} (and in turn: {first_line(again)})"
-                raise Malformed("model", f"gives no gradients record by record: {both}") from error
+                with mode():
+                    return self._traced(tensors)
+            except RuntimeError as error:
+                failed.append(error)
+        both = f"{first_line(failed[0])} (and in turn: {first_line(failed[-1])})"
+        raise Malformed("model", f"gives no gradients record by record: {both}") from failed[0]
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether the graph holds the model once for each unit, since it cannot run vectorised."""
+        return self._map is looped
 
     def _traced(self, tensors: Sequence[Tensor]) -> GraphModule:
         # What vmap refuses by itself: randomness of no record, and Python that takes a value out of a tensor, for
@@ -252,6 +263,11 @@ class MicrobatchGradientSum:
 
     def _wide(self, value: Tensor) -> Tensor:
         return value.to(self._precision.work) if value.is_floating_point() else value
+
+
+def _compile_session() -> AbstractContextManager[None]:
+    """Within it ``torch.compiler.is_compiling()`` is true."""
+    return torch.compiler._compile_session_context()  # noqa: SLF001 - a trace has no public way to say that it is one
 
 
 @contextmanager

@@ -53,7 +53,8 @@ class Options:
         read: from a partition's data, and its name for errors, to inputs and targets. The data are the bytes that were
             sealed in one piece, or the :class:`~client.dataset_files.sealed_records.SealedRecords` of
             ``epsilon dataset seal``.
-        example: public records of the same shape, on which the model is checked before anything is charged.
+        example: public records of the same shape, on which the model is checked, and what it costs reported to ``say``,
+            before anything is charged; without them it is when the data are open.
         resume: resume the run of this assignment whose process died, if there is one.
         also: other state that a resumed run restores, as schedulers, by name.
         pause: waits some seconds: with it :meth:`ModelRun.release` stays until the providers' notice has run.
@@ -164,7 +165,7 @@ class ModelRun(Run):
         loss = constants.loss(self._loss)
         if options.example is not None:
             inputs, targets = options.example
-            self._checked_engine(loss, (constants.inputs(inputs), targets), torch.arange(len(targets)))
+            self._report(self._checked_engine(loss, (constants.inputs(inputs), targets), torch.arange(len(targets))))
         opened = self.open_data()
         if self.checkpoints is not None and options.resume:
             self._at = self.checkpoints.load_run(model, self.optimiser, options.also)
@@ -182,6 +183,8 @@ class ModelRun(Run):
         if self._at.ended:
             budget.taken = self._at.step
         self._engine = self._checked_engine(loss, (inputs, targets), users)
+        if options.example is None:
+            self._report(self._engine)
 
     def _take(self, step: int, *, update: bool) -> None:
         assert self._engine is not None
@@ -202,6 +205,10 @@ class ModelRun(Run):
         engine = Engine(self.assignment.plan, self.model, loss, records, self.options.microbatch, **given)
         engine.check_optimiser(self.optimiser)
         return engine
+
+    def _report(self, engine: Engine) -> None:
+        for line in engine.told:
+            self.say(line)
 
     def _save_if_due(self) -> None:
         store = self.checkpoints

@@ -189,6 +189,20 @@ def test_a_model_is_checked_on_the_example_before_anything_is_charged(place: Pla
     assert not (place.folder / "runs" / "mixing").exists()
 
 
+def test_what_a_model_costs_is_reported_before_the_charge(place: Place) -> None:
+    """With an example: once, and before anything is sent."""
+    lines: list[str] = []
+    model = torch.nn.Linear(64, 10)
+    example = (torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64))
+    options = Options(service=place.service, say=lines.append, example=example)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    with attach(model, optimiser, cross_entropy, place.assignment("reported"), options) as run:
+        next(iter(run))
+    (first,) = [at for at, line in enumerate(lines) if line.startswith("rounding may take 0.00% of a gradient")]
+    (charged,) = [at for at, line in enumerate(lines) if line.startswith("charge reported is ")]
+    assert first < charged
+
+
 def test_the_released_model_names_what_it_cost(place: Place) -> None:
     """Charge, contract, plan, steps, ε, δ and accountant stand in its metadata, with the numbers told."""
     with _attached(place, "named") as run:
