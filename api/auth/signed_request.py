@@ -14,6 +14,7 @@ from client.http.base_url import base_of
 from client.http.endpoints import SIGNATURE_HEADER
 from ledger.crypto import detached_jws
 from ledger.domain.facts import Facts, SigningKey
+from ledger.domain.key_terms import key_refusal
 from ledger.domain.outcomes import Code
 from ledger.wire.malformed import Malformed
 
@@ -46,16 +47,21 @@ class Binding:
         if abs(call.time_s - self._clock() // 1000) > SKEW_S:
             raise Malformed(f"{where}.iat", f"must lie within {SKEW_S} s of the service's clock")
 
+    def registered_key(self, facts: Facts, jws: str, payload: bytes) -> SigningKey:
+        """Verify a signature over a document or a deposit; its key, which is on record and in force.
 
-def verify_registered_key(facts: Facts, jws: str, payload: bytes) -> SigningKey:
-    """Verify a signature over a document or a deposit and give its key, which is on record. Raises: Problem (401)."""
-    try:
-        key_id = detached_jws.key_id_of(jws)
-        key = facts.keys.get(key_id)
-        if key is not None:
-            detached_jws.verify(jws, payload, key.public)
-            return key
-        detail = f"no organisation and no clean room has registered the key {key_id}"
-    except Malformed as error:
-        detail = str(error)
-    raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
+        Raises:
+            Problem: 401.
+        """
+        try:
+            key_id = detached_jws.key_id_of(jws)
+            key = facts.keys.get(key_id)
+            detail = f"no organisation and no clean room has registered the key {key_id}"
+            if key is not None:
+                detail = key_refusal(facts, key_id, self._clock())
+                detached_jws.verify(jws, payload, key.public)
+                if not detail:
+                    return key
+        except Malformed as error:
+            detail = str(error)
+        raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)

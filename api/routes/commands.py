@@ -16,7 +16,7 @@ from msgspec import Meta, structs
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
 from api.auth.bad_signatures import BadSignatures
-from api.auth.signed_request import Binding, verify_registered_key
+from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
@@ -244,7 +244,7 @@ def document_router(book: Book, binding: Binding, signatures: BadSignatures) -> 
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
         with signatures.counted(caller), book.read() as facts:
-            verify_registered_key(facts, jws, raw)
+            binding.registered_key(facts, jws, raw)
         document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
         with book.read() as facts:
             tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.bad_signatures import BadSignatures
-from api.auth.signed_request import Binding, verify_registered_key
+from api.auth.signed_request import Binding
 from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import Digest, KeyBytes
 from api.http.problems import Problem, ServiceCode
@@ -72,7 +72,7 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding, signatures: 
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         binding.check(jws, "POST", MODEL_KEYS, model)
         with signatures.counted(caller), book.read() as facts:
-            if verify_registered_key(facts, jws, raw).charge != charge:
+            if binding.registered_key(facts, jws, raw).charge != charge:
                 # A thief of the clean room's token alone could replace the model's key by one of its own.
                 detail = f"the clean room of charge {charge} must sign it"
                 raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)

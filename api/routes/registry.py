@@ -15,6 +15,7 @@ from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import registry_answers as answers
 from api.wire.responses import BINARY, BYTES_TYPE, shows
 from ledger.commands.entry import Entry
+from ledger.commands.signing_keys.key_authority import terms_of
 from ledger.domain.facts import Dataset, Facts, Organisation
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
@@ -40,10 +41,13 @@ def read_organisation(view: View, did: PathDid) -> answers.Organisation:
 
 @ROUTES.route("/v1/organisations/{did}/keys")
 def list_signing_keys(view: View, did: PathDid) -> Page[answers.OwnedKey]:
-    """The key that it was registered with. Raises: Malformed, Problem."""
-    index = organisation_of(view.facts, did).index
-    key = answers.OwnedKey.of_registration(Entry.parse(view.facts.entry(index)), index)
-    return Page(items=(key,), next_cursor=None)
+    """Every key that it has or had, oldest first, with its terms now. Raises: Malformed, Problem."""
+    facts = view.facts
+    found = (
+        answers.OwnedKey.of_key(one, terms_of(facts, one), Entry.parse(facts.entry(one.index)), view.time)
+        for one in facts.keys_of(organisation_of(facts, did).did)
+    )
+    return Page(items=tuple(found), next_cursor=None)
 
 
 def organisation_of(facts: Facts, did: str) -> Organisation:

@@ -9,8 +9,8 @@ from msgspec import Meta
 from api.http.field_types import Count, Digest, EntityTag, Index, KeyBytes, Node, ReportedNumber, Time, one_of
 from api.wire.command_requests import Signing
 from ledger.commands.entry import Entry
-from ledger.commands.registration.organisation import ORGANISATION
 from ledger.domain import facts
+from ledger.domain.key_terms import KeyTerms
 from ledger.domain.roles import ORGANISATION_ROLES
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did, Name, text
@@ -43,20 +43,39 @@ class Organisation(Record, frozen=True):
 
 
 class OwnedKey(Record, frozen=True):
-    """A signing key and its owner; its id is the thumbprint of RFC 7638."""
+    """A signing key and its owner; its id is the thumbprint of RFC 7638.
+
+    Its signatures count from ``since`` until ``until``, unless the entry ``revoked_by`` has revoked it or
+    ``suspended_by`` has suspended it; what is not the case is absent.
+    ``entered_by`` is the key that signed the entry that brought it.
+    """
 
     index: Index
     key: Signing
     key_id: KeyBytes
     owner: Did
     since: Time
+    entered_by: KeyBytes
+    in_force: bool
+    until: Time | None = None
+    suspended_by: Did | None = None
+    revoked_by: Index | None = None
 
     @classmethod
-    def of_registration(cls, entry: Entry, index: int) -> Self:
-        """The key that an organisation was registered with."""
-        body = ORGANISATION.read_body(entry.command)
-        key = body.key
-        return cls(index=index, key=key, key_id=key.thumbprint, owner=body.organisation, since=entry.time)
+    def of_key(cls, key: facts.SigningKey, terms: KeyTerms, entry: Entry, now: int) -> Self:
+        """A key with its terms at a time (ms); ``entry`` is the one that brought it."""
+        return cls(
+            index=key.index,
+            key=key.public,
+            key_id=key.key_id,
+            owner=key.owner,
+            since=terms.starts or entry.time,
+            entered_by=entry.key_id,
+            in_force=not terms.refusal(now),
+            until=terms.until,
+            suspended_by=terms.suspended_by,
+            revoked_by=terms.revoked,
+        )
 
 
 class PolicyVersion(Record, frozen=True):

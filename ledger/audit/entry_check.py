@@ -26,6 +26,7 @@ from ledger.commands.registration.document import EnterDocument, signers
 from ledger.commands.registration.partition import PARTITION, OpenPartition, opening
 from ledger.commands.runs.charge import CHARGE, PricedCharge, price
 from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.commands.signing_keys.key_authority import require_key_in_force
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Facts, holder_of
@@ -66,10 +67,11 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
     command = entry.command
     pending = PendingCommand(command, entry.command_body, command.to_bytes(), entry.signature)
     key = signing_key(facts, pending, log_x)
+    require_key_in_force(facts, command.key_id, entry.time)
     witness(entry.signature, pending.raw, key)
     refused = entry.code.refused
     if isinstance(pending.body, EnterDocument) and refused:
-        signers(facts, pending.body)
+        signers(facts, pending.body, entry.time)
     if gate is None and refused:
         return None
     deciding = _recorded_gate(entry) if gate is None else _lenient(gate, denied=entry.code is Code.POLICY_DENIED)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from sqlalchemy import LargeBinary, String, Table, cast, select
+from sqlalchemy import LargeBinary, String, Table, cast, select, text
 
 from ledger.domain.facts import GLOBAL, Span, holder_of
 from ledger.domain.memory_state import MemoryState
@@ -35,6 +36,10 @@ def _holders(state: MemoryState, size: int) -> Iterator[tuple[str, list[Span]]]:
         yield holder_of(node), known_spans(state.nodes, node, size)
 
 
+_TABLES: Final = text("SELECT name FROM sqlite_master WHERE type = 'table'")
+"""A book of an earlier schema lacks some."""
+
+
 def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
     return all(one is None or (one[0].empty and one[1].empty) for one in sums)
 
@@ -46,8 +51,10 @@ def find_invalid_text(connection: Executor) -> None:
     PostgreSQL takes no such bytes.
     """
     if not is_postgres(connection):
+        there = set(connection.execute(_TABLES).scalars())
         for table in metadata.sorted_tables:
-            _search(connection, table)
+            if table.name in there:
+                _search(connection, table)
 
 
 def _search(connection: Executor, table: Table) -> None:

@@ -28,6 +28,7 @@ from ledger.domain.command import Command
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
+from ledger.domain.key_terms import key_refusal
 from ledger.domain.memory_state import MemoryState
 from ledger.filters import Cap, Rule, read_rule
 
@@ -69,6 +70,8 @@ class RunPermits:
             return None if verdict is None or self._others.is_sampled() else self._decided(run, verdict, index)
         permitted, charge, state = self._charges.get(run.alike), effect.charge, self._state
         if permitted is None or self._charges.is_sampled():
+            return None
+        if key_refusal(state, run.entry.key_id, run.read.time):
             return None
         own, priced = OwnTerms(charge.contract, charge.deadline, charge.key_id), permitted.priced
         if not still_holds(state, priced.verdict, own, run.read.time) or priced.alerts(state, permitted.numbers):

@@ -12,6 +12,7 @@ from ledger.commands.context import PendingCommand
 from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.registration.organisation import RegisterOrganisation
 from ledger.commands.registry import CLIENT_KINDS, KINDS
+from ledger.commands.signing_keys.key_authority import require_key_in_force
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey
@@ -51,6 +52,7 @@ def decide_unsigned(  # noqa: PLR0913, PLR0917 - as above
     kind = KINDS[pending.command.kind]
     context = kind.context(facts, pending, now, index, gate, kept)
     try:
+        require_key_in_force(facts, pending.command.key_id, now)
         if kind.asks_role:
             context.require_role()
         return kind.decide(context)

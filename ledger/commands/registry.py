@@ -29,6 +29,10 @@ from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.settlement import LAPSE, POST, VOID
+from ledger.commands.signing_keys.recovery import QUORUM, RECOVERY
+from ledger.commands.signing_keys.revocation import KEY_REVOCATION
+from ledger.commands.signing_keys.rotation import ROTATION
+from ledger.commands.signing_keys.suspension import KEY_SUSPENSION
 from ledger.domain.command import COMMAND_BYTES_MAX, Command
 from ledger.wire.field_types import Did, KeyBytes, Name, constant, words
 from ledger.wire.malformed import Malformed
@@ -63,6 +67,11 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         PUBLICATION,
         COALITION,
         STATEMENT,
+        ROTATION,
+        KEY_REVOCATION,
+        KEY_SUSPENSION,
+        QUORUM,
+        RECOVERY,
     )
 }
 """By name."""

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple, Protocol
 
 from ledger.crypto.organisation_keys import SignerKey, key_of
+from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment
@@ -210,6 +211,14 @@ class Facts(Protocol):
         """By key id."""
 
     @property
+    def key_terms(self) -> Mapping[str, KeyTerms]:
+        """By key id: the terms of the organisations' keys that a command on keys has named."""
+
+    @property
+    def recovery_quorums(self) -> Mapping[str, RecoveryQuorum]:
+        """By DID: who may recover an organisation's key."""
+
+    @property
     def documents(self) -> Mapping[str, bytes]:
         """By SHA-256."""
 
@@ -255,6 +264,12 @@ class Facts(Protocol):
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
+
+    def keys_of(self, did: str) -> list[SigningKey]:
+        """Every key that was ever an organisation's, in the order of their entries."""
+
+    def pending_charges(self) -> Iterable[Charge]:
+        """The charges that are not settled, in any order."""
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans, which have none in common."""

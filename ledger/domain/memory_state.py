@@ -19,6 +19,7 @@ from ledger.domain.facts import (
     SigningKey,
     Span,
 )
+from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment, loss_of
@@ -31,6 +32,8 @@ class MemoryState:
     documents: Mapping[str, bytes] = field(default_factory=dict)
     organisations: dict[str, Organisation] = field(default_factory=dict)
     keys: MutableMapping[str, SigningKey] = field(default_factory=dict)
+    key_terms: dict[str, KeyTerms] = field(default_factory=dict)
+    recovery_quorums: dict[str, RecoveryQuorum] = field(default_factory=dict)
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
     datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
     partitions: dict[str, Partition] = field(default_factory=dict)
@@ -62,6 +65,15 @@ class MemoryState:
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
         return [one for ref in sorted(self.partitions) if (one := self.accounts.get((ref, holder)))]
+
+    def keys_of(self, did: str) -> list[SigningKey]:
+        """Every key that was ever an organisation's, in the order of their entries."""
+        found = (one for one in self.keys.values() if one.owner == did and one.charge is None)
+        return sorted(found, key=lambda one: one.index)
+
+    def pending_charges(self) -> Iterable[Charge]:
+        """The charges that are not settled."""
+        return (one for one in self.charges.values() if one.state is ChargeState.PENDING)
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans."""

@@ -51,7 +51,7 @@ Table(
 _REVISION: Final = text("SELECT version_num FROM alembic_version")
 _FOUR_DIGITS: Final = re.compile(r"[0-9]{4}")
 _FIRST: Final = "0001"
-_ADDED: Final = {"0002": "seal", "0003": "epoch"}
+_ADDED: Final = {"0002": "seal", "0003": "epoch", "0004": "key_terms"}
 """By revision, a table that books have since."""
 _Schema = dict[tuple[str, str], tuple[str, str]]
 """By kind and name of an object, its table and its text."""

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, func, or_, select, text
 
-from ledger.domain.facts import Account, Charge, Span
+from ledger.domain.facts import Account, Charge, SigningKey, Span
 from ledger.domain.memory_state import MemoryState, sum_exposures
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
@@ -24,6 +24,8 @@ from ledger.wire.malformed import Malformed
 PROJECTIONS: Final[dict[str, TableMapping[Any, Any]]] = {
     "organisations": t.ORGANISATIONS,
     "keys": t.KEYS,
+    "key_terms": t.KEY_TERMS,
+    "recovery_quorums": t.RECOVERY_QUORUMS,
     "policies": t.POLICIES,
     "datasets": t.DATASETS,
     "partitions": t.PARTITIONS,
@@ -46,6 +48,8 @@ class DatabaseState:
         self.documents = ProjectionTable(connection, t.DOCUMENTS)
         self.organisations = ProjectionTable(connection, t.ORGANISATIONS)
         self.keys = ProjectionTable(connection, t.KEYS)
+        self.key_terms = ProjectionTable(connection, t.KEY_TERMS)
+        self.recovery_quorums = ProjectionTable(connection, t.RECOVERY_QUORUMS)
         self.policies = ProjectionTable(connection, t.POLICIES)
         self.datasets = ProjectionTable(connection, t.DATASETS)
         self.partitions = ProjectionTable(connection, t.PARTITIONS)
@@ -68,6 +72,16 @@ class DatabaseState:
         table = t.ACCOUNTS.table
         chosen = select(table.c.partition).where(table.c.holder == holder).distinct().order_by(table.c.partition)
         return [self.accounts[str(ref), holder] for (ref,) in self.connection.execute(chosen).all()]
+
+    def keys_of(self, did: str) -> list[SigningKey]:
+        """Every key that was ever an organisation's, in the order of their entries."""
+        table = t.KEYS.table
+        found = self.keys.where(table.c.owner == did, table.c.charge.is_(None))
+        return sorted(found, key=lambda one: one.index)
+
+    def pending_charges(self) -> list[Charge]:
+        """The charges that are not settled."""
+        return self.charges.where(t.CHARGES.table.c.state == ChargeState.PENDING.value)
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans."""
@@ -137,7 +151,12 @@ def _within(span: Span) -> tuple[Any, ...]:
 
 def check_rows(book: DatabaseState, state: MemoryState) -> None:
     """Every stored row is what the entries make it, and none is missing. Raises: VerificationFailed."""
+    revision = str(book.connection.execute(_REVISION).scalar())
     for name in PROJECTIONS:
+        if revision < t.PROJECTED_SINCE.get(name, ""):
+            if getattr(state, name):
+                raise VerificationFailed(None, f"{name}: the book's schema {revision} has no rows of them")
+            continue
         _check_table(name, getattr(book, name), getattr(state, name))
 
 
@@ -236,6 +255,7 @@ def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any tab
             raise VerificationFailed(None, f"{name}: the row of {place} cannot be read: {fault}") from None
 
 
+_REVISION: Final = text("SELECT version_num FROM alembic_version")
 _TOGETHER: Final = 256
 """Rows that are compared without a pause."""
 _FAULTS = (LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)

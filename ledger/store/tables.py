@@ -17,14 +17,18 @@ from sqlmodel import Field, SQLModel
 
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node
 from ledger.mechanisms.loss import Loss
 from ledger.store.row_mapping import RecordMapping, Rows, TableMapping, number, text
 
 V = TypeVar("V")
-SCHEMA_REVISION: Final = "0003"
+SCHEMA_REVISION: Final = "0004"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
+
+PROJECTED_SINCE: Final = {"key_terms": "0004", "recovery_quorums": "0004"}
+"""By part of the state, the revision whose books have its table first; parts not named here always had theirs."""
 
 STRICT: Final = {"sqlite_strict": True}
 KEYED: Final = {"sqlite_strict": True, "sqlite_with_rowid": False}
@@ -150,6 +154,10 @@ def _projection(
 
 ORGANISATIONS: Final[TableMapping[str, Organisation]] = _projection("organisation", Organisation, "did")
 KEYS: Final[TableMapping[str, SigningKey]] = _projection("signing_key", SigningKey, "key_id")
+KEY_TERMS: Final[TableMapping[str, KeyTerms]] = _projection("key_terms", KeyTerms, "key_id")
+RECOVERY_QUORUMS: Final[TableMapping[str, RecoveryQuorum]] = _projection(
+    "recovery_quorum", RecoveryQuorum, "organisation"
+)
 DATASETS: Final[TableMapping[tuple[str, str], Dataset]] = _projection("dataset", Dataset, "provider", "dataset")
 PARTITIONS: Final[TableMapping[str, Partition]] = _projection(
     "partition",

@@ -16,7 +16,15 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
 from ledger.wire.field_types import TIME_MAX
 from policy.checks.findings import Findings
-from policy.decisions import charges, documents, governance, organisation_lineage, partition_openings, releases
+from policy.decisions import (
+    charges,
+    documents,
+    governance,
+    organisation_lineage,
+    partition_openings,
+    releases,
+    signing_keys,
+)
 from policy.decisions.request import Case, on
 
 
@@ -64,5 +72,6 @@ _VERDICTS: Final[Mapping[str, Gate]] = dict(
         *organisation_lineage.VERDICTS,
         *partition_openings.VERDICTS,
         *releases.VERDICTS,
+        *signing_keys.VERDICTS,
     )
 )

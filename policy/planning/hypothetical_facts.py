@@ -42,6 +42,8 @@ class HypotheticalFacts:
         self.organisations, self.keys, self.datasets = facts.organisations, facts.keys, facts.datasets
         self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
         self.forgiven, self.nodes = facts.forgiven, facts.nodes
+        self.key_terms, self.recovery_quorums = facts.key_terms, facts.recovery_quorums
+        self.keys_of, self.pending_charges = facts.keys_of, facts.pending_charges
 
     @property
     def publication(self) -> int | None:

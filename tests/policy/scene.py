@@ -163,6 +163,17 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "recommendation": {"actor": TSO, "signers": [TSO], "entered": RECOMMENDATION},
     "revocation": {"actor": TDP, "body": {"contract": ""}},
     "decree": {"actor": SRO, "body": {"holder": "global", "partition": REF, "reason": "an error"}},
+    "key_rotation": {
+        "actor": TDC,
+        "body": {"key": ORGANISATION_BODY["key"], "possession": "a..b", "retires": "A" * 43, "until": 1},
+    },
+    "key_revocation": {"actor": TDC, "body": {"keys": ["A" * 43], "reason": "a theft"}},
+    "key_suspension": {"actor": TDC, "body": {"keys": ["A" * 43], "reason": "a doubt", "suspended": True}},
+    "recovery_quorum": {"actor": SRO, "body": {"members": [TDP], "threshold": 1}},
+    "key_recovery": {
+        "actor": TDP,
+        "body": {"key": ORGANISATION_BODY["key"], "organisation": SRO, "possession": "a..b", "reason": "a loss"},
+    },
     "clock_correction": {
         "actor": SRO,
         "body": {"ahead": 2, "reason": "the clock was set to 2036", "signatures": ["a..b"], "time": 1},

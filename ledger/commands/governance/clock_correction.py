@@ -19,7 +19,8 @@ and so is a signature.
   into force later still does, at its own date.
 - *Contracts*: one that has ended stays ended. Its parties sign a next version, with dates of the corrected time. One
   that is in force by its dates goes on; one whose start lies ahead again has not begun.
-- *Keys* have no dates: a key that is bound to a charge stays bound, and a contract that is revoked stays revoked.
+- *Keys*: one that is bound to a charge stays bound. An organisation's key that was revoked stays revoked, one that has
+  retired stays retired, and one that is in force goes on. A contract that is revoked stays revoked.
 - *Release notices*: a notice period that is not over by the corrected time is waited for; a model that was announced
   at a later time is announced again.
 - *Lineage*: what was recorded while the clock was ahead counts as later than any date that a report of collusion can
@@ -38,6 +39,7 @@ from ledger.crypto import detached_jws
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge, Facts, Partition, PolicyVersion
+from ledger.domain.key_terms import KeyTerms, key_refusal
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import SRO
 from ledger.wire.field_types import Name, Time, constant, distinct, text
@@ -90,7 +92,7 @@ def decide(context: Context[CorrectClock]) -> Decision:
         )
         raise Rejected(Code.CONFLICT, detail, "body.ahead")
     claim = body.claim(context.command.id)
-    signed = {_signer(facts, claim, one, place) for place, one in enumerate(body.signatures)}
+    signed = {_signer(context, claim, one, place) for place, one in enumerate(body.signatures)}
     missing = sorted((open_sros(facts) | {context.command.actor}) - signed)
     if missing:
         detail = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not signed the correction"
@@ -98,12 +100,14 @@ def decide(context: Context[CorrectClock]) -> Decision:
     return context.permit()
 
 
-def _signer(facts: Facts, claim: bytes, signature: str, place: int) -> str:
+def _signer(context: Context[CorrectClock], claim: bytes, signature: str, place: int) -> str:
     """Whose signature over the claim this is. Raises: Rejected."""
     where = f"body.signatures[{place}]"
     try:
-        key = facts.keys.get(detached_jws.key_id_of(signature))
+        key = context.facts.keys.get(detached_jws.key_id_of(signature))
         if key is not None and key.charge is None:
+            if refusal := key_refusal(context.facts, key.key_id, context.now):
+                raise Rejected(Code.SIGNATURE_INVALID, refusal, where)
             detached_jws.verify(signature, claim, key.public)
             return key.owner
     except Malformed as error:
@@ -123,6 +127,8 @@ def apply(change: Change[CorrectClock]) -> None:
     for document, contract in [*state.contracts.items()]:
         if body.time < contract.ends <= body.ahead:
             state.contracts[document] = contract._replace(ends=body.time)
+    for key_id, terms in [*state.key_terms.items()]:
+        state.key_terms[key_id] = _terms(terms, body)
 
 
 def corrected(charge: Charge, body: CorrectClock) -> Charge:
@@ -135,6 +141,15 @@ def corrected(charge: Charge, body: CorrectClock) -> Charge:
 def _partition(partition: Partition, body: CorrectClock) -> Partition:
     """With the age that it had."""
     return replace(partition, opened=_earlier(partition.opened, body))
+
+
+def _terms(terms: KeyTerms, body: CorrectClock) -> KeyTerms:
+    """In force if it was, and retired if it was."""
+    starts = min(terms.starts, body.time) if terms.starts <= body.ahead else terms.starts
+    until = terms.until
+    if until is not None and until <= body.ahead:
+        until = min(until, body.time)
+    return terms._replace(starts=starts, until=until)
 
 
 def _version(version: PolicyVersion, body: CorrectClock) -> PolicyVersion:

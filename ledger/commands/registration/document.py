@@ -11,6 +11,7 @@ from ledger.crypto import detached_jws
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Contract, Dataset, Facts, PolicyVersion
 from ledger.domain.gate import Header
+from ledger.domain.key_terms import key_refusal
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO, TDC, TDP, TSO
 from ledger.wire.field_types import Sha256, distinct
@@ -33,14 +34,18 @@ class Entered(Record, frozen=True):
 
 def decide(context: Context[EnterDocument]) -> Decision:
     """Decide the entering of a document."""
-    verdict = context.require_permit(signers(context.facts, context.body))
+    verdict = context.require_permit(signers(context.facts, context.body, context.now))
     if verdict.header is None:
         raise AssertionError("a gate that permits a document gives its header")
     return Decision(Code.PERMITTED, derived=Entered(verdict.header).to_json())
 
 
-def signers(facts: Facts, body: EnterDocument) -> tuple[str, ...]:
-    """The signers of a document: owners of the keys whose signatures verify. Raises: Rejected, if any does not."""
+def signers(facts: Facts, body: EnterDocument, now: int) -> tuple[str, ...]:
+    """The signers of a document: owners of the keys whose signatures verify. Raises: Rejected, if any does not.
+
+    Args:
+        now: the time (ms) at which each key must be in force.
+    """
     data = facts.documents.get(body.document)
     if data is None:
         raise Rejected(Code.NOT_FOUND, f"no document {body.document} was stored", "body.document")
@@ -51,16 +56,19 @@ def signers(facts: Facts, body: EnterDocument) -> tuple[str, ...]:
         if stored is None:
             raise Rejected(Code.NOT_FOUND, f"no signature {name} was stored", where)
         try:
-            owners.append(_signer(facts, data, stored.decode("ascii")))
+            owners.append(signer_of(facts, data, stored.decode("ascii"), now))
         except (Malformed, UnicodeDecodeError) as error:
             raise Rejected(Code.SIGNATURE_INVALID, str(error), where) from None
     return tuple(owners)
 
 
-def _signer(facts: Facts, data: bytes, signature: str) -> str:
+def signer_of(facts: Facts, data: bytes, signature: str, now: int) -> str:
+    """The organisation whose detached JWS over some bytes this is, by a key in force (ms). Raises: Malformed."""
     key = facts.keys.get(detached_jws.key_id_of(signature))
     if key is None or key.charge is not None:
         raise Malformed("signature", "was made with a key that no organisation has registered")
+    if refusal := key_refusal(facts, key.key_id, now):
+        raise Malformed("signature", refusal)
     detached_jws.verify(signature, data, key.public)
     return key.owner
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from ledger.accounts.account_sums import AccountSums
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
+from ledger.commands.signing_keys.key_authority import revoked_since
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
@@ -46,6 +47,9 @@ def decide(context: Context[ReleaseKey]) -> Decision:
     require_pending(charge)
     if charge.key_release is not None:
         detail = f"the keys of charge {charge.id} were released by {charge.key_release}"
+        raise Rejected(Code.CONFLICT, detail, "body.charge")
+    if revoked := revoked_since(context.facts, charge.actor, charge.index):
+        detail = f"{charge.actor} had the key {revoked}, revoked since, when it asked for charge {charge.id}: void it"
         raise Rejected(Code.CONFLICT, detail, "body.charge")
     context.require_evidence(context.body.evidence)
     return context.permit()

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from client.http.endpoints import DOCUMENTS, SIGNATURE_HEADER
 from client.keys.signer import Signer
+from client.service.key_bodies import recovery, rotation
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.api.two_of_each import TwoOfEach
 from tests.factories.documents import dataset
-from tests.factories.people import BANK_A, BANK_B, BOTH, HOSPITAL, CleanRoom
+from tests.factories.people import BANK_A, BANK_B, BOTH, HOSPITAL, HOUR_MS, CleanRoom
 from tests.factories.service import NOW, OPENED, contract_document
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ STANDING: Final = {
     ("CCR", "submit_release_notice"): 409,
     ("CCR", "submit_void"): 409,
     ("SRO", "submit_clock_correction"): 409,
+    ("TDC", "submit_key_recovery"): 403,
+    ("TDP", "submit_key_recovery"): 403,
+    ("TSO", "submit_key_recovery"): 403,
     ("TDC", "submit_model_opening"): 404,
     ("TDC", "submit_void"): 409,
 }
 """What does not stand to be done there, by role: its book has organisations already, the charge's key is
-released and its run not posted, no evidence is stored, and its clock is right."""
+released and its run not posted, no evidence is stored, its clock is right, and nobody has named a quorum."""
 
 
 def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
@@ -45,6 +49,10 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
         "coalition": {"epsilon": "8", "members": [BANK_A, BANK_B]},
         "collusion": {"effective": NOW, "organisations": [BANK_A, BANK_B]},
         "decree": {"holder": "global", "partition": things.partition, "reason": "an order"},
+        "key_recovery": recovery(BANK_A, room.signer, "a loss", "key_recovery-own"),
+        "key_revocation": {"keys": [_key_of(pairs, role).key_id], "reason": "a theft"},
+        "key_rotation": rotation(pairs.people[role].did, pairs.people[role].signer.key_id, room.signer, NOW + HOUR_MS),
+        "key_suspension": {"keys": [_key_of(pairs, role).key_id], "reason": "a doubt", "suspended": True},
         "key_release": {"charge": things.charge, "evidence": "0" * 64, "nonce": "A" * 43},
         "merger": {"organisation": BOTH, "parents": [BANK_A, BANK_B]},
         "model_opening": {**sealed, "charge": things.run},
@@ -53,6 +61,7 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
         "partition": {**OPENED, "data_key": "another", "partition": "2027-q1"},
         "post": {"charge": things.charge, "steps": 1},
         "publication": {"charge": things.run, **giver},
+        "recovery_quorum": {"members": [BOTH], "threshold": 1},
         "release_notice": {"charge": things.charge, "model": "a" * 64},
         "retirement": {"partition": things.partition},
         "revocation": {"contract": things.contract},
@@ -61,6 +70,11 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
         "void": {"charge": things.charge},
     }
     return bodies[kind], None
+
+
+def _key_of(pairs: TwoOfEach, role: str) -> Signer:
+    """Its own key; an SRO names the bank's, as nobody would govern without its own."""
+    return pairs.people["TDC" if role == "SRO" else role].signer
 
 
 def _claim(signer: Signer) -> c.Object:

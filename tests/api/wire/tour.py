@@ -11,15 +11,17 @@ from api.routes.events import PER_ORGANISATION_MAX
 from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
+from client.service.key_bodies import recovery, rotation
 from ledger.commands.entry import Entry
 from ledger.commands.governance.clock_correction import ClockClaim
 from ledger.commands.registry import PATHS
+from ledger.commands.signing_keys.recovery import RecoveryClaim
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
 from tests.api.two_of_each import TwoOfEach
 from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
-from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, SRO, CleanRoom
+from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, HOUR_MS, SRO, CleanRoom
 from tests.factories.service import OPENED, PLAN, ServedWorld, contract_document
 from tests.factories.statements import state_now
 
@@ -226,7 +228,25 @@ class Tour:
         self._pages("/v1/frozen-accounts", "1", partition=pairs.own.partition, as_of=str(world.size))
         revoked: c.Object = {"contract": pairs.foreign.contract}
         self._submit(pairs.clinic, CLINIC, "revocation", revoked, "revocation-1")
+        self._change_keys()
         self._correct_clock()
+
+    def _change_keys(self) -> None:
+        """Bank B's key is rotated, suspended, resumed and revoked; a hospital may recover the SRO's, which is lost."""
+        world, pairs, new, sro = self.world, self.pairs, Signer.generate(), Signer.generate()
+        old, until = pairs.other_bank, world.clock.now + HOUR_MS
+        self._submit(old, BANK_B, "key_rotation", rotation(BANK_B, old.key_id, new, until), "rotation-1")
+        stated: c.Object = {"keys": [old.key_id], "reason": "a laptop is missing"}
+        self._submit(new, BANK_B, "key_suspension", {**stated, "suspended": True}, "suspension-1")
+        self._submit(new, BANK_B, "key_suspension", {**stated, "suspended": False}, "suspension-2")
+        self._submit(new, BANK_B, "key_revocation", stated, "revocation-of-key")
+        self._get(f"/v1/organisations/{BANK_B}/keys")
+        self._submit(world.sro, SRO, "recovery_quorum", {"members": [CLINIC], "threshold": 1}, "quorum-1")
+        body = recovery(SRO, sro, "its key was lost", "recovery-1")
+        claim = write(RecoveryClaim("recovery-1", SRO, sro.public, "its key was lost"))
+        signed: c.Object = {**body, "signatures": [pairs.clinic.sign(claim)]}
+        self._submit(pairs.clinic, CLINIC, "key_recovery", signed, "recovery-1")
+        world.sro = sro
 
     def _correct_clock(self) -> None:
         """The clock was a second ahead, and is right again."""

@@ -66,6 +66,27 @@ BODIES: Final[dict[str, dict[str, str]]] = {
         "signatures": "list 1 32 text 2000",
         "time": "integer 0 253402300799999",
     },
+    "key_rotation": {
+        "key": "signer",
+        "possession": "text 2000",
+        "retires": "bytes32",
+        "starts": "optional integer 0 253402300799999",
+        "until": "integer 0 253402300799999",
+    },
+    "key_revocation": {"keys": "list 1 16 bytes32", "reason": "text 2000"},
+    "key_suspension": {"keys": "list 1 16 bytes32", "reason": "text 2000", "suspended": "boolean"},
+    "recovery_quorum": {
+        "members": "list 1 12 did",
+        "signatures": "optional list 1 12 text 2000",
+        "threshold": "integer 1 12",
+    },
+    "key_recovery": {
+        "key": "signer",
+        "organisation": "did",
+        "possession": "text 2000",
+        "reason": "text 2000",
+        "signatures": "optional list 1 12 text 2000",
+    },
     "release_notice": {"charge": "name", "model": "sha256"},
     "model_opening": {
         "charge": "name",

@@ -28,8 +28,9 @@ from ledger.verifier import state_entry_secret, state_key, state_leaf_hash, stat
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION, plan
-from tests.factories.people import BANK_B, SRO, CleanRoom
+from tests.factories.people import BANK_B, HOSPITAL, SRO, CleanRoom
 from tests.factories.stored import StoredWorld, open_world
+from tests.ledger.book.rotated import name_quorum, new_signer, rotate
 
 SECRET: Final = bytes(32)
 OTHERS: Final = {LOG, SPANS, CUTS}
@@ -53,6 +54,8 @@ def lived(world: StoredWorld) -> list[bytes]:
     world.submit(world.settle("run-0", 40), world.void("run-1"), world.release("run-2"))
     decree: c.Object = {"partition": PARTITION, "holder": "global", "reason": "records were counted twice"}
     world.submit(world.command(SRO, "decree", decree, "decree"), world.merger())
+    rotate(world, new_signer("bank a 2"))
+    name_quorum(world, HOSPITAL, BANK_B)
     with world.book.read() as facts:
         return [*facts]
 

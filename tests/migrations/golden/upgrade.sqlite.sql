@@ -292,4 +292,29 @@ CREATE TRIGGER seal_not_ahead BEFORE INSERT ON seal WHEN (NEW.tree_size = (SELEC
 
 UPDATE alembic_version SET version_num='0003' WHERE alembic_version.version_num = '0002';
 
+-- Running upgrade 0003 -> 0004
+
+CREATE TABLE key_terms (
+    key_id TEXT NOT NULL, 
+    owner TEXT NOT NULL, 
+    starts INTEGER NOT NULL, 
+    until INTEGER, 
+    suspended_by TEXT, 
+    revoked INTEGER, 
+    entered INTEGER NOT NULL, 
+    CONSTRAINT pk_key_terms PRIMARY KEY (key_id)
+)
+ STRICT;
+
+CREATE TABLE recovery_quorum (
+    organisation TEXT NOT NULL, 
+    members TEXT NOT NULL, 
+    threshold INTEGER NOT NULL, 
+    entered INTEGER NOT NULL, 
+    CONSTRAINT pk_recovery_quorum PRIMARY KEY (organisation)
+)
+ STRICT;
+
+UPDATE alembic_version SET version_num='0004' WHERE alembic_version.version_num = '0003';
+
 COMMIT;

@@ -1,0 +1,157 @@
+"""What commands on signing keys share: whose keys are in force, who may act on them, and how a new key enters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+from ledger.commands.command_kind import Change
+from ledger.commands.context import Context
+from ledger.crypto import detached_jws
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.crypto.public_keys import PublicKey, check_key
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts, Organisation, SigningKey
+from ledger.domain.key_terms import KeyTerms, key_refusal
+from ledger.domain.outcomes import Code
+from ledger.domain.roles import SRO, TDC, TDP, TSO
+from ledger.wire.field_types import KeyBytes, Name, distinct, text
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+
+KEYS_MAX: Final = 16
+"""Keys of one organisation that are not revoked and not retired, and keys that one command names."""
+RUNS_NAMED_MAX: Final = 100
+"""Pending runs that one entry names; it counts all of them."""
+KEY_ROLES: Final = (SRO, TSO, TDP, TDC)
+"""The roles whose organisations sign commands."""
+Possession = Annotated[str, text(detached_jws.SIGNATURE_BYTES_MAX)]
+"""A detached JWS by the new key itself over what it is to be used for."""
+KeyIds = Annotated[tuple[KeyBytes, ...], distinct(KEYS_MAX)]
+
+
+class TouchedRuns(Record, frozen=True):
+    """The pending runs that a stolen key may have begun or agreed to, as the entry records them.
+
+    Attributes:
+        pending: how many there are.
+        runs: the first of them, in the order of their entries.
+        withheld: those among ``runs`` whose data keys are not released yet, and are not released any more.
+    """
+
+    pending: int
+    runs: Annotated[tuple[Name, ...], distinct(RUNS_NAMED_MAX, 0)]
+    withheld: Annotated[tuple[Name, ...], distinct(RUNS_NAMED_MAX, 0)]
+
+
+def check_signing_key(key: SignerKey) -> None:
+    """An organisation signs with no key for sealing, and with none that anyone could use. Raises: Malformed."""
+    if isinstance(key, PublicKey):
+        check_key(key, "Ed25519", "key")
+
+
+def require_new_key(facts: Facts, key: SignerKey, possession: str, claim: bytes) -> None:
+    """Check that a key is used for nothing yet, and that its holder agrees to this use. Raises: Rejected."""
+    if key.thumbprint in facts.keys:
+        raise Rejected(Code.CONFLICT, "this key is registered already", "body.key")
+    try:
+        detached_jws.verify(possession, claim, key)
+    except Malformed as error:
+        raise Rejected(Code.SIGNATURE_INVALID, f"possession of the key: {error}", "body.possession") from None
+
+
+def terms_of(facts: Facts, key: SigningKey) -> KeyTerms:
+    """The terms of a key; of one that no command on keys has named, those that it has had from its entry on."""
+    found = facts.key_terms.get(key.key_id)
+    return found or KeyTerms(key.key_id, key.owner, 0, None, None, None, key.index)
+
+
+def require_key_in_force(facts: Facts, key_id: str, now: int) -> None:
+    """Check that a key's signatures count at a time (ms). Raises: Rejected."""
+    if refusal := key_refusal(facts, key_id, now):
+        raise Rejected(Code.SIGNATURE_INVALID, refusal, "key_id")
+
+
+def keys_in_force(facts: Facts, did: str, now: int) -> list[str]:
+    """The ids of an organisation's keys whose signatures count at a time (ms)."""
+    return [one.key_id for one in facts.keys_of(did) if not terms_of(facts, one).refusal(now)]
+
+
+def require_room(facts: Facts, did: str, now: int) -> None:
+    """Check that an organisation may have one more key. Raises: Rejected."""
+    all_terms = (terms_of(facts, one) for one in facts.keys_of(did))
+    live = [one for one in all_terms if one.revoked is None and (one.until is None or now < one.until)]
+    if len(live) >= KEYS_MAX:
+        raise Rejected(Code.CONFLICT, f"{did} has {KEYS_MAX} keys: revoke one, or wait for one to retire", "body.key")
+
+
+def require_authority(context: Context[Any], owner: str, field: str) -> None:
+    """Check that the sender may act on an organisation's keys: its own, or as an SRO. Raises: Rejected."""
+    actor = context.require_role()
+    if owner != actor.did and not governs(context.facts, actor, context.organisation(owner, field)):
+        detail = f"only {owner} acts on its keys: an SRO does on those of who is neither an SRO nor in a quorum"
+        raise Rejected(Code.NOT_AUTHORISED, detail, "actor")
+
+
+def governs(facts: Facts, actor: Organisation, owner: Organisation) -> bool:
+    """Whether an organisation acts on another one's keys: an SRO, on those of who is neither an SRO nor in a quorum.
+
+    Whoever steals an SRO's key can so neither replace nor stop those who would recover it.
+    """
+    in_quorum = any(owner.did in one.members for one in facts.recovery_quorums.values())
+    return SRO in actor.roles and SRO not in owner.roles and not in_quorum
+
+
+def named_keys(context: Context[Any], key_ids: Iterable[str]) -> list[SigningKey]:
+    """The organisations' keys that a body names, on which the sender may act. Raises: Rejected."""
+    found = []
+    for place, key_id in enumerate(key_ids):
+        field = f"keys[{place}]"
+        key = context.facts.keys.get(key_id)
+        if key is None or key.charge is not None:
+            raise Rejected(Code.NOT_FOUND, f"no organisation has registered the key {key_id}", f"body.{field}")
+        require_authority(context, key.owner, field)
+        if terms_of(context.facts, key).revoked is not None:
+            raise Rejected(Code.CONFLICT, f"the key {key_id} is revoked already", f"body.{field}")
+        found.append(key)
+    return found
+
+
+def touched_runs(facts: Facts, owners: Iterable[str]) -> TouchedRuns:
+    """The pending runs of organisations: those that they asked for, and those on the data that they provide."""
+    whose = set(owners)
+    found = sorted(
+        (
+            one
+            for one in facts.pending_charges()
+            if one.actor in whose or not whose.isdisjoint(facts.contracts[one.contract].providers)
+        ),
+        key=lambda one: one.index,
+    )
+    named = found[:RUNS_NAMED_MAX]
+    withheld = (one.id for one in named if one.key_release is None and one.actor in whose)
+    return TouchedRuns(len(found), tuple(one.id for one in named), tuple(withheld))
+
+
+def revoked_since(facts: Facts, did: str, index: int) -> str:
+    """A key of an organisation that was there before the entry at ``index`` and was revoked after it; empty if none."""
+    for one in facts.key_terms.values():
+        revoked = one.revoked if one.owner == did else None
+        if revoked is not None and revoked > index > facts.keys[one.key_id].index:
+            return one.key_id
+    return ""
+
+
+def add_key(change: Change[Any], did: str, key: SignerKey, starts: int) -> None:
+    """Make the key that an entry brings its organisation's."""
+    state, index, name = change.state, change.index, key.thumbprint
+    state.keys[name] = SigningKey(name, did, key.x, None, index)
+    state.key_terms[name] = KeyTerms(name, did, starts, None, None, None, index)
+
+
+def revoke_key(change: Change[Any], key_id: str) -> None:
+    """Revoke a key from an entry on."""
+    state = change.state
+    terms = terms_of(state, state.keys[key_id])
+    if terms.revoked is None:
+        state.key_terms[key_id] = terms._replace(revoked=change.index)

@@ -1,0 +1,3 @@
+DROP TABLE recovery_quorum;
+
+DROP TABLE key_terms;
