@@ -47,6 +47,10 @@ class AccountSums:
             found.pending += pending
             found.entry = self.entry
 
+    def __bool__(self) -> bool:
+        """Whether anything is yet to be put down."""
+        return bool(self._counts)
+
     def last(self) -> dict[tuple[str, str], bytes]:
         """The secret of the last entry that touched each account since they were put down."""
         in_order = sorted(self._counts.values(), key=lambda one: one.entry)
@@ -54,13 +58,19 @@ class AccountSums:
 
     def put(self) -> None:
         """Put them down. Raises: AssertionError, where more would be taken away than there is."""
+        if not self._counts:
+            return
+        accounts, changed = self._state.accounts, dict[tuple[str, str], Account]()
         # What is added first: on the way no sum is less than what it holds in the end.
         for count in sorted(self._counts.values(), key=lambda one: -one.pending):
             loss = loss_of(count.segments, count.steps)
             for place in count.places:
-                ref, holder, posted, pending = self._state.accounts.get(place) or _empty(self._state, *place)
+                had = changed.get(place) or accounts.get(place) or _empty(self._state, *place)
+                ref, holder, posted, pending = had
                 more = Account(ref, holder, _moved(posted, loss, count.posted), _moved(pending, loss, count.pending))
-                self._state.accounts[place] = more
+                changed[place] = more
+        for place, account in changed.items():
+            accounts[place] = account
         self._counts.clear()
 
 

@@ -228,7 +228,7 @@ class WriterState:
         # A statement may describe the state after any entry, so the accounts are put down after each but where it is
         # known that none does.
         waits = journal.ahead > 1 and self.size % _FOLDED > 0 and not isinstance(entry.effect, Entry)
-        if not waits:
+        if sums and not waits:
             last = sums.last()
             sums.put()
             journal.put_down(last)

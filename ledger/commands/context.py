@@ -94,6 +94,26 @@ class Context(Struct, Generic[B_co], frozen=True):
         self.require_permit()
         return Decision(code, derived={} if recorded is None else recorded.to_json())
 
+    def permit_alike(self, code: Code) -> Decision:
+        """As :meth:`permit`, for what is the same for every run of the actor: by a kept verdict, where there is one.
+
+        Raises:
+            Rejected: if the gate does not permit.
+            AssertionError: if the gate denies one of those that it is asked of in spite of a kept permit.
+        """
+        kept, alike = self.kept, (self.command.kind, self.command.actor)
+        found: Verdict | None = None if kept is None else kept.get(alike)
+        holds = found is not None and found.until is not None and self.now < found.until
+        if kept is None or not holds or kept.is_sampled():
+            try:
+                verdict = self.require_permit()
+            except Rejected:
+                assert not holds, f"{self.command.kind} {self.command.id} has a kept permit, and none in full"
+                raise
+            if kept is not None and verdict.until is not None:
+                kept.keep(alike, verdict)
+        return Decision(code)
+
     def organisation(self, did: str, field: str) -> Organisation:
         """A registered organisation that the body names. Raises: Rejected."""
         found = self.facts.organisations.get(did)

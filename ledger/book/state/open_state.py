@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
@@ -25,6 +25,7 @@ from ledger.state_tree.leaves import CUTS, SPANS
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 
+D = TypeVar("D")
 V = TypeVar("V")
 Changes = dict[str, list[tuple[Any, Any]]]
 """Keys and values by part of the state, as :data:`ledger.store.database_state.PROJECTIONS` names them."""
@@ -76,14 +77,28 @@ class OpenPart(MutableMapping[str, V], Generic[V]):
         self._found: dict[str, V | None] = {}
 
     def __getitem__(self, name: str) -> V:
+        value = self.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    @overload
+    def get(self, name: str, default: None = None) -> V | None: ...
+
+    @overload
+    def get(self, name: str, default: D) -> V | D: ...
+
+    def get(self, name: str, default: D | None = None) -> V | D | None:
+        """The record of this name, looked up where it is not in memory."""
         value = self.open.get(name)
         if value is None:
             if name not in self._found:
                 self._found[name] = self._look_up(name)
             value = self._found[name]
-        if value is None:
-            raise KeyError(name)
-        return value
+        return default if value is None else value
 
     def __setitem__(self, name: str, value: V) -> None:
         self.open[name] = value

@@ -65,7 +65,7 @@ def _post(context: Context[Post]) -> Decision:
     require_pending(charge)
     if steps > charge.steps:
         raise Rejected(Code.MALFORMED, f"body.steps: at most the {charge.steps} that were charged", "body.steps")
-    return context.permit(code=Code.POSTED)
+    return context.permit_alike(Code.POSTED)
 
 
 def _void(context: Context[Settle]) -> Decision:
@@ -79,7 +79,7 @@ def _void(context: Context[Settle]) -> Decision:
     if charge.key_release is not None:
         detail = f"the keys of charge {charge.id} were released: post what ran, zero steps included"
         raise Rejected(Code.CONFLICT, detail, "body.charge")
-    return context.permit(code=Code.VOIDED)
+    return context.permit_alike(Code.VOIDED)
 
 
 def _lapse(context: Context[Settle]) -> Decision:

@@ -22,12 +22,13 @@ class Counting:
     """The real gate, and how often it was asked of charges."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked = self.asked_of_posts = 0
         self.denies = False
 
     def __call__(self, request: Request, facts: Facts) -> Verdict:
         """The real gate's verdict, until it denies."""
         self.asked += request.command.kind == "charge"
+        self.asked_of_posts += request.command.kind == "post"
         found = gate(request, facts)
         if self.denies:
             return replace(found, permit=False, checks=(Check("changed", passed=False, text="it changed"),))
@@ -52,10 +53,28 @@ def test_charges_alike_are_asked_once(world: StoredWorld, counting: Counting) ->
             "pending",
             "posted",
         ]
-    assert counting.asked == 0
-    assert words(world.submit(world.charge("other", BANK_B, SMALL))) == ["pending"]
+    assert (counting.asked, counting.asked_of_posts) == (0, 1)
+    assert words(world.submit(world.charge("other", BANK_B, SMALL), world.settle("other", 0, BANK_B))) == [
+        "pending",
+        "posted",
+    ]
     assert counting.asked > 0
+    assert counting.asked_of_posts == 2
     assert verify_book(world.url, LOG, no_step).charges == 12
+
+
+def test_a_settlement_s_own_is_checked(world: StoredWorld, counting: Counting) -> None:
+    """That its charge is pending, its own clean room sends it, and no more is posted than was charged."""
+    assert words(world.submit(world.settle("first", 0))) == ["posted"]
+    assert words(world.submit(world.charge("a", run=SMALL))) == ["pending"]
+    much = world.settle("a", 2)
+    other = world.command(BANK_A, "post", {"charge": "a", "steps": 1}, "post-other")
+    assert words(world.submit(much, other)) == ["malformed", "not_authorised"]
+    assert words(world.submit(world.command(BANK_A, "post", {"charge": "first", "steps": 0}, "x"))) == [
+        "not_authorised"
+    ]
+    assert words(world.submit(world.void("first"))) == ["conflict"]
+    assert counting.asked_of_posts == 1
 
 
 def test_entries_that_are_put_together_of_parts_are_canonical(world: StoredWorld, counting: Counting) -> None:
@@ -134,3 +153,15 @@ def test_a_verdict_that_differs_stops_the_book(
     world.reopen()
     with world.book.read() as facts:
         assert facts.entry_index("run-3") is None
+
+
+def test_a_settlement_that_would_be_denied_in_full_stops_the_book(
+    world: StoredWorld, counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same of what is no charge."""
+    monkeypatch.setattr("ledger.commands.kept_verdicts.SAMPLE", 4)
+    sent = (world.settle("first", 0), *(world.charge(f"run-{n}", run=SMALL) for n in range(3)))
+    assert words(world.submit(*sent)) == ["posted", "pending", "pending", "pending"]
+    counting.denies = True
+    with pytest.raises(BookStopped, match="post post-run-0 has a kept permit, and none in full"):
+        world.submit(world.settle("run-0", 0))

@@ -32,6 +32,23 @@ def test_the_last_release_has_everything_searched_again() -> None:
     assert seen() is None
 
 
+def test_new_objects_are_searched_less_often_while_somebody_holds() -> None:
+    """What was set before is set again at the end, even where it was more."""
+    before, held = gc.get_threshold(), UncollectedObjects()
+    try:
+        for own, least in ((700, 20_000), (50_000, 50_000)):
+            gc.set_threshold(own, 11, 12)
+            held.hold()
+            held.hold()
+            assert gc.get_threshold() == (least, 11, 12)
+            held.release()
+            assert gc.get_threshold() == (least, 11, 12)
+            held.release()
+            assert gc.get_threshold() == (own, 11, 12)
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_what_comes_after_a_hold_is_searched() -> None:
     """Only what was alive is left out; with more held, that too."""
     held = UncollectedObjects()
