@@ -241,10 +241,15 @@ KINDS: Final[dict[str, tuple[Make, Data]]] = {
     "group norm without space": (lambda: _flat(nn.Linear(4, 4), nn.GroupNorm(2, 4), width=4), numbers(4)),
     "instance norm": (lambda: _flat(nn.InstanceNorm1d(4, affine=True), width=12), numbers(4, 3)),
     "rms norm": (lambda: _flat(nn.RMSNorm(5), width=15), numbers(3, 5)),
+    "batch norm in evaluation mode": (lambda: _flat(nn.BatchNorm1d(3).eval(), width=15), numbers(3, 5)),
     "prelu": (lambda: _flat(nn.Linear(5, 5), nn.PReLU(5), width=5), numbers(5)),
     "scale": (
         lambda: _flat(Does(lambda m, x: m.s * x + m.t, s=parameter(5), t=parameter(3, 1)), width=15),
         numbers(3, 5),
+    ),
+    "temperature": (
+        lambda: Does(lambda m, x: m.inner(x) * m.s.exp() + m.t, inner=nn.Linear(5, 4), s=parameter(), t=parameter()),
+        numbers(5),
     ),
     "bilinear": (lambda: Does(lambda m, x: m.b(x, x), b=nn.Bilinear(3, 3, CLASSES)), numbers(3)),
     "matmul": (lambda: Does(lambda m, x: x @ m.w, w=parameter(3, CLASSES)), numbers(3)),
@@ -257,6 +262,7 @@ KINDS: Final[dict[str, tuple[Make, Data]]] = {
     "adapter, merged": (lambda: _flat(Adapter(5, 3, merged=True), width=9), numbers(3, 5)),
     "embedding": (lambda: _flat(_table(), width=48), words()),
     "embedding with padding": (lambda: _flat(_table(-2), width=48), words()),
+    "embedding, sparse": (lambda: _flat(nn.Embedding(9, 8, sparse=True), width=48), words()),
     "embedding, tied by module": (_tied_by_module, words()),
     "embedding, tied by function": (lambda: Does(_tied_by_function, table=_table()), words()),
     "positions looked up": (

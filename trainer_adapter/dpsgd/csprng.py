@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 import torch
@@ -99,6 +99,10 @@ class CsprngRandomness:
         self._keys = {purpose: _derive(secret, purpose) for purpose in purposes}
         self._opened: dict[Purpose, int] = dict.fromkeys(purposes, 0)
         self._process: Final = os.getpid()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Refuse to be copied or pickled: both would draw the same noise. Raises: NonceReused."""
+        raise NonceReused("randomness cannot be copied or pickled: its copy would draw the same noise")
 
     @classmethod
     def fresh(cls) -> CsprngRandomness:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from contextlib import suppress
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -68,6 +67,12 @@ def float_above(number: Fraction) -> float:
 def float_below(number: Fraction) -> float:
     """The greatest float64 that is at most ``number``."""
     return -float_above(-number)
+
+
+def _raise_out_of_memory(error: Exception) -> None:
+    """No record's doing, and nothing to leave one out for. PyTorch has a class of its own for it on a GPU alone."""
+    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        raise MemoryError("a microbatch does not fit into memory") from None
 
 
 class Engine:
@@ -129,6 +134,7 @@ class Engine:
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
         if not model.training:
             model.train()
+        self._traced = {name: (value, value.requires_grad) for name, value in model.named_parameters()}
         self._modes = {module: module.training for module in model.modules()}
         check_modules(model)
         check_on_dummies(model, loss_fn, data)
@@ -181,6 +187,22 @@ class Engine:
             raise Malformed("optimiser", "updates a tensor that is no trainable parameter of the model")
         if len(theirs) != len(ours):
             raise Malformed("optimiser", "leaves out a trainable parameter of the model: freeze it instead")
+        if isinstance(optimiser, torch.optim.SparseAdam):
+            raise Malformed("optimiser", "takes sparse gradients alone: noise makes each of them dense")
+
+    def check_unchanged(self) -> None:
+        """Refuse a model whose parameters are no longer those that were traced.
+
+        Raises:
+            Malformed: naming what was replaced, frozen, unfrozen, added or removed.
+        """
+        now = {name: (value, value.requires_grad) for name, value in self._record.model.named_parameters()}
+        for name in sorted(now.keys() | self._traced.keys()):
+            if name not in now or name not in self._traced or now[name][0] is not self._traced[name][0]:
+                raise Malformed(f"model.{name}", "was added, removed or replaced in the loop: a run trains one model")
+            if now[name][1] != self._traced[name][1]:
+                rule = "trains" if now[name][1] else "is frozen"
+                raise Malformed(f"model.{name}", f"{rule} since the run began: freeze before it, or begin another run")
 
     def step(self, step: int, optimiser: torch.optim.Optimizer, randomness: CsprngRandomness) -> None:
         """One logical step: draw, sum, noise, update. Counted from 1; an empty draw is a step like any other.
@@ -230,7 +252,7 @@ class Engine:
         the latter ends the process; range-check labels and tokens there.)
 
         Raises:
-            Malformed: without keys for a model that needs them.
+            Malformed: without keys for a model that needs them. MemoryError: rather than leave out a record.
         """
         total = torch.zeros(self.size, dtype=torch.float64, device=self._device)
         values = self._record.values()
@@ -241,12 +263,15 @@ class Engine:
     def _sum_of(self, values: dict[str, Tensor], batch: Microbatch, keys: Keys | None) -> Tensor:
         try:
             return self._sum(values, self._gathered(batch, keys)).total
-        except (RuntimeError, LookupError):
+        except (RuntimeError, LookupError) as error:
+            _raise_out_of_memory(error)
             # With no unit drawn: what fails there too is not caused by a record, and is reported.
             total = self._sum(values, self._gathered(batch.only(-1), keys)).total
         for place in np.flatnonzero(batch.mask):
-            with suppress(RuntimeError, LookupError):
+            try:
                 total = total + self._sum(values, self._gathered(batch.only(int(place)), keys)).total
+            except (RuntimeError, LookupError) as error:
+                _raise_out_of_memory(error)
         return total
 
     def check(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> None:

@@ -39,7 +39,7 @@ def reference_gradient(record: RecordLoss, values: Mapping[str, Tensor], unit: S
             outputs = record.outputs({**values, **trained}, inputs[one], PerExampleDropout(keys[place]))
             loss = record.loss(outputs, targets[one])
             gradients = torch.autograd.grad(loss, list(trained.values()), materialize_grads=True)
-        total += torch.cat([value.flatten() for value in gradients]).to("cpu", torch.float64)
+        total += torch.cat([value.to_dense().flatten() for value in gradients]).to("cpu", torch.float64)
     return total
 
 

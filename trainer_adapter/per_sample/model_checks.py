@@ -51,12 +51,21 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def check_modules(model: nn.Module) -> None:
-    """Refuse layers that mix records or carry state of them. Raises: Malformed."""
+    """Refuse layers that mix records or carry state of them. Raises: Malformed.
+
+    In evaluation mode a normalisation takes its statistics from its buffers, which are as public as its weights.
+    """
     for name, module in model.named_modules():
         where = f"model.{name}" if name else "model"
+        if hasattr(module, "_orig_mod"):
+            raise Malformed(where, "is the compiled form of a module: hand over the module, and the option compiled")
+        statistics = getattr(module, "running_mean", None) is not None
+        if statistics and not module.training:
+            continue
         if isinstance(module, nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the one class all of them share
-            raise Malformed(where, "is a batch normalisation, which mixes records: use GroupNorm or LayerNorm")
-        if getattr(module, "running_mean", None) is not None or getattr(module, "track_running_stats", False):
+            rule = "use GroupNorm or LayerNorm, or put it into evaluation mode while the model is in training mode"
+            raise Malformed(where, f"is a batch normalisation, which mixes records: {rule}")
+        if statistics or getattr(module, "track_running_stats", False):
             raise Malformed(where, "keeps running statistics of records outside the noisy sum")
 
 

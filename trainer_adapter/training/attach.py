@@ -143,6 +143,10 @@ class ModelRun(Run):
         if self.over or self._at.ended:
             return None
         self._save_if_due()
+        if self._engine is not None:
+            # Before a step begins: what its owner does to a model in the loop ends the run, and costs no step.
+            self._engine.check_unchanged()
+            self._engine.check_optimiser(self.optimiser)
         step = self.budget.next_step()
         if step is not None:
             # First, so that the model counts a step that breaks after its update.
@@ -193,6 +197,8 @@ class ModelRun(Run):
                 self._engine.step(step, self.optimiser, self._randomness)
             else:
                 self._engine.set_gradients(step, self._randomness)
+        except MemoryError:
+            raise Malformed("microbatch", f"does not fit into memory at step {step}: take a smaller one") from None
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise Malformed(
                 "step", f"{step} failed ({type(error).__name__}); what it said may quote a record"

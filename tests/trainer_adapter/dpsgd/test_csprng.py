@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -115,3 +118,10 @@ def test_a_process_that_was_forked_off_draws_nothing() -> None:
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     randomness.stream("noise", 1)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_randomness_is_neither_copied_nor_pickled(again: Callable[[CsprngRandomness], object]) -> None:
+    """Both would draw the same noise."""
+    with pytest.raises(NonceReused, match="cannot be copied or pickled"):
+        again(CsprngRandomness.fresh())

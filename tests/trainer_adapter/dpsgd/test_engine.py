@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import resource
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -290,3 +292,22 @@ def test_a_record_that_cannot_be_computed_adds_nothing() -> None:
     inputs[2, 0], targets[4] = 99, 7
     engine = Engine(plan, model, cross_entropy, (inputs, targets), 4)
     assert torch.allclose(engine.clipped_sum(engine.microbatches(np.arange(6))), others, atol=1e-6)
+
+
+def test_out_of_memory_is_reported_and_no_record_is_left_out() -> None:
+    """With an address space that a microbatch does not fit into: the sum fails, and comes whole when there is room."""
+    model = nn.Sequential(nn.Linear(1, 3_000), nn.Tanh(), nn.Flatten(), nn.Linear(30_000, 2))
+    data = (torch.rand(4, 1, 1).expand(4, 10, 1), torch.arange(4) % 2)
+    plan = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 10, 32)
+    engine = Engine(plan, model, cross_entropy, data, 512)
+    batches = engine.microbatches(np.arange(4))
+    whole = engine.clipped_sum(batches)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    taken = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (taken + (1 << 24), before[1]))
+        with pytest.raises(MemoryError, match="does not fit into memory"):
+            engine.clipped_sum(batches)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert torch.equal(engine.clipped_sum(batches), whole)

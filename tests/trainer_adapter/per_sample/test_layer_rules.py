@@ -40,7 +40,8 @@ def _reference(model: nn.Module, data: tuple[Tensor, Tensor], bound: float) -> T
     total = torch.zeros(sum(value.numel() for value in trained), dtype=torch.float64)
     for record in range(len(inputs)):
         loss = cross_entropy(exact(inputs[record : record + 1]), data[1][record : record + 1])
-        gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, trained, materialize_grads=True)])
+        parts = torch.autograd.grad(loss, trained, materialize_grads=True)
+        gradient = torch.cat([part.to_dense().flatten() for part in parts])
         total += gradient * min(1.0, bound / float(gradient.norm()))
     return total
 

@@ -214,6 +214,52 @@ def test_an_optimiser_over_other_tensors_is_refused(plan: Plan) -> None:
         engine.check_optimiser(torch.optim.SGD([model.weight], lr=1.0))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+def test_a_compiled_module_is_refused_with_what_to_hand_over(plan: Plan) -> None:
+    """Its calls would not be seen; the engine compiles by itself."""
+    model: Callable[..., object] = torch.compile(nn.Linear(4, 3))
+    assert isinstance(model, nn.Module)
+    with pytest.raises(Malformed, match=r"^model: is the compiled form of a module: hand over the module"):
+        Engine(plan, model, cross_entropy, DATA)
+
+
+def test_an_optimiser_of_sparse_gradients_is_refused(plan: Plan) -> None:
+    """Noise makes every gradient dense."""
+    model = nn.Linear(4, 3)
+    with pytest.raises(Malformed, match=r"^optimiser: takes sparse gradients alone"):
+        Engine(plan, model, cross_entropy, DATA).check_optimiser(torch.optim.SparseAdam(list(model.parameters())))
+
+
+def _replace(model: nn.Linear) -> None:
+    model.weight = nn.Parameter(model.weight.detach().clone())
+
+
+def _freeze(model: nn.Linear) -> None:
+    model.bias.requires_grad = False
+
+
+def _remove(model: nn.Linear) -> None:
+    model.register_parameter("bias", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (_replace, r"^model\.weight: was added, removed or replaced in the loop"),
+        (_freeze, r"^model\.bias: is frozen since the run began"),
+        (_remove, r"^model\.bias: was added, removed or replaced"),
+    ],
+)
+def test_a_parameter_changed_in_the_loop_is_named(plan: Plan, change: Callable[[nn.Linear], None], rule: str) -> None:
+    """What was traced is what trains: nothing else gets the noisy gradient."""
+    model = nn.Linear(4, 3)
+    engine = Engine(plan, model, cross_entropy, DATA)
+    engine.check_unchanged()
+    change(model)
+    with pytest.raises(Malformed, match=rule):
+        engine.check_unchanged()
+
+
 def test_data_that_does_not_fit_together_is_refused(plan: Plan) -> None:
     """Inputs and targets of different lengths are refused."""
     with pytest.raises(Malformed, match=r"^data: has 6 inputs but 5 targets"):

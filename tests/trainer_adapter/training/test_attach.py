@@ -189,6 +189,21 @@ def test_a_model_is_checked_on_the_example_before_anything_is_charged(place: Pla
     assert not (place.folder / "runs" / "mixing").exists()
 
 
+def test_a_weight_replaced_in_the_loop_ends_the_run_in_words(place: Place) -> None:
+    """Named before the next step begins; what ran is posted."""
+    with pytest.raises(Malformed, match=r"^model\.weight: was added, removed or"), _attached(place, "replaced") as run:
+        _train_and_replace(run)
+    charge = place.charge("replaced")
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 10)
+
+
+def _train_and_replace(run: ModelRun) -> None:
+    for step in run:
+        if step == 3:
+            run.model.weight = torch.nn.Parameter(torch.zeros(10, 64))
+
+
 def test_what_a_model_costs_is_reported_before_the_charge(place: Place) -> None:
     """With an example: once, and before anything is sent."""
     lines: list[str] = []
