@@ -9,7 +9,7 @@ What a caller may not see does not exist for it: 404, as for a name that was nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -188,6 +188,13 @@ _UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] =
 """What was found on a snapshot, for as long as it is read."""
 
 
+def _advised(entry: Entry) -> Iterator[str]:
+    """The provider that a recommendation is for; none where it was refused, for then nobody knows."""
+    header = entry.body.get("header")
+    providers = header.get("providers") if isinstance(header, dict) else None
+    yield from map(str, providers) if isinstance(providers, list) else ()
+
+
 def provider_of(ref: str) -> str:
     """The provider in a partition's reference."""
     return ref.split("/", 1)[0]
@@ -203,6 +210,8 @@ def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
     if entry.actor == caller.organisation and not caller.charge:
         return True
     request = entry.request
+    if entry.kind == "recommendation":
+        return not caller.charge and any(caller.sees_provider(did, facts) for did in _advised(entry))
     charge = facts.charges.get(entry.id if entry.kind == "charge" else str(request.get("charge", "")))
     if charge is not None:
         return caller.sees_charge(charge, facts)

@@ -162,11 +162,14 @@ def _sees_document(view: View, sha256: str, data: bytes, entry: str | None) -> b
     if entry is not None:
         return _mentions(visible_entry(facts, entry, caller)[1].request, sha256)
     contract = facts.contracts.get(sha256)
-    return caller.sees_contract(contract, facts) if contract is not None else _is_open_to(caller, data)
+    return caller.sees_contract(contract, facts) if contract is not None else _is_open_to(caller, data, facts)
 
 
-def _is_open_to(caller: Caller, data: bytes) -> bool:
-    """By what the document says: its parties may read a contract before it is entered, everyone what governs all."""
+def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
+    """By what the document says: its parties may read a contract before it is entered, everyone what governs all.
+
+    Whoever sees a provider's datasets reads what is recommended for them.
+    """
     try:
         known = read_text(data, DOCUMENT_BYTES_MAX).value
     except Malformed:
@@ -176,7 +179,9 @@ def _is_open_to(caller: Caller, data: bytes) -> bool:
     if known.get("kind") == "contract":
         parties = known.get("tdps")
         return caller.organisation in [known.get("tdc"), *(parties if isinstance(parties, list) else [])]
-    return known.get("kind") in {"policy", "dataset", "recommendation"}
+    if known.get("kind") == "recommendation":
+        return caller.sees_provider(str(known.get("provider")), facts)
+    return known.get("kind") in {"policy", "dataset"}
 
 
 def _mentions(value: c.Json, sha256: str) -> bool:

@@ -11,9 +11,10 @@ lock, before the others time out; when it resumes, its transaction is gone.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
@@ -23,6 +24,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
+from ledger.files.atomic_file import PRIVATE
 from ledger.wire.malformed import Malformed
 
 _Any: TypeAlias = Any
@@ -98,12 +100,12 @@ def engine_of(url: str, *, writes: bool) -> Engine:
 def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
     engine = create_engine(url)
     pragmas = (*_SQLITE, "journal_mode=WAL") if writes else (*_SQLITE, "query_only=ON")
-    if not writes:
+    connection_of = _write_connection if writes else _read_connection
 
-        @event.listens_for(engine, "do_connect")
-        def _open(dialect: Dialect, record: object, arguments: list[str], settings: dict[str, Any]) -> DBAPIConnection:
-            del record
-            return _read_connection(dialect, arguments[0], settings)
+    @event.listens_for(engine, "do_connect")
+    def _open(dialect: Dialect, record: object, arguments: list[str], settings: dict[str, Any]) -> DBAPIConnection:
+        del record
+        return connection_of(dialect, arguments[0], settings)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, record: object) -> None:  # noqa: ANN401 - the driver's own type
@@ -117,6 +119,18 @@ def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
         run_plainly(connection, "BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _write_connection(dialect: Dialect, path: str, settings: dict[str, Any]) -> DBAPIConnection:
+    """A connection that writes, to a file that only its owner may read: it holds all parties' contracts and runs.
+
+    SQLite would make it readable for all, as the umask allows. Its log and index beside it get the mode that it has.
+    """
+    if path not in {"", ":memory:"}:
+        # A folder that is not there, or not writable, is reported by SQLite.
+        with suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+    return dialect.connect(path, **settings)
 
 
 def _read_connection(dialect: Dialect, path: str, settings: dict[str, Any]) -> DBAPIConnection:

@@ -32,6 +32,7 @@ _PAYLOAD: Final = "client-payload"
 _OURS: Final = "epsilon-ledger"
 _DEBUGGABLE: Final = "x-ms-sevsnpvm-is-debuggable"
 _TYPE: Final = "x-ms-attestation-type"
+VMPL: Final = "x-ms-sevsnpvm-vmpl"
 _HEADERS: Final = {
     "eat": (("alg", "typ"), ("kid",), "Ed25519", "eat+jwt"),
     "azure": (("alg", "typ"), ("jku", "kid"), "RS256", "JWT"),
@@ -48,6 +49,7 @@ class Evidence:
         claims: all of them, as the token spells them.
         debuggable: False only if the token claims that no debugger can attach.
         hardware: what kind of hardware says so, as Azure's ``x-ms-attestation-type``; None for EAT.
+        vmpl: the privilege level in a virtual machine that asked the hardware, 0 for the highest; None for EAT.
         bound: what the clean room states of itself: ``charge``, ``nonce``, ``plan``, ``cnf``, maybe ``pipeline``.
     """
 
@@ -56,6 +58,7 @@ class Evidence:
     claims: c.Object
     debuggable: bool
     hardware: c.Json
+    vmpl: c.Json
     bound: c.Object
 
     @classmethod
@@ -75,9 +78,10 @@ class Evidence:
         if not isinstance(claims, dict):
             raise Malformed("claims", "must be an object")
         if form == "eat":
-            return cls(form, text, claims, claims.get("dbgstat") != "disabled-since-boot", None, _of_eat(claims))
-        claimed = _hardware(claims)
-        return cls(form, text, claims, claimed.get(_DEBUGGABLE) is not False, claimed.get(_TYPE), _of_azure(claims))
+            return cls(form, text, claims, claims.get("dbgstat") != "disabled-since-boot", None, None, _of_eat(claims))
+        claimed, bound = _hardware(claims), _of_azure(claims)
+        debuggable = claimed.get(_DEBUGGABLE) is not False
+        return cls(form, text, claims, debuggable, claimed.get(_TYPE), claimed.get(VMPL), bound)
 
 
 def _form(header: c.Json) -> str:

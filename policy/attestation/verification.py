@@ -18,7 +18,7 @@ from ledger.crypto.public_keys import PublicKey
 from ledger.domain.gate import Check
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from policy.attestation.token import Evidence
+from policy.attestation.token import VMPL, Evidence
 from policy.checks.field_readers import format_time
 from policy.checks.findings import Findings, shown
 from policy.documents.trusted_attesters import Attestation, RsaPublicKey
@@ -130,6 +130,8 @@ def _claims(findings: Findings, evidence: Evidence, attestation: Attestation, so
             findings.equal("attestation_claim", name, evidence.claims.get(name), pinned, source)
     else:
         findings.equal("attestation_type", "x-ms-attestation-type", evidence.hardware, TYPE_WANTED, source)
+        # A less privileged layer of the same machine could ask for a report, too, and Azure's policies do not name it.
+        findings.equal("attestation_vmpl", VMPL, evidence.vmpl, 0, source)
     if attestation.release_policy is not None:
         error = attestation.release_policy.unmet(evidence.claims.get("iss"), evidence.claims)
         text = f"not met: {error}" if error else "every condition of the release policy is met"

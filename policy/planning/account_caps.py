@@ -16,10 +16,10 @@ from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
-from policy.checks.field_readers import DAY_MS, Timestamp
+from policy.checks.field_readers import DAY_MS
 from policy.decisions.documents_in_force import binding
 from policy.documents import RunBounds
-from policy.planning.reported_values import Holder, Percent, WhoseAccount
+from policy.planning.reported_values import Holder, Moment, Percent, WhoseAccount
 
 Quota = Annotated[Fraction, Meta(description="the quota of a lineage, of the partition's capacity")]
 
@@ -35,7 +35,7 @@ class PartitionBounds(Record, frozen=True):
         source: the policy in force.
     """
 
-    closes: Timestamp | None
+    closes: Moment | None
     epsilon_max: Fraction | None
     level: Annotated[int, Meta(ge=0, le=2, description="of sensitivity")]
     lineage_epsilon_max: Fraction
@@ -53,7 +53,7 @@ def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionB
         return None
     days = binds.age_days_max
     return PartitionBounds(
-        closes=None if days is None else Timestamp(partition.opened + days * DAY_MS),
+        closes=None if days is None else partition.opened + days * DAY_MS,
         epsilon_max=partition.epsilon if binds.caps_everyone else None,
         level=binds.level,
         lineage_epsilon_max=min(binds.lineage_epsilon_max, partition.epsilon),

@@ -14,9 +14,9 @@ from ledger.organisation_lineage.exposure import known_spans
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
-from policy.checks.field_readers import HOUR_MS, Timestamp
+from policy.checks.field_readers import HOUR_MS
 from policy.planning.account_caps import empty_account
-from policy.planning.reported_values import Holder, WhoseAccount
+from policy.planning.reported_values import Holder, Moment, WhoseAccount
 
 HORIZON_HOURS: Final = 100 * 366 * 24
 """A hundred years; anything longer is reported as unlimited."""
@@ -37,8 +37,8 @@ class Projection(Record, frozen=True):
     holder: Holder
     name: WhoseAccount
     partition: Ref
-    projected_until: Timestamp | None
-    rate_since: Timestamp
+    projected_until: Moment | None
+    rate_since: Moment
 
 
 def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
@@ -65,7 +65,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     """
     partition = facts.partitions[ref]
     # A rate is of the time there was something to charge.
-    since = Timestamp(max(since, partition.opened))
+    since = max(since, partition.opened)
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
     counted, lately = counted_loss(facts, account), recent_loss(facts, ref, holder, first)
@@ -83,7 +83,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if admits(middle) else (low, middle)
-    until = None if full or low == HORIZON_HOURS else Timestamp(now + low * HOUR_MS)
+    until = None if full or low == HORIZON_HOURS else now + low * HOUR_MS
     return Projection(full=full, holder=holder, name=name, partition=ref, projected_until=until, rate_since=since)
 
 

@@ -23,7 +23,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Name
 from ledger.wire.records import Record
-from policy.checks.field_readers import Timestamp, format_time
+from policy.checks.field_readers import format_time
 from policy.decisions.charges import covers
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract, read_policy
 from policy.decisions.gate import gate
@@ -31,6 +31,7 @@ from policy.documents import LEVEL_SEALED, ContractDocument, DatasetName, Policy
 from policy.documents.run_bounds import strictest
 from policy.planning.account_caps import AccountStatus, PartitionBounds, Quota, account_status, partition_bounds
 from policy.planning.hypothetical_facts import HypotheticalFacts, with_policy_published
+from policy.planning.reported_values import Moment
 from policy.planning.usable_caps import CapReport, Declared, policy_caps
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ class Impact(Record, frozen=True):
     """
 
     accounts: tuple[AccountChange, ...]
-    at: Timestamp
+    at: Moment
     caps: tuple[CapReport, ...]
     contracts: tuple[Change[ContractBounds], ...]
     datasets: tuple[DatasetName, ...]
@@ -118,7 +119,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
         Malformed: if it is no policy, or contradicts itself.
     """
     policy, after = with_policy_published(facts, data)
-    at = Timestamp(max(now, policy.effective))
+    at = max(now, policy.effective)
     opened = (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
     mine = [one for one in opened if dataset_of(facts, one).domain == policy.domain]
     bounds = {one.ref: (partition_bounds(facts, one, at), partition_bounds(after, one, at)) for one in mine}

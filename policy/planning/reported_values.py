@@ -16,6 +16,8 @@ INFINITE: Final = "infinite"
 """Where a charge has no bound: no share of a capacity."""
 
 Natural = Annotated[int, between(0, INTEGER_MAX)]
+Moment = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="Unix milliseconds")]
+"""A time; documents alone write it as text."""
 Holder = Annotated[
     str,
     Meta(

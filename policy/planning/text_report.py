@@ -70,14 +70,18 @@ def _changes(change: Change[Any]) -> str:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return f"{_value(before)} -> {_value(after)}"
     changes = (
-        f"{name} {_value(before[name])} -> {_value(after[name])}" for name in after if before[name] != after[name]
+        f"{name} {_value(before[name], name)} -> {_value(after[name], name)}"
+        for name in after
+        if before[name] != after[name]
     )
     return ", ".join(changes)
 
 
-def _value(value: Any) -> str:  # noqa: ANN401 - JSON
+def _value(value: Any, name: str = "") -> str:  # noqa: ANN401 - JSON
     if value is None:
         return "none"
+    if name == "closes":
+        return format_time(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

@@ -151,6 +151,5 @@ RECOMMENDATION: Final = CommandKind(
     "/v1/recommendations",
     _apply_recommendation,
     recorded=Entered,
-    binds_all=True,
     changes_prices=True,
 )

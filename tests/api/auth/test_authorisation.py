@@ -21,6 +21,7 @@ from api.auth.authorisation import OPERATIONS, ROLES
 from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.endpoints import QUOTES, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit
+from ledger.commands.entry import Entry
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.api.auth.permitted import STANDING, own
@@ -394,6 +395,27 @@ def test_a_coalition_s_accounts_are_told_to_whom_they_concern(pairs: TwoOfEach) 
         assert (told(role, own), told(role, foreign)) == ([own.partition], [foreign.partition])
     for role in ("TDP", "TDC"):
         assert (told(role, own), told(role, foreign)) == ([own.partition], [])
+
+
+def test_entries_of_coalitions_and_recommendations_are_shown_as_their_routes_show_them(pairs: TwoOfEach) -> None:
+    """Whoever reads the one reads the other; so it is with the recommendation's document, whoever knows its digest."""
+    facts, http = pairs.world.book.read, pairs.world.http
+    with facts() as snapshot:
+        every = [(index, Entry.parse(snapshot.entry(index))) for index in range(snapshot.size)]
+    advice = [(index, entry.request["document"]) for index, entry in every if entry.kind == "recommendation"]
+    seen = 0
+    for things, provider, (index, document) in zip((pairs.own, pairs.foreign), (HOSPITAL, CLINIC), advice, strict=True):
+        recommended, coalition = f"/v1/recommendations/{provider}/digits", f"/v1/coalitions/{things.coalition}"
+        for person in pairs.people.values():
+
+            def shown(path: str, headers: dict[str, str] = person.shown) -> bool:
+                return http.get(path, headers=headers).status_code == 200
+
+            assert shown(f"/v1/entries/{index}") is shown(recommended)
+            assert shown(f"/v1/documents/{document}") is shown(recommended)
+            assert shown(f"/v1/entries/{things.coalition}") is shown(coalition)
+            seen += shown(recommended)
+    assert seen == 2 * len(("SRO", "TSO", "AUDITOR")) + len(("TDP", "TDC"))
 
 
 def _refs(page: dict[str, Any]) -> list[str] | None:

@@ -137,6 +137,12 @@ CHANGED: list[tuple[dict[str, Any], set[str]]] = [
     ({"x-ms-sevsnpvm-is-debuggable": 0}, {"debuggable"}),
     ({"x-ms-sevsnpvm-is-debuggable": GONE}, {"debuggable"}),
     ({"x-ms-attestation-type": "sgx"}, {"type"}),
+    ({"x-ms-sevsnpvm-vmpl": 1}, {"vmpl"}),
+    ({"x-ms-sevsnpvm-vmpl": 2}, {"vmpl"}),
+    ({"x-ms-sevsnpvm-vmpl": "0"}, {"vmpl"}),
+    ({"x-ms-sevsnpvm-vmpl": False}, {"vmpl"}),
+    ({"x-ms-sevsnpvm-vmpl": None}, {"vmpl"}),
+    ({"x-ms-sevsnpvm-vmpl": GONE}, {"vmpl"}),
     ({"x-ms-sevsnpvm-hostdata": "00" * 32}, {"policy"}),
     ({"x-ms-sevsnpvm-hostdata": GONE}, {"policy"}),
     ({"x-ms-compliance-status": "none"}, {"policy"}),
@@ -152,7 +158,7 @@ CHANGED: list[tuple[dict[str, Any], set[str]]] = [
     ({"x-ms-runtime|keys": {}}, {"keys"}),
     # Nested claims beside flat ones: the flat ones are then not the hardware's.
     ({"x-ms-isolation-tee": {}}, {"malformed"}),
-    ({"x-ms-isolation-tee": {}, "x-ms-runtime": payload(RUNTIME)}, {"debuggable", "type"}),
+    ({"x-ms-isolation-tee": {}, "x-ms-runtime": payload(RUNTIME)}, {"debuggable", "type", "vmpl"}),
 ]
 
 
@@ -168,7 +174,9 @@ def test_each_claim_has_its_check(change: dict[str, Any], found: set[str]) -> No
         ({"x-ms-isolation-tee|x-ms-sevsnpvm-is-debuggable": True}, {"debuggable"}),
         ({"x-ms-isolation-tee|x-ms-attestation-type": GONE}, {"type"}),
         ({"x-ms-isolation-tee|x-ms-sevsnpvm-hostdata": "0"}, {"policy"}),
-        ({"x-ms-isolation-tee": "yes"}, {"debuggable", "type", "policy"}),
+        ({"x-ms-isolation-tee|x-ms-sevsnpvm-vmpl": 1}, {"vmpl"}),
+        ({"x-ms-isolation-tee|x-ms-sevsnpvm-vmpl": GONE, "x-ms-sevsnpvm-vmpl": 0}, {"vmpl"}),
+        ({"x-ms-isolation-tee": "yes"}, {"debuggable", "type", "policy", "vmpl"}),
         ({"x-ms-runtime": RUNTIME}, {"malformed"}),
         ({"x-ms-runtime|client-payload|epsilon-ledger": "%"}, {"malformed"}),
         ({"x-ms-runtime": payload({**RUNTIME, "nonce": "x"})}, {"nonce"}),
