@@ -47,6 +47,9 @@ LOSS_MAX: Final = 1 << 48
 """Units of loss of one run at one coordinate; more counts as a loss without bound."""
 RECEIPT_MARK: Final = "c2sp.org/tlog-proof@v1"
 FAILED: Final = 7
+LEDGER_ACTOR: Final = "did:web:ledger.invalid"
+"""The actor of entries that a book makes by itself, signed with the log's key."""
+_OWN_KINDS: Final = ("lapse", "statement")
 _KEY_BYTES: Final = 32
 _SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 _NAME: Final = re.compile(r"[^\s+\x00-\x1f]+\Z")
@@ -587,7 +590,8 @@ def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None =
     checkpoint = Checkpoint.open(to_text(note, "checkpoint"), trust)
     if kept is not None:
         _check_heads(kept, checkpoint)
-    tiles, times = _Tiles(fetch), EntryTimes()
+    logs = trust.logs if isinstance(trust, Policy) else (trust,)
+    tiles, times = _Tiles(fetch), EntryTimes([one for one in logs if one.origin == checkpoint.origin])
     for start in range(0, checkpoint.size, TILE_WIDTH):
         width = min(TILE_WIDTH, checkpoint.size - start)
         for index, entry in enumerate(_bundle(fetch, start // TILE_WIDTH, width), start):
@@ -682,24 +686,90 @@ def _fold(row: list[bytes], right: bytes | None) -> bytes | None:
     return right
 
 
-# --- The times of entries
+# --- The signatures and times of entries
+
+
+class KeyHistory:
+    """Whose keys there are in a book, and from when until when each signs: as the entries up to a place say.
+
+    A rotation brings a key and ends another one at a date, a revocation ends some for good, a suspension until they are
+    resumed, and a recovery ends all that an organisation has. A clean room's key comes with its charge.
+    """
+
+    def __init__(self) -> None:
+        """No key yet."""
+        self._keys: dict[str, tuple[str, dict[str, str]]] = {}
+        self._rooms: set[str] = set()
+        self._starts: dict[str, int] = {}
+        self._until: dict[str, int] = {}
+        self._stopped: dict[str, str] = {}
+        self._revoked: set[str] = set()
+
+    def signer(self, key_id: str, time: int, *, clean_rooms: bool = False) -> tuple[str, dict[str, str]]:
+        """The owner of a key that signs at a time (ms), and the key. Raises: VerificationError."""
+        if key_id not in self._keys or (key_id in self._rooms and not clean_rooms):
+            raise VerificationError("", f"is signed by the key {key_id[:80]}, which nobody has registered")
+        never = self._starts.get(key_id, time) > time or self._until.get(key_id, time + 1) <= time
+        if never or key_id in self._revoked or key_id in self._stopped:
+            raise VerificationError("", f"is signed by the key {key_id}, which is not in force there")
+        return self._keys[key_id]
+
+    def note(self, kind: str, actor: str, time: int, request: dict[str, Any]) -> None:
+        """Take what an entry says of keys, which is permitted, or pending. Raises: LookupError, TypeError."""
+        if kind == "organisation":
+            self._add(request["organisation"], request["key"])
+        elif kind == "key_rotation":
+            self._starts[self._add(actor, request["key"])] = request.get("starts", time)
+            self._until[request["retires"]] = request["until"]
+        elif kind == "key_revocation":
+            self._revoked.update(request["keys"])
+        elif kind == "key_suspension":
+            for key_id in request["keys"]:
+                self._stopped.pop(key_id, "")
+            self._stopped.update(dict.fromkeys(request["keys"], actor) if request["suspended"] else {})
+        elif kind == "key_recovery":
+            owner = request["organisation"]
+            own = (one for one, (whose, _) in self._keys.items() if whose == owner)
+            self._revoked.update(one for one in own if one not in self._rooms)
+            self._starts[self._add(owner, request["key"])] = time
+        elif kind in {"charge", "model_opening"}:
+            self._rooms.add(self._add(actor, request["clean_room"]["signing"]))
+
+    def _add(self, owner: str, key: dict[str, str]) -> str:
+        key_id = _thumbprint(key)
+        self._keys[key_id] = owner, key
+        return key_id
+
+    def go_back(self, ahead: int, time: int) -> None:
+        """Time goes back: a key that signed goes on, and one that was retired stays so."""
+        self._starts = {one: min(at, time) if at <= ahead else at for one, at in self._starts.items()}
+        self._until = {one: min(at, time) if at <= ahead else at for one, at in self._until.items()}
+
+
+def _thumbprint(key: dict[str, str]) -> str:
+    """RFC 7638, of a JWK that has no other members."""
+    return _base64url(hashlib.sha256(_canonical(key)).digest())
 
 
 class EntryTimes:
     """The times of a book's entries, which never decrease but after a clock correction; of other logs, nothing.
 
-    A correction names the newest entry's time and the one from which entries go on. Every SRO with an open partition
-    has signed it: the issuers of the policies of the domains that have a partition that is not retired, and its sender.
+    Where the log's keys are given, the signature over the command of every entry is verified too, with the key that
+    was in force there. A correction names the newest entry's time and the one from which entries go on. Every SRO with
+    an open partition has signed it: the issuers of the policies of the domains that have a partition that is not
+    retired, and its sender.
 
     Attributes:
         wrong: where the first error is, and what; None as long as there is none.
     """
 
-    def __init__(self) -> None:
-        """Begin before the first entry."""
+    def __init__(self, logs: Sequence[LogKey] = ()) -> None:
+        """Begin before the first entry; ``logs`` are the keys of the log, one of which signs the book's own entries."""
         self.wrong: tuple[str, str] | None = None
         self._least = 0
-        self._keys: dict[str, tuple[str, dict[str, str]]] = {}
+        self._keys = KeyHistory()
+        self._logs = [{"crv": "Ed25519", "kty": "OKP", "x": _base64url(one.public)} for one in logs]
+        self._of_book = False
         self._issuers: dict[str, str] = {}
         self._domains: dict[tuple[str, str], str] = {}
         self._open: dict[str, tuple[str, str]] = {}
@@ -713,13 +783,20 @@ class EntryTimes:
             entry = json.loads(data)
             kind, time, body = entry["kind"], int(entry["time"]), entry["body"]
             actor, request, permitted = entry["actor"], body["request"], body["outcome"] == "permitted"
+            self._of_book = self._of_book or (index == 0 and kind == "organisation")
         except (ValueError, LookupError, TypeError, RecursionError):
-            # An entry of another log. Of a book, every entry is read by `epsilon verify`.
+            # Of another log an entry may be anything.
+            if self._logs and self._of_book:
+                self.wrong = self.wrong or (where, "is no entry of a book")
             return
         if self.wrong is None and time < self._least:
             self.wrong = where, "its time lies before the time of the entry before it"
         self._least = max(self._least, time)
         try:
+            if self._logs and self._of_book:
+                self._check_signature(index, entry)
+            if permitted or body["outcome"] == "pending":
+                self._keys.note(kind, actor, time, request)
             if permitted and kind == "clock_correction":
                 self._correct(time, actor, entry["id"], request)
             elif permitted:
@@ -727,12 +804,27 @@ class EntryTimes:
         except (VerificationError, LookupError, TypeError, AttributeError, ValueError) as error:
             self.wrong = self.wrong or (where, f"{kind}: {error}")
 
+    def _check_signature(self, index: int, entry: dict[str, Any]) -> None:
+        """Verify the signature over an entry's command. Raises: VerificationError, LookupError, TypeError."""
+        actor, key_id = entry["actor"], entry["key_id"]
+        request = entry["body"]["request"]
+        if entry["kind"] in _OWN_KINDS:
+            found = next((one for one in self._logs if _thumbprint(one) == key_id), None)
+            owner, key = (LEDGER_ACTOR, found) if found is not None else self._keys.signer("", 0)
+        elif index == 0:
+            owner, key = request["organisation"], request["key"]
+        else:
+            owner, key = self._keys.signer(key_id, entry["time"], clean_rooms=True)
+        if owner != actor:
+            raise VerificationError("", f"is signed by a key of {owner}, and {actor} is named")
+        command = {"actor": actor, "body": request, "id": entry["id"], "key_id": key_id, "kind": entry["kind"], "v": 1}
+        header = _check_jws(owner, key, entry["signature"], _canonical(command))
+        if header["kid"] != key_id or header.get("jti", entry["id"]) != entry["id"]:
+            raise VerificationError("", "bears a signature that was made for another command")
+
     def _note(self, kind: str, actor: str, request: dict[str, Any], body: dict[str, Any]) -> None:
-        """Whose keys there are, and which SRO a partition has."""
-        if kind == "organisation":
-            digest = hashlib.sha256(_canonical(request["key"])).digest()
-            self._keys[_base64url(digest)] = request["organisation"], request["key"]
-        elif kind == "policy":
+        """Which SRO a partition has."""
+        if kind == "policy":
             self._issuers[body["header"]["domain"]] = actor
         elif kind == "dataset":
             self._domains[actor, body["header"]["id"]] = body["header"]["domain"]
@@ -748,22 +840,36 @@ class EntryTimes:
         if not (isinstance(request["time"], int) and request["time"] < request["ahead"] == time):
             raise VerificationError("", "does not go back from the time of its own entry")
         claim = _canonical({**stated, "id": name, "kind": "clock_correction"})
-        signed = {self._signer(one, claim) for one in request["signatures"]}
+        signed = {self._signer(one, claim, time) for one in request["signatures"]}
         needed = {actor, *(self._issuers[self._domains[one]] for one in self._open.values())}
         if missing := sorted(needed - signed):
             raise VerificationError("", f"is not signed by {', '.join(missing)}")
         self._least = request["time"]
+        self._keys.go_back(time, request["time"])
 
-    def _signer(self, signature: str, claim: bytes) -> str:
-        """Whose detached JWS this is (RFC 7797). Raises: VerificationError, LookupError."""
-        import json
-
-        protected, _, value = signature.partition("..")
-        header = json.loads(_from_base64url(protected))
-        owner, key = self._keys[header["kid"]]
-        if not _verifies_jws(key, header["alg"], _from_base64url(value), protected.encode() + b"." + claim):
-            raise VerificationError("", f"bears a signature that is not {owner}'s")
+    def _signer(self, signature: str, claim: bytes, time: int) -> str:
+        """Whose detached JWS this is. Raises: VerificationError, LookupError."""
+        owner, key = self._keys.signer(_header(signature)["kid"], time)
+        _check_jws(owner, key, signature, claim)
         return owner
+
+
+def _header(signature: str) -> dict[str, Any]:
+    """The protected header of a detached JWS. Raises: ValueError."""
+    import json
+
+    header: dict[str, Any] = json.loads(_from_base64url(signature.partition("..")[0]))
+    return header
+
+
+def _check_jws(owner: str, key: dict[str, str], signature: str, payload: bytes) -> dict[str, Any]:
+    """Verify a detached JWS (RFC 7797); its header. Raises: VerificationError, LookupError, ValueError."""
+    protected, _, value = signature.partition("..")
+    header = _header(signature)
+    message = protected.encode() + b"." + payload
+    if header["b64"] is not False or not _verifies_jws(key, header["alg"], _from_base64url(value), message):
+        raise VerificationError("", f"bears a signature that is not {owner}'s")
+    return header
 
 
 def _verifies_jws(key: dict[str, str], algorithm: str, signature: bytes, message: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -10,22 +11,35 @@ import pytest
 from client.keys.signer import Signer
 from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.book.submitted_command import Outcome
+from ledger.commands.entry import Entry
 from ledger.commands.signing_keys.key_authority import KEYS_MAX
 from ledger.commands.signing_keys.rotation import WINDOW_MS_MAX
+from ledger.verifier import EntryTimes
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL, contract, partition
-from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG, SRO, TSO
+from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG, SRO, TSO, private_key
 from tests.factories.stored import StoredWorld, no_step
 from tests.ledger.book.rotated import name_quorum, new_signer, recover, revoke, rotate, suspend
 from tests.ledger.book.test_clock_correction import correction, jump
 
 NEW: Final = new_signer("bank a 2")
+_OLD: Final = Signer(private_key(BANK_A)).key_id
 
 
 def verified(world: StoredWorld) -> None:
-    """Replay agrees with every row, every signature and every decision."""
+    """Replay agrees with every row, every signature and every decision; the auditor's own file with every signature."""
     assert verify_book(world.url, LOG, no_step, gate=gate).entries == world.size
+    assert found_alone(world) is None
+
+
+def found_alone(world: StoredWorld) -> tuple[str, str] | None:
+    """What the auditor's own file finds wrong."""
+    times = EntryTimes([LOG])
+    with world.book.read() as facts:
+        for index, data in enumerate(facts):
+            times.add(index, data)
+    return times.wrong
 
 
 def charged(world: StoredWorld, name: str, signer: Signer | None = None, bank: str = BANK_A) -> Outcome:
@@ -269,6 +283,10 @@ def test_a_raw_entry_signed_by_a_revoked_key_is_found(world: StoredWorld, monkey
         assert charged(world, "run").code.word == "pending"
     with pytest.raises(VerificationFailed, match=r"the key .* was revoked"):
         verified(world)
+    assert found_alone(world) == (
+        f"entry {world.size - 1}",
+        f"charge: is signed by the key {_OLD}, which is not in force there",
+    )
 
 
 def test_a_kept_permit_is_none_for_a_key_that_retires(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +302,10 @@ def test_a_kept_permit_is_none_for_a_key_that_retires(world: StoredWorld, monkey
         assert charged(world, "e").code.word == "pending"
     with pytest.raises(VerificationFailed, match="was retired"):
         verified(world)
+    assert found_alone(world) == (
+        f"entry {world.size - 1}",
+        f"charge: is signed by the key {_OLD}, which is not in force there",
+    )
 
 
 def test_rows_of_terms_are_compared(world: StoredWorld) -> None:
@@ -296,3 +318,26 @@ def test_rows_of_terms_are_compared(world: StoredWorld) -> None:
         assert [one.key_id for one in facts.keys_of(BANK_A)] == [world.signers[BANK_A].key_id, NEW.key_id]
         assert facts.key_terms[NEW.key_id].until is None
     verified(world)
+
+
+def test_the_auditors_file_finds_a_signature_that_is_not_its_entrys(world: StoredWorld) -> None:
+    """Of any entry: its bytes changed, another's signature, another's key, the log's own entries."""
+    assert rotate(world, NEW).code.word == "permitted"
+    assert charged(world, "run", NEW).code.word == "pending"
+    world.clock.now += 2 * HOUR_MS
+    assert world.submit(world.void("none"))[0].code.word == "not_found"
+    with world.book.read() as facts:
+        entries = [Entry.parse(data) for data in facts]
+    assert entries[-1].kind == "lapse"
+    for place, entry in enumerate(entries):
+        other = entries[place - 1]
+        for wrong in (replace(entry, id=f"{entry.id}x"), replace(entry, signature=other.signature)):
+            times = EntryTimes([LOG])
+            for index, one in enumerate([*entries[:place], wrong, *entries[place + 1 :]]):
+                times.add(index, one.to_bytes())
+            assert times.wrong is not None
+            assert times.wrong[0] == f"entry {place}"
+    times = EntryTimes([LOG])
+    for index, one in enumerate(entries):
+        times.add(index, one.to_bytes() if index != 3 else b"{}")
+    assert times.wrong == ("entry 3", "is no entry of a book")

@@ -148,7 +148,8 @@ def test_another_history_is_not_published_over_one(tmp_path: Path, tmp_path_fact
 def test_full_tiles_are_kept_and_partial_ones_superseded(tmp_path: Path) -> None:
     """Past 256 entries a bundle is full: its partial ones go, and it is not written twice."""
     folder = tmp_path / "public"
-    with open_world(tmp_path) as world:
+    with open_world(tmp_path, founded=False) as world:
+        lengthen(world, 10)
         publish(world.book, folder)
         assert {"tile/entries/000.p/10", "tile/0/000.p/10"} <= files(folder)
         lengthen(world, 600)
