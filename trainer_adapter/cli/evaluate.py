@@ -20,12 +20,13 @@ from client.keys.signer import Signer, load_private
 from client.service.service import Service
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli import models
-from trainer_adapter.cli.train import accuracy, best_device, device_in_words, tensors
+from trainer_adapter.cli.job_model import JobModel
+from trainer_adapter.cli.train import best_device, device_in_words, measure_in_words
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest, Pause, SealedContents, too_soon
 from trainer_adapter.session.protocol import Say
+from trainer_adapter.training.preprocessing_constants import PreparedConstants
 
 SEALED_BYTES_MAX: Final = 1 << 30
 
@@ -38,16 +39,18 @@ class EvaluationReport:
     charge: str
     device: str
     model: str
+    measure: str = "accuracy"
 
     def to_json(self) -> c.Object:
         """For programs."""
-        return {**asdict(self), "accuracy": f"{self.accuracy:.6f}"}
+        told = {name: value for name, value in asdict(self).items() if name not in {"accuracy", "measure"}}
+        return {**told, self.measure: f"{self.accuracy:.6f}"}
 
     def in_words(self) -> str:
         """For people."""
         return (
             f"{self.charge}: the sealed model {self.model[:16]}… was opened on {self.device}; "
-            f"accuracy {self.accuracy:.1%} on the public test set"
+            f"{measure_in_words(self.measure, self.accuracy)} on the public test set"
         )
 
 
@@ -63,13 +66,16 @@ def measure(job: Job, service: Service, say: Say) -> EvaluationReport:
         Refused: if the opening is. Malformed: if the model is not the one that was sealed. OSError, Unreachable.
     """
     # What can fail without the model's key fails before its opening is recorded.
-    test, model, device = tensors(job.test.read_bytes(), "test"), models.make(job.model, job.folder), best_device()
+    device = best_device()
+    made = JobModel.make(job, device)
+    constants = PreparedConstants.load(made.job.preprocessing, service, job.log)
     name, contents = _open(job, service, say)
     try:
-        model.load_state_dict(load(contents.model))
+        made.model.load_state_dict(load(contents.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
-    return EvaluationReport(accuracy(model.to(device), test), job.id, device_in_words(device), name)
+    right = made.measure(constants.inputs(made.test[0]))
+    return EvaluationReport(right, job.id, device_in_words(device), name, job.measure)
 
 
 def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:

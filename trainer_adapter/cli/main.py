@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from trainer_adapter.session.model_release import Pause
 
 _GROUP: Final = CommandGroup()
+_JOBS: Final = CommandGroup("job", "Jobs: check one before it is charged; the form that they have.")
 app: Final = _GROUP.app
+app.add_typer(_JOBS.app, name=_JOBS.name)
 _say: Final = partial(typer.echo, err=True)
 
 SealedJob = Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")]
@@ -58,11 +60,15 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
-    from trainer_adapter.job.job_spec import Job
+    from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json, printer=_print_error):
-        known, pause = Job.load(job), time.sleep if wait else None
+        known, pause = load_job(job), time.sleep if wait else None
+        if ":" in known.model:
+            from trainer_adapter.cli.model_trial import try_model
+
+            try_model(known.model, known.folder)
         with consumer_service(known) as service:
             ending = TrainEnding(service, known.id, resumes=known.resume is not None)
             with errors_reported(as_json=as_json, id=known.id, ending=ending, printer=_print_error):
@@ -72,6 +78,34 @@ def train(
         _print_event("report", **report.to_json())
     else:
         typer.echo(report.in_words())
+
+
+@_JOBS.command("job.toml", "job.toml --json")
+def check(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Try all that a job names, and get the decision on its charge; nothing is recorded."""
+    from trainer_adapter.session.protocol import consumer_service
+
+    with errors_reported(as_json=as_json):
+        from trainer_adapter.cli.check import check_job, load_for_check
+
+        known = load_for_check(job)
+        with consumer_service(known) as service:
+            found = check_job(known, service)
+    typer.echo(json.dumps(found.to_json()) if as_json else found.in_words())
+    if not found.quote.permitted:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+@_JOBS.command("", "> job.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of a job, as TOML reads it."""
+    from trainer_adapter.job.job_schema import job_schema
+
+    typer.echo(json.dumps(job_schema(), indent=2, ensure_ascii=False))
 
 
 @_GROUP.command("job.toml", "job.toml --json")
@@ -104,11 +138,11 @@ def release(
 @contextmanager
 def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
     """The job of a sealed model and the service as its consumer calls it; errors of the block are reported."""
-    from trainer_adapter.job.job_spec import Job
+    from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
-        known = Job.load(path)
+        known = load_job(path)
         with consumer_service(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
             yield known, service
 

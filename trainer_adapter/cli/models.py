@@ -1,5 +1,7 @@
 """The models a run can name; what they do before their first layer is public and looks at one record.
 
+``linear`` and ``mlp`` fit any table; a folder with ``config.json`` and weights as safetensors is a Transformers model.
+
 A name with a colon, as ``networks.py:small``, is a function without arguments in a Python file beside the job: the
 user's own model. Its digest is in the charge and in the clean room's evidence, as the job's pipeline is. No one reads
 the code: the mechanism bounds what a model learns by training, not what code does that was written to leak records. A
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
+from trainer_adapter.cli.pretrained_folder import pretrained
 
 FILE_BYTES_MAX: Final = 1 << 20
 ERROR_TEXT_MAX: Final = 300
@@ -29,6 +33,14 @@ BACKGROUND: Final = 0.3
 """Public knowledge: near the average ink of a digit. The partition's own mean would cost budget."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The numbers of one record that a model takes, and those that it gives."""
+
+    inputs: int
+    outputs: int
+
+
 class Centred(nn.Module):
     """Images (records, ...) flattened, less a public constant."""
 
@@ -37,27 +49,57 @@ class Centred(nn.Module):
         return images.flatten(1) - BACKGROUND
 
 
-def make(name: str, folder: Path | None = None, seed: int = 0) -> nn.Module:
+def make(name: str, folder: Path | None = None, seed: int = 0, *, shape: Shape | None = None) -> nn.Module:
     """A fresh model whose first weights are public: the same for the same name and seed.
 
     Args:
         name: ``digits-linear`` (logistic regression) or ``digits-mlp`` (one layer of 32 tanh units), which take
-            images (records, 64) or (records, 8, 8) with values from 0 to 1 and give ten scores; or FILE:FUNCTION.
-        folder: where FILE is looked for.
+            images (records, 64) or (records, 8, 8) with values from 0 to 1 and give ten scores; ``linear`` or ``mlp``,
+            the same for any numbers; FILE:FUNCTION; or a folder of public weights.
+        folder: where FILE, or the folder, is looked for.
         seed: of the first weights.
+        shape: of what ``linear`` and ``mlp`` take and give.
 
     Raises:
-        Malformed: for a name that is not known, or a file or a function that gives no model.
+        Malformed: for a name that is not known, or a file, a function or a folder that gives no model.
     """
+    given: Callable[[], nn.Module]
     if folder is not None and ":" in name:
-        given: Callable[[], nn.Module] = partial(_own_model, folder, name)
+        given = partial(_own_model, folder, name)
     elif name in _MODELS:
         given = _MODELS[name]
+    elif name in _SIZED and shape is not None:
+        given = partial(_SIZED[name], shape)
+    elif folder is not None and (folder / name).is_dir():
+        given = partial(pretrained, folder / name, shape.outputs if shape else None)
     else:
-        raise Malformed("model", f"must be one of {', '.join(sorted(_MODELS))}, or FILE:FUNCTION")
+        raise unknown(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return given()
+
+
+def unknown(name: str) -> Malformed:
+    """The error of a name that is none."""
+    return Malformed(
+        "model", f"must be one of {', '.join(sorted(_MODELS))}, or FILE:FUNCTION; or {_OTHERS}: not {name}"
+    )
+
+
+def is_sized(name: str, folder: Path) -> bool:
+    """Whether the model is made for the records: one of any size, or a folder."""
+    return name in _SIZED or (folder / name).is_dir()
+
+
+def _linear(shape: Shape) -> nn.Module:
+    head = nn.Linear(shape.inputs, shape.outputs)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return nn.Sequential(nn.Flatten(), head)
+
+
+def _mlp(shape: Shape) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape.inputs, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, shape.outputs))
 
 
 def _digits_linear() -> nn.Module:
@@ -75,6 +117,8 @@ _MODELS: Final[dict[str, Callable[[], nn.Module]]] = {
     "digits-linear": _digits_linear,
     "digits-mlp": _digits_mlp,
 }
+_SIZED: Final[dict[str, Callable[[Shape], nn.Module]]] = {"linear": _linear, "mlp": _mlp}
+_OTHERS: Final = "linear, mlp, or a folder of public weights beside the job"
 
 
 def _own_model(folder: Path, name: str) -> nn.Module:

@@ -10,20 +10,19 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from client.dataset_files.stored_partition import PartitionData
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.wire.canonical_json import Object
-from ledger.wire.malformed import Malformed
-from trainer_adapter.cli import models
+from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.attach import ModelRun, Options, attach
-from trainer_adapter.training.training_records import read_records
+from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
 
-_IMAGES: Final = ((models.PIXELS,), (8, 8))
+_TOLD: Final = ("accuracy", "measure", "privacy")
+"""Members of a report that are told in words of their own."""
 MICROBATCH: Final = 128
 OnStep = Callable[[ModelRun, int], None]
 
@@ -36,6 +35,7 @@ class Report:
         accuracy: of the released model on the public test set, as a share.
         model: the released model's SHA-256, or empty if its release was refused.
         privacy: the ε of the whole run, one line a partition, and with all that its model descends from.
+        measure: what ``accuracy`` is: of a regression the mean squared error.
     """
 
     accuracy: float
@@ -45,20 +45,26 @@ class Report:
     steps: int
     steps_charged: int
     privacy: ChargeEpsilon
+    measure: str = "accuracy"
 
     def to_json(self) -> Object:
         """For programs. ``epsilon`` is the greatest of ``run_epsilon``."""
         figures = self.privacy.to_json()
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "privacy"}
-        return {**own, **figures, "epsilon": self.privacy.epsilon.number}
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _TOLD}
+        return {**own, self.measure: self.accuracy, **figures, "epsilon": self.privacy.epsilon.number}
 
     def in_words(self) -> str:
         """For people."""
         done = (
             f"{self.charge}: {self.steps} of {self.steps_charged} steps on {self.device}; "
-            f"accuracy {self.accuracy:.1%} on the public test set"
+            f"{measure_in_words(self.measure, self.accuracy)} on the public test set"
         )
         return "\n  ".join((done, *self.privacy.in_words))
+
+
+def measure_in_words(measure: str, value: float) -> str:
+    """What was measured on a public test set."""
+    return f"accuracy {value:.1%}" if measure == "accuracy" else f"mean squared error {value:.4g}"
 
 
 def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
@@ -85,54 +91,31 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
     """
     # What can fail without the key fails before anything is charged.
     device = best_device()
-    model = models.make(job.model, job.folder).to(device)
-    test = tensors(job.test.read_bytes(), "test")
-    if not len(test[0]):
-        raise Malformed("test", "holds no record")
-    target = job.accuracy_target
-    optimiser = torch.optim.SGD(model.parameters(), lr=float(job.learning_rate), momentum=float(job.momentum))
+    made = JobModel.make(job, device)
+    test, target = made.test, job.accuracy_target
     options = Options(
         service=service,
         say=say,
-        read=_labelled,
+        read=made.records,
         example=(test[0][:2], test[1][:2]),
         resume=resume,
         pause=pause,
         microbatch=MICROBATCH,
         records_per_user_max=job.records_per_user_max,
     )
-    with attach(model, optimiser, nn.functional.cross_entropy, job, options) as run:
+    with attach(made.model, optimiser_of(job, made.model), LOSS_BY_NAME[job.loss], made.job, options) as run:
         for step in run:
             on_step(run, step)
             # A begun block counts in full anyway, so the public target is looked at where one ends.
-            if target is not None and run.budget.at_block_boundary and _public_accuracy(run, test) >= target:
+            if target is not None and run.budget.at_block_boundary and _public_accuracy(run, made) >= target:
                 break
-    steps, right = run.taken, _public_accuracy(run, test)
-    return Report(right, job.id, device_in_words(device), run.release(), steps, run.steps, run.privacy)
+    steps, right = run.taken, _public_accuracy(run, made)
+    named = device_in_words(device)
+    return Report(right, job.id, named, run.release(), steps, run.steps, run.privacy, job.measure)
 
 
-def _public_accuracy(run: ModelRun, test: tuple[Tensor, Tensor]) -> float:
-    return accuracy(run.model, (run.constants.inputs(test[0]), test[1]))
-
-
-def _labelled(data: PartitionData, what: str) -> tuple[Tensor, Tensor]:
-    """A partition's records. Raises: Malformed, for what they all are."""
-    inputs, targets = tensors(data, what)
-    # A label of no class would stop a step and be named in the error. Its record gives no finite gradient
-    # instead, so zero, and whether there is one is not reported.
-    bad = (targets < 0) | (targets >= models.CLASSES)
-    inputs[bad], targets[bad] = torch.nan, 0
-    return inputs, targets
-
-
-def tensors(data: PartitionData, what: str) -> tuple[Tensor, Tensor]:
-    """Inputs (records, 64), from 0 to 1, and targets (records,). Raises: Malformed, for what they all are."""
-    inputs, targets = read_records(data, what)
-    if targets.is_floating_point():
-        raise Malformed(what, "must hold numbers as inputs and integers as targets")
-    if inputs.shape[1:] not in _IMAGES:
-        raise Malformed(what, f"must have one target for each row of {models.PIXELS} inputs")
-    return inputs.reshape(-1, models.PIXELS).to(torch.float32), targets
+def _public_accuracy(run: ModelRun, made: JobModel) -> float:
+    return made.measure(run.constants.inputs(made.test[0]))
 
 
 def accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:

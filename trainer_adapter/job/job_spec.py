@@ -33,6 +33,10 @@ privacy unit after joins; and the SHA-256 of the file ``pipeline``, which the cl
 With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed
 run can go on: see :mod:`trainer_adapter.run.checkpointing`.
 
+In place of ``service``, ``issuer``, ``log``, ``actor`` and ``key`` it may name a ``profile`` that holds them;
+``contract`` may be the contract's file; and a table ``[train.privacy]`` may stand in place of the plan: see
+:mod:`trainer_adapter.job.privacy_target`.
+
 A job says in the same table what ``epsilon train`` makes of its assignment:
 
     model = "digits-linear"
@@ -41,10 +45,12 @@ A job says in the same table what ``epsilon train`` makes of its assignment:
     test = "data/test.npz"
     accuracy_target = "0.85"
 
-``model`` is a name of :mod:`trainer_adapter.cli.models` or a function in a file beside the job, as
-``networks.py:small``; the file is then the run's ``pipeline``, unless the job names another. ``accuracy_target`` may be
-left out; it is measured on public data only, so a run that stops at it stops on what was released and may give its
-unexecuted steps back. ``records_per_user_max`` is there where the plan's unit is the user.
+``model`` is a name of :mod:`trainer_adapter.cli.models`, a function in a file beside the job, as ``networks.py:small``,
+or a folder with public weights; the file is then the run's ``pipeline``, unless the job names another. ``loss`` and
+``optimiser`` are names, with SGD and cross entropy where they are absent. ``test`` is an archive, or a table with its
+``schema``. ``accuracy_target`` may be left out; it is measured on public data only, so a run that stops at it stops on
+what was released and may give its unexecuted steps back. ``records_per_user_max`` is there where the plan's unit is the
+user. :mod:`trainer_adapter.job.job_schema` has the whole form.
 """
 
 from __future__ import annotations
@@ -56,7 +62,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from client.profile.profile import read_table
+from client.http.problems import Refused
+from client.profile.profile import Profile, read_table
+from client.service.detached_signatures import digest_of
 from ledger.domain.command import parse_ref
 from ledger.domain.facts import EVERYONE
 from ledger.log.verification import parse_log_key
@@ -67,15 +75,24 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.preprocessing import Constants, read_preprocessing
+from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 CHARGES_MAX: Final = 16
+OUTPUTS_MAX: Final = 1 << 20
+SGD: Final = "sgd"
+OPTIMISERS: Final = (SGD, "adam", "adamw", "rmsprop")
+SQUARED_ERROR: Final = "mean_squared_error"
+LOSSES: Final = ("cross_entropy", "binary_cross_entropy", SQUARED_ERROR)
+PROFILE_FIELDS: Final = ("actor", "issuer", "key", "log", "service")
+"""What a job may leave to its profile."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
 Table = TypeVar("Table", bound="DataclassInstance")
+Assigned = TypeVar("Assigned", bound="Assignment")
 Reader: TypeAlias = Callable[[Any, str, Path], Any]
 """From a value, its field and the folder of the file to what is read. Raises: Malformed."""
 
@@ -85,7 +102,7 @@ def _read_by(reader: Reader) -> Mapping[str, Reader]:
     return {"reader": reader}
 
 
-def _plain(read: Callable[..., object], *bounds: int) -> Mapping[str, Reader]:
+def _plain(read: Callable[..., object], *bounds: object) -> Mapping[str, Reader]:
     """The same for a reader of a value that names no file."""
     return _read_by(lambda value, where, _: read(value, where, *bounds))
 
@@ -111,13 +128,47 @@ def _read_fields(kind: type[Table], value: object, where: str, folder: Path, /, 
     return kind(**{name: readers[name].metadata["reader"](known[name], own[name], folder) for name in own}, **unread)
 
 
-def _read_train(kind: type[Table], path: Path, **unread: object) -> Table:
+Planner: TypeAlias = "Callable[[PrivacyTarget, Assignment], Plan]"
+"""The plan that keeps a target, for an assignment whose own plan is not yet there."""
+
+
+def _read_train(kind: type[Assigned], path: Path, planner: Planner | None, **unread: object) -> Assigned:
     """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
-    table = read_table(path, "train", ())
+    table = _with_profile(read_table(path, "train", ()), path.parent)
     try:
-        return _read_fields(kind, table, "", path.parent, **unread)
+        if "privacy" not in table:
+            return _read_fields(kind, table, "", path.parent, **unread)
+        target = _read_target(table, planner)
+        found = _read_fields(kind, {**table, "plan": target.placeholder.to_json()}, "", path.parent, **unread)
     except Malformed as error:
         raise error.under("train") from None
+    assert planner is not None
+    return replace(found, plan=planner(target, found))
+
+
+def _read_target(table: dict[str, Any], planner: Planner | None) -> PrivacyTarget:
+    """The target of a table, which loses it. Raises: Malformed."""
+    if "plan" in table:
+        raise Malformed("privacy", "is given together with plan: leave out one of the two")
+    if planner is None:
+        raise Malformed("privacy", "needs the service, which knows contract and partition: write a plan instead")
+    return PrivacyTarget.parse(table.pop("privacy"), "privacy")
+
+
+def _with_profile(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The table with what its profile holds in place of the profile's name. Raises: Malformed, OSError."""
+    if "profile" not in table:
+        return table
+    rest = {name: value for name, value in table.items() if name != "profile"}
+    for name in PROFILE_FIELDS:
+        if name in rest:
+            raise Malformed(f"train.{name}", "is given together with profile, which holds it: leave out one of the two")
+    try:
+        profile = Profile.load(_path_in(table["profile"], "train.profile", folder))
+        own = {"actor": profile.actor, "issuer": profile.issuer, "key": str(profile.key.absolute())}
+    except Refused as refused:
+        raise Malformed("train.profile", refused.detail) from None
+    return {**rest, **own, "log": profile.log.vkey, "service": profile.service}
 
 
 def _read_data(value: object, where: str, folder: Path) -> dict[str, Path]:
@@ -131,6 +182,17 @@ def _read_plan(value: object, where: str) -> Plan:
         return Plan.parse(value)
     except Malformed as error:
         raise error.under(where) from None
+
+
+def _read_contract(value: object, where: str, folder: Path) -> str:
+    text = c.string(value, where)
+    path = _path_in(value, where, folder)
+    if path.is_file():
+        return digest_of(str(path))
+    try:
+        return c.sha256(text, where)
+    except Malformed:
+        raise Malformed(where, "is neither a contract's file nor its SHA-256 digest") from None
 
 
 def _read_model(value: object, where: str, folder: Path) -> str:
@@ -174,7 +236,7 @@ class Assignment:
     log: LogKey = field(metadata=_plain(lambda value, where: parse_log_key(c.string(value, where))))
     actor: str = field(metadata=_plain(c.did))
     key: Path = field(metadata=_read_by(_path_in))
-    contract: str = field(metadata=_plain(c.sha256))
+    contract: str = field(metadata=_read_by(_read_contract))
     deadline_s: int = field(metadata=_plain(c.integer, 60, 30 * 86_400))
     block_steps: int = field(metadata=_plain(c.integer, 1, BLOCK_STEPS_MAX))
     output: Path = field(metadata=_read_by(_path_in))
@@ -198,9 +260,12 @@ class Assignment:
         return {name: value for name, value in stated.items() if value is not None}
 
     @classmethod
-    def load(cls, path: Path) -> Assignment:
-        """Read an assignment file. Raises: Malformed, naming the field; OSError."""
-        return _read_train(Assignment, path)
+    def load(cls, path: Path, planner: Planner | None = None) -> Assignment:
+        """Read an assignment file, or what a job's says of its assignment. Raises: Malformed, OSError."""
+        if "model" not in read_table(path, "train", ()):
+            return _read_train(Assignment, path, planner)
+        job = _read_train(Job, path, planner, folder=path.parent)
+        return Assignment(**{one.name: getattr(job, one.name) for one in fields(Assignment)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,15 +275,33 @@ class Job(Assignment):
     folder: Path
     model: str = field(metadata=_read_by(_read_model))
     learning_rate: Fraction = field(metadata=_plain(parse_positive))
-    momentum: Fraction = field(metadata=_plain(parse_number))
     test: Path = field(metadata=_read_by(_path_in))
+    momentum: Fraction | None = field(default=None, metadata=_plain(parse_number))
+    optimiser: str = field(default=SGD, metadata=_plain(c.one_of, OPTIMISERS))
+    weight_decay: Fraction = field(default=Fraction(0), metadata=_plain(parse_number))
+    loss: str = field(default=LOSSES[0], metadata=_plain(c.one_of, LOSSES))
+    outputs: int | None = field(default=None, metadata=_plain(c.integer, 1, OUTPUTS_MAX))
+    schema: Path | None = field(default=None, metadata=_read_by(_path_in))
     accuracy_target: Fraction | None = field(default=None, metadata=_plain(parse_number))
     records_per_user_max: int | None = field(default=None, metadata=_plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
 
+    def __post_init__(self) -> None:
+        """Hold its members to each other. Raises: Malformed."""
+        if (self.optimiser == SGD) != (self.momentum is not None):
+            rule = "is missing" if self.optimiser == SGD else f"is for sgd, not for {self.optimiser}: leave it out"
+            raise Malformed("momentum", rule)
+        if self.accuracy_target is not None and self.loss == SQUARED_ERROR:
+            raise Malformed("accuracy_target", f"is for classes, and the loss is {SQUARED_ERROR}: leave it out")
+
+    @property
+    def measure(self) -> str:
+        """What is measured on the public test set."""
+        return SQUARED_ERROR if self.loss == SQUARED_ERROR else "accuracy"
+
     @classmethod
-    def load(cls, path: Path) -> Job:
+    def load(cls, path: Path, planner: Planner | None = None) -> Job:
         """Read a job file. Raises: Malformed, naming the field; OSError."""
-        job = _read_train(Job, path, folder=path.parent)
+        job = _read_train(Job, path, planner, folder=path.parent)
         if ":" in job.model and job.pipeline is None:
             return replace(job, pipeline=path.parent / job.model.rpartition(":")[0])
         return job

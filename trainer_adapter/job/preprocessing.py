@@ -14,9 +14,15 @@ them, whatever noise the training adds later. So each constant names where it co
     charge = "bank-a-means-1"
     model = "runs/bank-a-means-1/model.safetensors"
 
+    [[train.preprocessing]]
+    kind = "normalise"
+    public = "test"
+
 ``public`` says where the constants were published; the author of the job vouches for it, and the provider can read it.
-``charge`` names a run that this ledger charged and whose released model holds them, as tensors of the members' names:
-the receipt beside the model proves it. Anything else is refused. Each of them works on one record by itself.
+``public = "test"`` without constants takes means and deviations from the job's public test set, which belongs to no
+partition. ``charge`` names a run that this ledger charged and whose released model holds them, as tensors of the
+members' names: the receipt beside the model proves it. Anything else is refused. Each of them works on one record by
+itself.
 
 | kind | constants | what it does to a record |
 |---|---|---|
@@ -40,6 +46,8 @@ CONSTANTS: Final = {"normalise": ("mean", "deviation"), "vocabulary": ("size",),
 ITEMS_MAX: Final = 8
 VALUES_MAX: Final = 4_096
 SOURCE_MAX: Final = 400
+PUBLIC_TEST: Final = "test"
+"""The source of constants that are computed from a job's public test set."""
 _LOOKS: Final = "is computed from the records unless it says public, with its source, or charge, with its model"
 
 
@@ -82,6 +90,10 @@ def _item(value: object, where: str, folder: Path) -> Constants:
         return Constants(kind, (), Charged(c.name(known["charge"], f"{where}.charge"), path))
     if "public" not in value or "charge" in value:
         raise Malformed(where, _LOOKS)
+    if value["public"] == PUBLIC_TEST and not value.keys() & set(names):
+        c.fields(value, where, ("kind", "public"))
+        c.one_of(kind, f"{where}.kind", ("normalise",))
+        return Constants(kind, (), PUBLIC_TEST)
     known = c.fields(value, where, (*names, "kind", "public"))
     source = c.string(known["public"], f"{where}.public", SOURCE_MAX)
     if not source.strip():

@@ -35,6 +35,7 @@ from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
 from trainer_adapter.session.model_release import Pause
+from trainer_adapter.session.noise_choice import load_assignment
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.training_records import read_records, read_users
@@ -90,15 +91,28 @@ def attach(
         model: on its device; see :class:`~trainer_adapter.dpsgd.engine.Engine` for what it may hold.
         optimiser: any torch optimiser over exactly the trainable parameters.
         loss: from outputs and targets of one record to one number.
-        assignment: which contract, data, plan and keys; or the file that holds it.
+        assignment: which contract, data, plan and keys; or the file that holds it, a job of ``epsilon train`` too.
         options: everything else.
         changes: members of the assignment that replace those of the file, as ``id="run-2"``.
 
     Raises:
-        Malformed, OSError: for an assignment that cannot be read.
+        Malformed, OSError: for an assignment that cannot be read, or a compiled model. Refused, Unreachable: where
+            the file states its ε and the service has to be asked for the noise.
     """
-    known = assignment if isinstance(assignment, Assignment) else Assignment.load(Path(assignment))
+    _refuse_compiled(model)
+    known = assignment if isinstance(assignment, Assignment) else load_assignment(Path(assignment))
+    if "output" in changes:
+        changes["output"] = Path(changes["output"])
     return ModelRun(model, optimiser, loss, replace(known, **changes), options or Options())
+
+
+def _refuse_compiled(model: nn.Module) -> None:
+    """Raises: Malformed, for what ``torch.compile`` made, whose calls cannot be traced record by record."""
+    for name, one in model.named_modules():
+        if "_orig_mod" in one._modules or getattr(one, "_compiled_call_impl", None) is not None:  # noqa: SLF001 - torch says it nowhere else
+            where = f"model.{name}" if name else "model"
+            rule = "is compiled: attach the module that was given to torch.compile, with engine={'compiled': True}"
+            raise Malformed(where, rule)
 
 
 class ModelRun(Run):
@@ -167,9 +181,7 @@ class ModelRun(Run):
             raise Malformed("records_per_user_max", rule)
         self.constants = constants = PreparedConstants.load(known.preprocessing, self.service, known.log)
         loss = constants.loss(self._loss)
-        if options.example is not None:
-            inputs, targets = options.example
-            self._report(self._checked_engine(loss, (constants.inputs(inputs), targets), torch.arange(len(targets))))
+        self._check_example(loss)
         opened = self.open_data()
         if self.checkpoints is not None and options.resume:
             self._at = self.checkpoints.load_run(model, self.optimiser, options.also)
@@ -189,6 +201,22 @@ class ModelRun(Run):
         self._engine = self._checked_engine(loss, (inputs, targets), users)
         if options.example is None:
             self._report(self._engine)
+
+    def check(self) -> None:
+        """Hold model, loss and optimiser to the engine's terms on the public example; nothing is sent to be recorded.
+
+        Raises:
+            Malformed: naming what does not fit. OSError, Refused, Unreachable.
+        """
+        known = self.assignment
+        self.constants = PreparedConstants.load(known.preprocessing, self.service, known.log)
+        self._check_example(self.constants.loss(self._loss))
+
+    def _check_example(self, loss: Loss) -> None:
+        if self.options.example is not None:
+            inputs, targets = self.options.example
+            users = torch.arange(len(targets))
+            self._report(self._checked_engine(loss, (self.constants.inputs(inputs), targets), users))
 
     def _take(self, step: int, *, update: bool) -> None:
         assert self._engine is not None

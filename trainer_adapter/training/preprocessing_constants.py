@@ -65,6 +65,8 @@ def _weighed(loss: Loss, weights: Tensor) -> Loss:
 
 
 def _tensors(known: Constants, service: Service, log: LogKey) -> dict[str, Tensor]:
+    if not known.values and not isinstance(known.source, Charged):
+        raise Malformed("preprocessing", "takes constants from a test set, which only `epsilon train` reads: name them")
     if isinstance(known.source, Charged):
         released = _released(known.source, service, log)
         missing = [name for name in CONSTANTS[known.kind] if name not in released]

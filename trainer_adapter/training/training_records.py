@@ -31,10 +31,11 @@ def read_records(data: PartitionData, what: str) -> tuple[Tensor, Tensor]:
         raise Malformed(what, "must hold numbers as inputs and as targets")
     if not targets.ndim or inputs.shape[:1] != targets.shape[:1]:
         raise Malformed(what, "must have one target for each row of inputs")
-    return _tensor(inputs), _tensor(targets)
+    return tensor_of(inputs), tensor_of(targets)
 
 
-def _tensor(values: NDArray[Any]) -> Tensor:
+def tensor_of(values: NDArray[Any]) -> Tensor:
+    """The numbers as float32, or int64 if they are whole."""
     kind = np.float32 if values.dtype.kind == "f" else np.int64
     with np.errstate(over="ignore", invalid="ignore"):
         return torch.from_numpy(values.astype(kind, copy=False))

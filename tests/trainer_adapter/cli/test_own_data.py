@@ -1,0 +1,206 @@
+"""A provider's table, sealed by the command, and a consumer's job on it: checked, trained, released, measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+from typer.testing import CliRunner
+
+from api.demo import participants
+from client.cli.main import app as client
+from ledger.mechanisms.plan import Plan
+from ledger.wire.exact_numbers import format_number
+from ledger.wire.malformed import Malformed
+from tests.trainer_adapter.live_service import Place, open_place
+from trainer_adapter import Options, attach
+from trainer_adapter.cli.main import app
+from trainer_adapter.cli.model_trial import try_model
+from trainer_adapter.session.noise_choice import load_assignment, load_job
+from trainer_adapter.training.training_records import read_records
+
+SCHEMA = 'v = 1\n[records]\ntarget = "diagnosis"\nclasses = ["benign", "malignant"]\n'
+PRIVACY = '[train.privacy]\nepsilon = "1.5"\nbatch_size_expected = 128\nsteps = 20\n'
+TRAIN = slice(0, 455)
+
+
+def _write(path: Path, inputs: Sequence[Sequence[float]], targets: Sequence[str]) -> None:
+    names = [f"measure {number}" for number in range(len(inputs[0]))]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([[*names, "diagnosis"], *([*x, y] for x, y in zip(inputs, targets, strict=True))])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A service whose partition is a table of thirty columns, sealed under the key that its store has."""
+    with open_place(tmp_path_factory.mktemp("own") / "a place") as found:
+        data, known = load_breast_cancer(), found.folder / "data"
+        targets = [("malignant", "benign")[one] for one in data.target]
+        _write(known / "patients.csv", data.data[TRAIN], targets[TRAIN])
+        _write(known / "test.csv", data.data[TRAIN.stop :], targets[TRAIN.stop :])
+        (known / "schema.toml").write_text(SCHEMA)
+        key = found.folder / "data-keys" / found.tdp.did / f"{participants.DATASET}-2026-q3"
+        command = ["dataset", "seal", str(known / "patients.csv"), found.ref, "--out", str(known / "sealed")]
+        command += ["--schema", str(known / "schema.toml"), "--key", str(key), "--no-commitments"]
+        assert CliRunner().invoke(client, command).exit_code == 0
+        found.profile(found.bank)
+        yield found
+
+
+def _job(place: Place, name: str, privacy: str = PRIVACY + 'clipping_norm = "1"\n', **changes: str) -> Path:
+    members = {
+        "id": f'"{name}"',
+        "profile": '"../keys/bank.toml"',
+        "contract": f'"{place.contract}"',
+        "deadline_s": "3600",
+        "block_steps": "10",
+        "output": f'"../runs/{name}"',
+        "model": '"linear"',
+        "learning_rate": '"0.5"',
+        "momentum": '"0.5"',
+        "test": '"../data/test.csv"',
+        "schema": '"../data/schema.toml"',
+        "preprocessing": '[{kind = "normalise", public = "test"}]',
+        **changes,
+    }
+    lines = ["v = 1", "[train]", *(f"{member} = {value}" for member, value in members.items() if value)]
+    lines += ["[train.attester]", f'issuer = "{participants.ATTESTER}"', 'key = "../keys/attester.pem"']
+    lines += ["[train.data]", f'"{place.ref}" = "../data/sealed/share/records.sealed"', privacy]
+    path = place.folder / "jobs" / f"{name}.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def _invoke(*words: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [*words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_table_becomes_a_released_model(place: Place) -> None:
+    """From its ε alone: the noise is chosen, the check records nothing, and the run costs what was asked at most."""
+    job, size = _job(place, "table"), len(place.kinds())
+    code, told, errors = _invoke("job", "check", str(job), "--json")
+    assert code == 0, errors
+    found = json.loads(told)
+    assert (found["permitted"], found["parameters"], found["test_records"]) == (True, 62, 114)
+    assert len(place.kinds()) == size
+    code, told, errors = _invoke("train", str(job), "--json")
+    assert code == 0, errors
+    report = json.loads(told.splitlines()[-1])
+    assert 1.4 < float(report["epsilon"]) <= 1.5
+    assert report["accuracy"] > 0.8
+    assert (place.folder / "runs" / "table" / "model.safetensors").is_file()
+    charge = place.charge("table")
+    assert charge is not None
+    assert charge.plan == Plan.parse(found["plan"]).digest
+
+
+def test_the_noise_is_the_least_that_keeps_epsilon(place: Place) -> None:
+    """A ten-thousandth less, and the ledger's own quote is above it."""
+    plan = load_job(_job(place, "least")).plan
+    assert plan.sampling_probability == Fraction(182858, 10**6)
+    told = []
+    assignment = load_assignment(_job(place, "least"))
+    for noise in (plan.noise_multiplier, plan.noise_multiplier - Fraction(1, 10_000)):
+        changed = Plan.parse({**plan.to_json(), "noise_multiplier": format_number(noise)})
+        known = replace(assignment, plan=changed)
+        run = attach(torch.nn.Linear(30, 2), torch.optim.SGD([torch.zeros(1)], lr=1), torch.nn.MSELoss(), known)
+        told.append(run.plan().epsilon.epsilon)
+        run.service.close()
+    assert told[0] is not None
+    assert told[1] is not None
+    assert told[0] <= Fraction(3, 2) < told[1]
+
+
+def test_a_job_without_a_clipping_norm_is_told_one_and_not_run(place: Place) -> None:
+    """The check recommends what the public records say, and training asks for it."""
+    job, size = _job(place, "unclipped", PRIVACY), len(place.kinds())
+    code, told, _ = _invoke("job", "check", str(job))
+    assert code == 0
+    assert "clipping norm recommended: " in told
+    code, _, errors = _invoke("train", str(job))
+    assert code == 2
+    assert errors.startswith("malformed: train.privacy.clipping_norm: is missing: `epsilon job check` recommends one")
+    assert len(place.kinds()) == size
+
+
+def test_a_regression_by_adam(place: Place) -> None:
+    """Another loss, another optimiser, a hidden layer; the report says what it measured."""
+    changes = {"loss": '"mean_squared_error"', "optimiser": '"adam"', "learning_rate": '"0.01"', "momentum": ""}
+    job = _job(place, "regression", model='"mlp"', **changes)
+    job.write_text(job.read_text().replace('"1.5"', '"0.5"').replace("steps = 20", "steps = 4"))
+    code, told, errors = _invoke("train", str(job), "--json")
+    assert code == 0, errors
+    report = json.loads(told.splitlines()[-1])
+    assert "accuracy" not in report
+    assert 0 < report["mean_squared_error"] < 10
+
+
+FAULTS = {
+    "a test set without a schema": ({"schema": ""}, "schema: is missing: test.csv is a table"),
+    "another number of classes": ({"outputs": "1"}, "test: holds a target that is none of the 1 classes"),
+    "a model of nobody": ({"model": '"resnet"'}, "model: must be one of digits-linear, digits-mlp, or FILE:FUNCTION"),
+    "a folder that is no model": ({"model": '"../keys"'}, "model: the folder keys holds no config.json"),
+    "a profile that is not there": ({"profile": '"nowhere.toml"'}, "nowhere.toml: No such file"),
+    "a profile and an actor": ({"actor": '"did:web:a.example"'}, "train.actor: is given together with profile"),
+    "a contract of nobody": ({"contract": '"contract.json"'}, "neither a contract's file nor its SHA-256"),
+    "a batch above the records": ({"batch": "800"}, "train.privacy.batch_size_expected: must be at most 700"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_job_is_one_sentence_and_costs_nothing(place: Place, name: str) -> None:
+    """By the check, as by the run."""
+    changes, says = FAULTS[name]
+    privacy = PRIVACY.replace("128", changes.get("batch", "128"))
+    own = {field: value for field, value in changes.items() if field != "batch"}
+    job, size = _job(place, "fault", privacy + 'clipping_norm = "1"\n', **own), len(place.kinds())
+    code, told, errors = _invoke("job", "check", str(job))
+    assert (code in {2, 4}, told) == (True, ""), errors
+    assert says in errors.splitlines()[0]
+    assert len(errors.splitlines()) == 2
+    assert len(place.kinds()) == size
+
+
+def test_attach_takes_the_jobs_that_train_takes(place: Place) -> None:
+    """And an output as text; the job's model, which is not trained here, is not its pipeline."""
+    (place.folder / "jobs" / "networks.py").write_text("")
+    job = _job(place, "attached", model='"networks.py:small"', preprocessing="")
+    model = torch.nn.Linear(30, 2)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    output = str(place.folder / "runs" / "other")
+    options = Options(service=place.service, read=read_records)
+    with attach(model, optimiser, torch.nn.functional.cross_entropy, str(job), options, output=output) as run:
+        assert run.assignment.pipeline is None
+        assert next(iter(run)) == 1
+    assert (place.folder / "runs" / "other" / "steps.log").is_file()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, of its compiler
+def test_a_compiled_module_is_refused_in_words(place: Place) -> None:
+    """By either way of compiling, before anything is charged."""
+    inner = torch.nn.Linear(30, 2)
+    wrapped, compiled = torch.nn.Sequential(torch.nn.Tanh()), torch.nn.Linear(30, 2)
+    wrapped.append(torch.compile(inner))  # type: ignore[arg-type] # what torch.compile gives is a module
+    compiled.compile()
+    for model, where in ((wrapped, "model.1"), (compiled, "model")):
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        with pytest.raises(Malformed, match=rf"^{where}: is compiled: attach the module that was given"):
+            attach(model, optimiser, torch.nn.functional.cross_entropy, place.assignment("compiled"))
+
+
+def test_a_model_that_hangs_or_crashes_ends_its_own_process(tmp_path: Path) -> None:
+    """Within its time, and in one sentence."""
+    (tmp_path / "hangs.py").write_text("while True: pass")
+    (tmp_path / "crashes.py").write_text("import os\nos.abort()")
+    with pytest.raises(Malformed, match=r"^model: hangs\.py:small gave no model within 1 s$"):
+        try_model("hangs.py:small", tmp_path, 1)
+    with pytest.raises(Malformed, match=r"^model: crashes\.py:small ended its process with signal 6$"):
+        try_model("crashes.py:small", tmp_path)

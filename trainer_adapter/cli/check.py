@@ -1,0 +1,104 @@
+"""``epsilon job check``: everything that a job names is tried before anything is charged; nothing is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import nn
+
+from client.service.service import Service
+from ledger.wire.canonical_json import Object
+from ledger.wire.exact_numbers import format_number
+from trainer_adapter.cli.job_model import JobModel
+from trainer_adapter.cli.model_trial import try_model
+from trainer_adapter.cli.train import best_device
+from trainer_adapter.job.job_spec import Job
+from trainer_adapter.session.noise_choice import trial_plan_for
+from trainer_adapter.session.quote_report import QuoteReport
+from trainer_adapter.training.attach import Loss, Options, attach
+from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
+
+EXAMPLES_MAX: Final = 200
+_DIGITS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class JobCheck:
+    """What was found of a job.
+
+    Attributes:
+        job: as it would run. parameters: how many numbers train. test: how many public records there are.
+        clipping: the recommended clipping norm. quote: what its charge would get now.
+    """
+
+    job: Job
+    parameters: int
+    test: int
+    clipping: str
+    quote: QuoteReport
+
+    def to_json(self) -> Object:
+        """For programs."""
+        return {
+            "charge": self.job.id,
+            "clipping_norm_recommended": self.clipping,
+            "parameters": self.parameters,
+            "permitted": self.quote.permitted,
+            "plan": self.job.plan.to_json(),
+            "reasons": [{"code": one.code, "detail": one.detail} for one in self.quote.reasons],
+            "test_records": self.test,
+        }
+
+    def in_words(self) -> str:
+        """For people."""
+        plan = self.job.plan
+        lines = (
+            f"{self.job.id}: model {self.job.model} trains {self.parameters} numbers, loss {self.job.loss}, optimiser",
+            f"  {self.job.optimiser}; {self.test} public test records",
+            f"plan: {plan.steps} steps, noise multiplier {format_number(plan.noise_multiplier)}, clipping norm",
+            f"  {format_number(plan.clipping_norm)}, about {plan.batch_size_expected} records a step",
+            f"clipping norm recommended: {self.clipping}, the median norm of a public record's gradient at the first",
+            "  weights: a smaller one distorts most records, a larger one adds noise for nothing",
+            str(self.quote),
+            "Nothing was recorded.",
+        )
+        return "\n".join(lines)
+
+
+def load_for_check(path: Path) -> Job:
+    """A job whose clipping norm may be missing. Raises: Malformed, Refused, Unreachable, OSError."""
+    return Job.load(path, trial_plan_for)
+
+
+def check_job(job: Job, service: Service) -> JobCheck:
+    """Try model, data files, test set, loss and plan. Raises: Malformed, Refused, Unreachable, OSError."""
+    if ":" in job.model:
+        try_model(job.model, job.folder)
+    made = JobModel.make(job, best_device())
+    inputs, targets = made.test
+    options = Options(service=service, example=(inputs[:2], targets[:2]), records_per_user_max=job.records_per_user_max)
+    loss = LOSS_BY_NAME[job.loss]
+    run = attach(made.model, optimiser_of(job, made.model), loss, made.job, options)
+    run.check()
+    quote = run.plan()
+    example = run.constants.inputs(inputs[:EXAMPLES_MAX]), targets[:EXAMPLES_MAX]
+    trained = sum(one.numel() for one in made.model.parameters() if one.requires_grad)
+    clipping = recommended_clipping(made.model, run.constants.loss(loss), example)
+    return JobCheck(job, trained, len(targets), clipping, quote)
+
+
+def recommended_clipping(model: nn.Module, loss: Loss, public: tuple[torch.Tensor, torch.Tensor]) -> str:
+    """The median norm of public records' gradients, to two digits, as a decimal."""
+    trained = [one for one in model.parameters() if one.requires_grad]
+    device = next(model.parameters()).device
+    norms = []
+    for place in range(len(public[1])):
+        one, target = (part[place : place + 1].to(device) for part in public)
+        gradients = torch.autograd.grad(loss(model(one), target).sum(), trained)
+        norms.append(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))
+    median = float(torch.stack(norms).median()) if norms else 1.0
+    return format_number(Fraction(f"{median:.{_DIGITS - 1}e}")) if median > 0 else "1"

@@ -1,0 +1,49 @@
+"""A user's model file is tried in a process of its own, so that one that hangs or crashes ends that process alone.
+
+It is no sandbox: the file runs as its user, here and in the run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from ledger.wire.malformed import Malformed
+
+TRIAL_S: Final = 120
+"""Seconds until a model must be there, PyTorch's loading included."""
+_REFUSED: Final = 3
+
+
+def try_model(name: str, folder: Path, seconds: float = TRIAL_S) -> None:
+    """Make the model of ``FILE.py:FUNCTION`` in another process. Raises: Malformed."""
+    command = [sys.executable, "-P", "-m", "trainer_adapter.cli.model_trial", name, str(folder.absolute())]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own module
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Malformed("model", f"{name} gave no model within {seconds:g} s") from None
+    if done.returncode == _REFUSED:
+        raise Malformed("model", done.stderr.strip().splitlines()[-1])
+    if done.returncode:
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        raise Malformed("model", f"{name} ended its process with {how}")
+
+
+def main() -> None:
+    """In that process."""
+    from trainer_adapter.cli.models import make
+
+    name, folder = sys.argv[1:]
+    try:
+        make(name, Path(folder))
+    except Malformed as error:
+        sys.stderr.write(f"\n{error.rule}\n")
+        sys.exit(_REFUSED)
+
+
+if __name__ == "__main__":
+    main()

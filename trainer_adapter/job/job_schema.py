@@ -1,0 +1,170 @@
+"""The JSON Schema (2020-12) of a job as TOML reads it: what editors and other programs check a job by.
+
+``epsilon job schema`` prints it, docs/job.schema.json publishes it. It holds the form; that a file is there, a name
+known or a plan permitted, ``epsilon job check`` says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ledger.mechanisms.mechanism import GROUP_MAX
+from ledger.mechanisms.plan import BATCH_MAX, Plan
+from ledger.wire.json_schema import Schema, json_schema
+from trainer_adapter.job.job_spec import (
+    CHARGES_MAX,
+    LOSSES,
+    OPTIMISERS,
+    OUTPUTS_MAX,
+    PROFILE_FIELDS,
+    RECORDS_PER_UNIT_MAX,
+    SGD,
+    SQUARED_ERROR,
+)
+from trainer_adapter.job.preprocessing import CONSTANTS, ITEMS_MAX, PUBLIC_TEST, SOURCE_MAX, VALUES_MAX
+from trainer_adapter.job.privacy_target import STEPS_MAX
+from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
+
+_TEXT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 1_000}
+_PATH: Final[Schema] = {**_TEXT, "pattern": "^[^\\u0000]+$"}
+_DECIMAL: Final[Schema] = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+|/[0-9]+)?$"}
+_NUMBER: Final[Schema] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"}
+_NAME: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$"}
+_DID: Final[Schema] = {"type": "string", "pattern": "^did:", "maxLength": 255}
+
+
+def job_schema() -> Schema:
+    """The schema of the whole file."""
+    parts: Schema = {}
+    whole = _hoisted(_table({"v": {"const": 1}, "train": _train()}, required=("v", "train")), parts)
+    named = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A job of epsilon"}
+    return {**named, **whole, "$defs": parts}
+
+
+def _hoisted(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
+    """A schema whose named parts, at whatever depth, are moved to ``parts``: a reference is from the root."""
+    if isinstance(schema, list):
+        return [_hoisted(one, parts) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    for name, one in schema.get("$defs", {}).items():
+        parts[name] = _hoisted(one, parts)
+    return {name: _hoisted(one, parts) for name, one in schema.items() if name != "$defs"}
+
+
+def _train() -> Schema:
+    properties: dict[str, Schema] = {
+        **_assignment(),
+        "accuracy_target": _NUMBER,
+        "learning_rate": _NUMBER,
+        "loss": {"enum": [*LOSSES]},
+        "model": {**_TEXT, "maxLength": 200, "pattern": "^[^\\u0000]+$"},
+        "momentum": _NUMBER,
+        "optimiser": {"enum": [*OPTIMISERS]},
+        "outputs": _integer(1, OUTPUTS_MAX),
+        "records_per_user_max": _integer(1, RECORDS_PER_UNIT_MAX),
+        "schema": _PATH,
+        "test": _PATH,
+        "weight_decay": _NUMBER,
+    }
+    required = ("attester", "block_steps", "contract", "data", "deadline_s", "id", "output")
+    sgd = {"properties": {"optimiser": {"const": SGD}}}
+    squared = {"properties": {"loss": {"const": SQUARED_ERROR}}, "required": ["loss"]}
+    return {
+        **_table(properties, required=required),
+        "allOf": [
+            {"oneOf": [{"required": ["plan"]}, {"required": ["privacy"]}]},
+            _either(["profile"], [*PROFILE_FIELDS]),
+            {
+                "if": {"required": ["model"]},
+                "then": {
+                    "required": ["learning_rate", "test"],
+                    "if": sgd,
+                    "then": {"required": ["momentum"]},
+                    "else": {"not": {"required": ["momentum"]}},
+                },
+            },
+            {"if": squared, "then": {"not": {"required": ["accuracy_target"]}}},
+        ],
+    }
+
+
+def _either(one: list[str], others: list[str]) -> Schema:
+    """The one field, or all the others, and never both."""
+    none = {"not": {"anyOf": [{"required": [name]} for name in others]}}
+    return {"oneOf": [{"required": one, **none}, {"required": others, "not": {"required": one}}]}
+
+
+def _assignment() -> dict[str, Schema]:
+    resume = {"key": _PATH, "every_s": _integer(0, 86_400)}
+    return {
+        "actor": _DID,
+        "attester": _table({"issuer": {**_TEXT, "maxLength": 200}, "key": _PATH}, required=("issuer", "key")),
+        "base": _several(_NAME),
+        "block_steps": _integer(1, BLOCK_STEPS_MAX),
+        "contract": _PATH,
+        "data": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"pattern": "^did:[^/]+/[^/]+/[^/]+$"},
+            "additionalProperties": _PATH,
+        },
+        "deadline_s": _integer(60, 30 * 86_400),
+        "grants": _PATH,
+        "id": _NAME,
+        "issuer": _TEXT,
+        "key": _PATH,
+        "log": _TEXT,
+        "output": _PATH,
+        "pipeline": _PATH,
+        "plan": json_schema(Plan),
+        "preprocessing": {"type": "array", "maxItems": ITEMS_MAX, "items": {"oneOf": [*_constants()]}},
+        "privacy": _privacy(),
+        "profile": _PATH,
+        "recipients": {"oneOf": [{"const": "everyone"}, _several(_DID)]},
+        "resume": _table(resume, required=("key", "every_s")),
+        "service": _TEXT,
+        "unit_records_max": _integer(1, GROUP_MAX),
+    }
+
+
+def _privacy() -> Schema:
+    fields: dict[str, Schema] = {
+        "batch_size_expected": _integer(1, BATCH_MAX),
+        "clipping_norm": _NUMBER,
+        "epsilon": _NUMBER,
+        "steps": _integer(1, STEPS_MAX),
+        "unit": {"enum": ["record", "user"]},
+    }
+    return _table(fields, required=("batch_size_expected", "epsilon", "steps"))
+
+
+def _constants() -> list[Schema]:
+    """Each kind with published constants; each with a charged model; and those of the public test set."""
+    one: Schema = {"oneOf": [{"type": "integer"}, _DECIMAL]}
+    many = {"oneOf": [one, {"type": "array", "minItems": 1, "maxItems": VALUES_MAX, "items": one}]}
+    found = []
+    for kind, names in CONSTANTS.items():
+        public = {"type": "string", "minLength": 1, "maxLength": SOURCE_MAX}
+        published = {"kind": {"const": kind}, "public": public, **dict.fromkeys(names, many)}
+        charged = {"kind": {"const": kind}, "charge": _NAME, "model": _PATH}
+        found += [_table(fields, required=tuple(fields)) for fields in (published, charged)]
+    tested = {"kind": {"const": "normalise"}, "public": {"const": PUBLIC_TEST}}
+    return [*found, _table(tested, required=tuple(tested))]
+
+
+def _several(item: Schema) -> Schema:
+    return {"type": "array", "minItems": 1, "maxItems": CHARGES_MAX, "uniqueItems": True, "items": item}
+
+
+def _integer(least: int, most: int) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+def _table(properties: dict[str, Any], *, required: tuple[str, ...]) -> Schema:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": dict(sorted(properties.items())),
+        "required": sorted(required),
+    }

@@ -1,0 +1,89 @@
+"""The noise of a job that states its ε: the least that keeps it, under the terms of every partition it names.
+
+The charge decides by the same accountant, so what is chosen here is what a quote tells; if terms were misread here, the
+charge would still cost what it costs.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from client.service.service import Service
+from ledger.accounting.calibration import NOISE_PLACES, least_noise
+from ledger.mechanisms.decomposition import group_privacy
+from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
+from ledger.mechanisms.plan import RECORD, USER, Plan
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import parse_number
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Assignment, Job
+from trainer_adapter.job.privacy_target import NO_CLIPPING, PrivacyTarget
+from trainer_adapter.session.protocol import consumer_service
+
+_PLACES: Final = 6
+
+
+def load_job(path: Path) -> Job:
+    """A job whose plan is chosen if it states its ε. Raises: Malformed, Refused, Unreachable, OSError."""
+    return Job.load(path, plan_for)
+
+
+def load_assignment(path: Path) -> Assignment:
+    """The same of an assignment, or of a job's. Raises: as :func:`load_job`."""
+    return Assignment.load(path, plan_for)
+
+
+def plan_for(target: PrivacyTarget, known: Assignment) -> Plan:
+    """The plan that keeps a target. Raises: Malformed, Refused, Unreachable, OSError."""
+    if target.clipping_norm is None:
+        raise Malformed("train.privacy.clipping_norm", NO_CLIPPING)
+    return trial_plan_for(target, known)
+
+
+def trial_plan_for(target: PrivacyTarget, known: Assignment) -> Plan:
+    """The same for a job that is only checked, with a clipping norm of 1 where it names none."""
+    with consumer_service(known) as service:
+        return choose_plan(target, known, service)
+
+
+def choose_plan(target: PrivacyTarget, known: Assignment, service: Service) -> Plan:
+    """The plan with the least noise that keeps ε on every partition. Raises: Malformed, Refused, Unreachable."""
+    partitions = [service.partition(ref) for ref in known.data]
+    records = sum(c.integer(one["records"], "records", 1, 10**12) for one in partitions)
+    if target.batch_size_expected > records:
+        rule = f"must be at most {records}: its partitions state no more records"
+        raise Malformed("train.privacy.batch_size_expected", rule)
+    # Rounded up, since a plan holds decimals: a record is drawn as often or more, and priced so.
+    probability = min(Fraction(1), _ceil(Fraction(target.batch_size_expected, records)))
+    noise = [_noise(target, known, one, probability) for one in partitions]
+    return target.plan(probability, max(noise))
+
+
+def _noise(target: PrivacyTarget, known: Assignment, partition: c.Object, probability: Fraction) -> Fraction:
+    group, budget = _group(target, known, partition), c.members(partition["budget"], "budget")
+
+    def of(noise: int) -> Mechanism:
+        return group_privacy(group, PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), target.steps))
+
+    delta = parse_number(budget["delta"], "delta")
+    found = least_noise(of, target.epsilon, delta, c.string(partition["relation"], "relation"))
+    if found is None:
+        raise Malformed("train.privacy.epsilon", "cannot be kept by any permitted noise: raise it, or take fewer steps")
+    return found
+
+
+def _group(target: PrivacyTarget, known: Assignment, partition: c.Object) -> int:
+    """How many of the plan's units change with one privacy unit of the partition. Raises: Malformed."""
+    if target.unit == USER and partition["unit"] != USER:
+        rule = f"is user, and the unit of {partition['partition']} is the {partition['unit']}: leave it out"
+        raise Malformed("train.privacy.unit", rule)
+    if target.unit == RECORD and partition["unit"] != RECORD and known.unit_records_max is None:
+        rule = f"is missing: the unit of {partition['partition']} is the {partition['unit']}; or say unit_records_max"
+        raise Malformed("train.privacy.unit", rule)
+    return known.unit_records_max or 1
+
+
+def _ceil(number: Fraction) -> Fraction:
+    return Fraction(-(-number.numerator * 10**_PLACES // number.denominator), 10**_PLACES)

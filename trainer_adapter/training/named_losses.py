@@ -1,0 +1,58 @@
+"""What a job names: losses of one record, optimisers, and what is measured on the public test set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainer_adapter.job.job_spec import SGD, Job
+from trainer_adapter.training.attach import Loss
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of scores (records, ..., classes) and classes (records, ...), as of each next token."""
+    return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
+
+
+def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of scores and targets 0 or 1, one or several a record."""
+    return functional.binary_cross_entropy_with_logits(outputs.reshape(targets.shape), targets.to(outputs.dtype))
+
+
+def mean_squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of numbers, one or several a record."""
+    return functional.mse_loss(outputs.reshape(targets.shape), targets.to(outputs.dtype))
+
+
+LOSS_BY_NAME: Final[dict[str, Loss]] = {
+    "cross_entropy": cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+}
+
+
+def optimiser_of(job: Job, model: nn.Module) -> torch.optim.Optimizer:
+    """The job's optimiser over what the model trains."""
+    trained = [one for one in model.parameters() if one.requires_grad]
+    rate, decay = float(job.learning_rate), float(job.weight_decay)
+    if job.optimiser == SGD:
+        return torch.optim.SGD(trained, lr=rate, momentum=float(job.momentum or 0), weight_decay=decay)
+    made: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "rmsprop": torch.optim.RMSprop,
+    }
+    return made[job.optimiser](trained, lr=rate, weight_decay=decay)
+
+
+def measured(loss: str, outputs: Tensor, targets: Tensor) -> float:
+    """The share of targets that outputs get right; for numbers, the mean squared error."""
+    if loss == "mean_squared_error":
+        return float(mean_squared_error(outputs, targets))
+    if loss == "binary_cross_entropy":
+        return float(((outputs.reshape(targets.shape) > 0) == (targets > 0)).double().mean())
+    return float((outputs.argmax(dim=-1) == targets).double().mean())

@@ -1,0 +1,58 @@
+"""A job's public test set: an archive or a table, which belongs to no partition."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from client.dataset_files.record_schema import RecordSchema
+from client.dataset_files.seal import ARCHIVE_SUFFIX, open_records
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.preprocessing import PUBLIC_TEST, VALUES_MAX, Constants
+from trainer_adapter.training.training_records import read_records, tensor_of
+
+TABLES = (".csv", ".parquet", ".pq")
+
+
+def read_public_set(path: Path, schema: Path | None) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, as a partition's of the same schema. Raises: Malformed, naming the field; OSError.
+
+    Args:
+        path: an archive in one piece, or a table or a folder of tables.
+        schema: of the table; the one that the provider sealed its records by.
+    """
+    if path.suffix.lower() not in TABLES and not path.is_dir():
+        return read_records(path.read_bytes(), "test")
+    if schema is None and not path.is_dir():
+        rule = f"is missing: {path.name} is a table; one that ends in {ARCHIVE_SUFFIX} needs none"
+        raise Malformed("schema", rule)
+    records = open_records(path, RecordSchema() if schema is None else RecordSchema.load(schema))
+    rows = np.concatenate([batch.rows for batch in records.batches()] or [np.empty(0, records.layout.dtype)])
+    return tensor_of(np.ascontiguousarray(rows["inputs"])), tensor_of(np.ascontiguousarray(rows["targets"]))
+
+
+def classes_of(schema: Path | None) -> int | None:
+    """How many classes a schema lists; None where it lists none. Raises: Malformed, OSError."""
+    return (len(RecordSchema.load(schema).classes) or None) if schema is not None else None
+
+
+def constants_from(known: tuple[Constants, ...], inputs: Tensor) -> tuple[Constants, ...]:
+    """The constants of a job, those that are to be computed from its public inputs among them. Raises: Malformed."""
+    return tuple(_normalising(inputs) if one.source == PUBLIC_TEST else one for one in known)
+
+
+def _normalising(inputs: Tensor) -> Constants:
+    flat = inputs.flatten(1).double()
+    if not inputs.is_floating_point() or flat.shape[1] > VALUES_MAX or inputs.dim() != 2:
+        rule = f"normalise from the test set is for rows of at most {VALUES_MAX} numbers: name the constants"
+        raise Malformed("preprocessing", rule)
+    deviation = flat.std(dim=0, unbiased=False)
+    # A column of one value has nothing to be divided by.
+    deviation = torch.where(deviation > 0, deviation, 1)
+    values = {"mean": flat.mean(dim=0), "deviation": deviation}
+    exact = tuple((name, tuple(Fraction(number) for number in found.tolist())) for name, found in values.items())
+    return Constants("normalise", exact, PUBLIC_TEST)
