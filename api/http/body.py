@@ -14,7 +14,7 @@ from api.http.field_types import DetachedJws, schema_of
 from api.http.problems import Problem, ServiceCode
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from ledger.domain.command import COMMAND_BYTES_MAX
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.domain.outcomes import Code
 from ledger.wire.malformed import Malformed
 
@@ -99,5 +99,5 @@ def _parameters(dependant: Dependant) -> set[str]:
 
 Raw = Annotated[bytes, Depends(_Body(COMMAND_BYTES_MAX))]
 Batch = Annotated[bytes, Depends(_Body(BATCH_BYTES_MAX))]
-Document = Annotated[bytes, Depends(_Body(DOCUMENT_BYTES_MAX, None))]
+Document = Annotated[bytes, Depends(_Body(POLICY_DOCUMENT_BYTES_MAX, None))]
 Signature = Annotated[str, Depends(signature)]

@@ -21,7 +21,7 @@ from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
 from api.http.grouped_reads import GroupedReads
-from api.http.problems import Problem, declared
+from api.http.problems import Problem, ServiceCode, declared
 from api.keys.key_release import KeyReleases, log_withheld
 from api.keys.nonces import LIFE_S, Challenges
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
@@ -30,12 +30,16 @@ from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, QUOTES
+from ledger.accounts.pricing import PricedRun
 from ledger.accounts.run_epsilon import run_epsilon
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.registry import PATHS
 from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import COMMAND_BYTES_MAX
+from ledger.domain.facts import Partition
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.domain.roles import SRO
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name
@@ -108,11 +112,15 @@ class _Decider(NamedTuple):
                 return await run_sync(self._release, submission)
             # A dry run does not use up the nonce of a key release.
             if asked.dry:
-                outcome = await run_sync(self._quote, submission)
+                outcome = await run_sync(self.book.quote, submission)
             else:
                 (outcome,) = await self.book.submit_async([submission])
             if outcome.code.refused:
                 raise await run_sync(with_headroom, self.book, outcome, submission.command, caller)
+            if asked.kind == CHARGE.name:
+                body = CHARGE.read_body(submission.command)
+                partitions = await self.reads.run(lambda facts: [facts.partitions[ref] for ref in body.partitions])
+                outcome = await run_sync(_with_epsilon, outcome, partitions, body)
             warnings = await run_sync(self._warnings, submission) if asked.kind in WARNED else []
             return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if asked.dry else None)
 
@@ -137,20 +145,16 @@ class _Decider(NamedTuple):
             check_version(facts, command, asked.if_match, caller)
         return caller, submission
 
-    def _quote(self, submission: Submission) -> Outcome:
-        """What a command would get now; of a charge with the ε of its run."""
-        outcome = self.book.quote(submission)
-        if submission.command.kind != CHARGE.name or outcome.code.refused:
-            return outcome
-        body = CHARGE.read_body(submission.command)
-        with self.book.read() as facts:
-            lines: list[c.Json] = [run_epsilon(facts.partitions[ref], body).to_json() for ref in body.partitions]
-        return structs.replace(outcome, body={**outcome.body, "run_epsilon": lines})
-
     def _release(self, submission: Submission) -> Response:
         with log_withheld(submission.command):
             outcome, envelope = self.releases.release(submission.command, submission)
             return answer(outcome, {"envelope": envelope})
+
+
+def _with_epsilon(outcome: Outcome, partitions: list[Partition], run: PricedRun) -> Outcome:
+    """A permitted charge, recorded or not, with the ε of its run; a plan is computed once and kept."""
+    lines: list[c.Json] = [run_epsilon(one, run).to_json() for one in partitions]
+    return structs.replace(outcome, body={**outcome.body, "run_epsilon": lines})
 
 
 def command_router(
@@ -242,6 +246,7 @@ def document_router(book: Book, binding: Binding, signatures: BadSignatures) -> 
     def put(sha256: PathDigest, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
+        _check_length(raw, caller)
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
         with signatures.counted(caller), book.read() as facts:
             binding.registered_key(facts, jws, raw)
@@ -252,3 +257,10 @@ def document_router(book: Book, binding: Binding, signatures: BadSignatures) -> 
         return json_response(Stored(document=document, replaces=replaces, signature=signature))
 
     return router
+
+
+def _check_length(document: bytes, caller: Caller) -> None:
+    """Only policies are longer than other documents, and only SROs make them. Raises: Problem."""
+    if len(document) > DOCUMENT_BYTES_MAX and SRO not in caller.roles:
+        detail = f"the body has more than the {DOCUMENT_BYTES_MAX} bytes allowed to organisations that are no SRO"
+        raise Problem(ServiceCode.TOO_LARGE, detail)

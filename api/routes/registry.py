@@ -21,6 +21,7 @@ from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import policy_in_force
+from policy.decisions.documents_in_force import read_policy as parse_policy
 from policy.decisions.documents_in_force import read_recommendation as parse_recommendation
 from policy.documents.document_text import read_text
 
@@ -171,10 +172,14 @@ def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
     Whoever sees a provider's datasets reads what is recommended for them.
     """
     try:
-        known = read_text(data, DOCUMENT_BYTES_MAX).value
+        # So long is a policy alone, which is parsed once.
+        long = len(data) > DOCUMENT_BYTES_MAX
+        known = (
+            {"kind": parse_policy(data).__struct_config__.tag} if long else read_text(data, DOCUMENT_BYTES_MAX).value
+        )
     except Malformed:
         return False
-    if not isinstance(known, dict) or caller.charge:
+    if caller.charge or not isinstance(known, dict):
         return False
     if known.get("kind") == "contract":
         parties = known.get("tdps")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 if TYPE_CHECKING:
+    from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
 COMPLETIONS_MAX: Final = 200
+_NAMES_MAX: Final = 20
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,6 +56,28 @@ def fresh_id(kind: str, given: str = "") -> str:
     import secrets
 
     return given or f"{kind}-{secrets.token_hex(8)}"
+
+
+def account_holder(service: Service, partition: str, given: str) -> str:
+    """The holder of an account, by the name of its organisations, one's DID, ``global`` or ``lineage:N``.
+
+    Raises: Malformed, if no account or several accounts of the partition have the name; Refused, Unreachable.
+    """
+    from ledger.domain.facts import GLOBAL
+    from ledger.wire.malformed import Malformed
+
+    if given == GLOBAL or re.fullmatch("lineage:[0-9]{1,10}", given):
+        return given
+    accounts: Any = service.accounts(partition)["accounts"]
+    named = [one for one in accounts if one["name"] == given]
+    # A coalition's account names its members too, and is no one's own.
+    own = [one for one in accounts if given in one["organisations"] and not one["name"].startswith("the coalition of ")]
+    found = [str(one["holder"]) for one in named or own]
+    if len(found) != 1:
+        known = ", ".join(sorted(str(one["name"]) for one in accounts)[:_NAMES_MAX])
+        many = "several accounts" if found else "no account"
+        raise Malformed("holder", f"{given!r} names {many} of {partition}; the accounts are of: {known or 'no one'}")
+    return found[0]
 
 
 def read_object(path: Path) -> Object:

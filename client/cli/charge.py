@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -50,15 +50,69 @@ def quote(caller: Profile, charge: _Body, contract: _Contract = "", deadline: Op
     return Result(answer.body, "\n".join([f"The charge would be {answer.outcome}.", *lines]))
 
 
-@group.signed_command(
-    "charge",
+@group.command(
     "bank-a.toml charge.json --id run-1",
     "bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
     note="`epsilon train` makes its own charge; this is for clean rooms that train by other means.",
 )
-def make(charge: _Body, *, contract: _Contract = "", deadline: OptionalTime = None) -> Object:
+def make(  # noqa: PLR0913 - each an argument
+    profile: ProfilePath,
+    charge: _Body,
+    id: CommandId = "",  # noqa: A002 - the wire's name
+    *,
+    contract: _Contract = "",
+    deadline: OptionalTime = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Charge a run before it starts: it counts in full until it is posted or voided, or its deadline passes."""
-    return _body(charge, contract, deadline)
+    from client.profile.profile import Profile
+
+    name = fresh_id("charge", id)
+    with errors_reported(as_json=as_json, id=name):
+        body, caller = _body(charge, contract, deadline), Profile.load(profile)
+        with caller.open() as service:
+            before = _accounts(service, caller.actor, body)
+            answer = service.submit(caller.signer(), caller.actor, "charge", body, name, dry_run=dry_run)
+            after = {} if answer.index is None else _accounts(service, caller.actor, body)
+    shown: Any = [
+        {**{field: one[field] for field in _SHOWN}, "share_before": before.get(key, {}).get("share", "0 %")}
+        for key, one in after.items()
+    ]
+    print_outcome(answer, as_json=as_json, extra={"accounts": shown})
+    if not as_json:
+        for line in (*epsilon_lines(answer.body.get("run_epsilon")), *map(_account_line, shown)):
+            typer.echo(f"  {line}")
+
+
+_SHOWN: Final = ("binding", "closed", "name", "partition", "runs_like_the_last", "share")
+
+
+def _accounts(service: Service, actor: str, body: Object) -> dict[tuple[str, str], Any]:
+    """Everyone's account and the actor's own of each partition of a charge; those that cannot be read are left out."""
+    from client.http.problems import Refused, Unreachable
+    from ledger.domain.facts import GLOBAL
+    from ledger.wire.malformed import Malformed
+
+    named: Any = body.get("partitions")
+    found: dict[tuple[str, str], Any] = {}
+    for ref in [one for one in named if isinstance(one, str)] if isinstance(named, list) else []:
+        try:
+            accounts: Any = service.accounts(ref)["accounts"]
+        except (Malformed, Refused, Unreachable):
+            continue
+        own = (one for one in accounts if one["holder"] == GLOBAL or actor in one["organisations"])
+        found.update({(ref, one["holder"]): {**one, "partition": ref} for one in own})
+    return found
+
+
+def _account_line(one: Any) -> str:  # noqa: ANN401 - JSON
+    runs = one["runs_like_the_last"]
+    fits = "" if runs is None else f"; {runs} more runs like it fit"
+    binds = one["closed"] or one["binding"]
+    bound = f" ({binds})" if binds else ""
+    used = f"{one['share_before']} used before, {one['share']} now"
+    return f"{one['partition']}, account of {one['name']}: {used}{fits}{bound}"
 
 
 def _print_charge(shown: Object) -> None:

@@ -105,15 +105,17 @@ def account(
     proof: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a proof of one account, for verifier.py account.")
     ] = None,
-    holder: Annotated[str, typer.Option(help="Whose account is proven: global or lineage:N.")] = "global",
+    holder: Annotated[str, typer.Option(help="Whose account is proven: an organisation, or global.")] = "global",
 ) -> list[Object]:
     """Show the accounts of one partition, or of all: the share used of what binds, the runs that fit, and ε."""
     if proof is not None:
+        from client.cli.arguments import account_holder
         from ledger.files.atomic_file import SHARED, replace_file
 
         if not partition:
             raise typer.BadParameter("name the partition whose account is to be proven", param_hint="PARTITION")
-        replace_file(proof, service.account_proof(partition, holder).encode(), mode=SHARED)
+        named = account_holder(service, partition, holder)
+        replace_file(proof, service.account_proof(partition, named).encode(), mode=SHARED)
         said = "It shows what the log's key signed; that it is right, `epsilon verify` shows."
         typer.echo(f"Wrote {proof}: check it by `verifier.py account {proof} --log log.vkey`. {said}", err=True)
     return [service.accounts(ref) for ref in ([partition] if partition else service.partitions())]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from client.cli.arguments import AsJson, CommandId, PartitionRef, ProfilePath, fresh_id
+from client.cli.arguments import AsJson, CommandId, DryRun, PartitionRef, ProfilePath, account_holder, fresh_id
 from client.cli.command_group import CommandGroup
 from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported
@@ -102,21 +102,37 @@ def show(
     return service.policy(domain)
 
 
-@group.signed_command(
-    "decree",
-    'sro.toml did:web:hospital.example/scans/2026-q4 lineage:3 --reason "order 12 of 2026"',
+@group.command(
+    'sro.toml did:web:hospital.example/scans/2026-q4 "Bank A" --reason "order 12 of 2026"',
     'sro.toml did:web:hospital.example/scans/2026-q4 global --reason "order 13 of 2026" --json',
 )
-def decree(
+def decree(  # noqa: PLR0913 - each an argument
+    profile: ProfilePath,
     partition: PartitionRef,
     holder: Annotated[
-        str, typer.Argument(metavar="HOLDER", help="global or lineage:N, as `epsilon account --json` has it.")
+        str,
+        typer.Argument(metavar="HOLDER", help="An organisation by name or DID as `epsilon account` has it; or global."),
     ],
+    id: CommandId = "",  # noqa: A002 - the wire's name
     *,
     reason: Annotated[str, typer.Option(help="Why; recorded permanently.")],
-) -> Object:
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Reset an account by the SRO's order: its lifetime odometer keeps counting, and the entry records the reason."""
-    return {"holder": holder, "partition": partition, "reason": reason}
+    from client.profile.profile import Profile
+
+    name = fresh_id("decree", id)
+    with errors_reported(as_json=as_json, id=name):
+        caller = Profile.load(profile)
+        with caller.open() as service:
+            body: Object = {
+                "holder": account_holder(service, partition, holder),
+                "partition": partition,
+                "reason": reason,
+            }
+            answer = service.submit(caller.signer(), caller.actor, "decree", body, name, dry_run=dry_run)
+    print_outcome(answer, as_json=as_json)
 
 
 def print_impact(impact: Object, *, to_stderr: bool = False) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from client.keys.signer import Signer
 from ledger.crypto import detached_jws
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -24,9 +24,9 @@ SIGNATURES_MAX: Final = 31
 def read_document(path: Path) -> bytes:
     """The exact bytes that are signed. Raises: Malformed, OSError."""
     with path.open("rb") as file:
-        data = file.read(DOCUMENT_BYTES_MAX + 1)
-    if not 0 < len(data) <= DOCUMENT_BYTES_MAX:
-        raise Malformed(str(path), f"must have 1 to {DOCUMENT_BYTES_MAX} bytes")
+        data = file.read(POLICY_DOCUMENT_BYTES_MAX + 1)
+    if not 0 < len(data) <= POLICY_DOCUMENT_BYTES_MAX:
+        raise Malformed(str(path), f"must have 1 to {POLICY_DOCUMENT_BYTES_MAX} bytes")
     return data
 
 

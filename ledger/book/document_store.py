@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.submitted_command import BookBusy
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.store.projection_table import append_once
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import DOCUMENT
@@ -89,8 +89,8 @@ class DocumentStore:
 
     def put(self, data: bytes) -> str:
         """See :meth:`ledger.book.book.Book.put_document`. Raises: BookBusy, BookStopped, Malformed."""
-        if len(data) > DOCUMENT_BYTES_MAX:
-            raise Malformed("document", f"has more than the {DOCUMENT_BYTES_MAX} bytes allowed")
+        if len(data) > POLICY_DOCUMENT_BYTES_MAX:
+            raise Malformed("document", f"has more than the {POLICY_DOCUMENT_BYTES_MAX} bytes allowed")
         name = c.digest(data)
         with self._storing:
             with self._read() as facts:

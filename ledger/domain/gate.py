@@ -104,6 +104,8 @@ class Verdict:
 
 
 DOCUMENT_BYTES_MAX: Final = 1 << 18
-"""The longest document that is stored, and so the longest that is read."""
+"""The longest document that is read, but for a policy."""
+POLICY_DOCUMENT_BYTES_MAX: Final = 1 << 21
+"""The longest policy, which may state a Level for each of ten thousand datasets, and so the longest stored document."""
 
 Gate = Callable[[Request, Facts], Verdict]

@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.append_only_triggers import foreign_object, sqlite_triggers
 from ledger.store.engine import Executor, is_postgres
@@ -53,6 +54,8 @@ _FOUR_DIGITS: Final = re.compile(r"[0-9]{4}")
 _FIRST: Final = "0001"
 _ADDED: Final = {"0002": "seal", "0003": "epoch", "0004": "key_terms"}
 """By revision, a table that books have since."""
+_CHANGED: Final = {"0005": ("document", f"<={POLICY_DOCUMENT_BYTES_MAX}", "<=262144")}
+"""By revision, a table that is declared otherwise since: what it says, and what it said before."""
 _Schema = dict[tuple[str, str], tuple[str, str]]
 """By kind and name of an object, its table and its text."""
 _KINDS: Final = ("table", "index", "trigger", "view")
@@ -151,12 +154,11 @@ def _check_schema_text(connection: Connection) -> None:
     """Compare tables, indexes and triggers with a new book's; whether a trigger is missing, ``db check`` says."""
     have = _schema_of(connection)
     declared = _declared(have)
-    if str(connection.execute(_REVISION).scalar()) != SCHEMA_REVISION:
-        # An older book lacks what was added since: some of it at least, or its revision is not what it says.
-        older = {key: described for key, described in declared.items() if ("table", described[0]) in have}
-        if older == declared:
+    revision = str(connection.execute(_REVISION).scalar())[:40]
+    if revision != SCHEMA_REVISION:
+        if all(have.get(key) == described for key, described in declared.items()):
             raise VerificationFailed(None, f"the schema is that of revision {SCHEMA_REVISION}, and says another")
-        declared = older
+        declared = _declared_at(revision, declared, have)
     for (kind, name), described in declared.items():
         if have.get((kind, name)) != described:
             raise VerificationFailed(None, f"the {kind} {name} is not as this program declares it")
@@ -166,6 +168,18 @@ def _check_schema_text(connection: Connection) -> None:
     foreign = foreign_object(connection)
     if foreign is not None:
         raise VerificationFailed(None, f"{foreign} is not this program's")
+
+
+def _declared_at(revision: str, declared: _Schema, have: _Schema) -> _Schema:
+    """What an older book has of it: it lacks what was added since, and has what was changed as it was before."""
+    later = {name for since, name in _ADDED.items() if since > revision}
+    if added := sorted(name for name in later if ("table", name) in have):
+        raise VerificationFailed(None, f"the schema says that its revision is {revision}, and has the table {added[0]}")
+    older = {key: described for key, described in declared.items() if ("table", described[0]) in have}
+    for since, (table, now, before) in _CHANGED.items():
+        if since > revision:
+            older["table", table] = table, older["table", table][1].replace(now, before)
+    return older
 
 
 def _schema_of(connection: Connection) -> _Schema:

@@ -16,14 +16,14 @@ from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, MetaData, Ta
 from sqlmodel import Field, SQLModel
 
 from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node
 from ledger.mechanisms.loss import Loss
 from ledger.store.row_mapping import RecordMapping, Rows, TableMapping, number, text
 
 V = TypeVar("V")
-SCHEMA_REVISION: Final = "0004"
+SCHEMA_REVISION: Final = "0005"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
 
@@ -92,7 +92,7 @@ class DocumentRow(Row, table=True):
     """Bytes beside the log, under their SHA-256."""
 
     __tablename__ = "document"
-    __table_args__ = (_check(f"length(data) <= {DOCUMENT_BYTES_MAX}", "size"), KEYED)
+    __table_args__ = (_check(f"length(data) <= {POLICY_DOCUMENT_BYTES_MAX}", "size"), KEYED)
     digest: str = Field(sa_column=text(key=True))
     data: bytes = Field(sa_column=_bytes())
 

@@ -24,7 +24,7 @@ from typing import IO, Annotated, Final, Literal, Self
 
 from ledger.audit.replay import VerificationFailed
 from ledger.commands.entry import ENTRY_BYTES_MAX
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.log.merkle import CompactRange
 from ledger.verifier import NOTE_BYTES_MAX, LogKey
 from ledger.wire.field_types import Sha256, between, constant
@@ -36,7 +36,7 @@ from migrations.transfer.log_check import Head, Step, check_note
 MANIFEST_BYTES_MAX: Final = 16_384
 COUNT_MAX: Final = 1 << 48
 _SIZES_MAX: Final[dict[Kind, int]] = {
-    "documents": DOCUMENT_BYTES_MAX,
+    "documents": POLICY_DOCUMENT_BYTES_MAX,
     "entries": ENTRY_BYTES_MAX,
     "checkpoints": NOTE_BYTES_MAX,
     "cosignatures": NOTE_BYTES_MAX,

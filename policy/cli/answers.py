@@ -18,11 +18,11 @@ At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:0
 def file_bytes(path: Path, field: str) -> bytes:
     """A file whole. Raises: Malformed, if it is not there too: with these commands, it is an invalid argument."""
     from ledger.cli.input_files import read_bytes
-    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
     from ledger.wire.malformed import Malformed
 
     try:
-        return read_bytes(path, field, DOCUMENT_BYTES_MAX)
+        return read_bytes(path, field, POLICY_DOCUMENT_BYTES_MAX)
     except FileNotFoundError as error:
         raise Malformed("", str(error)) from None
 

@@ -23,7 +23,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Validate a document: its schema and its consistency; an error names the field, line and column."""
-    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
     from ledger.wire.canonical_json import digest
     from ledger.wire.malformed import Malformed
     from policy.documents.document_text import canonical_form
@@ -31,7 +31,7 @@ def check(
 
     try:
         with file.open("rb") as opened:
-            data = opened.read(DOCUMENT_BYTES_MAX + 1)
+            data = opened.read(POLICY_DOCUMENT_BYTES_MAX + 1)
         kind, source = read_any(data)
     except OSError as error:
         typer.echo(f"{file}: {error.strerror}", err=True)
@@ -41,7 +41,7 @@ def check(
             json.dumps({"field": error.field, "ok": False, "rule": error.rule}) if as_json else f"{file}: {error}"
         )
         raise typer.Exit(ExitCode.INVALID) from None
-    same = digest(canonical_form(data, DOCUMENT_BYTES_MAX))
+    same = digest(canonical_form(data, POLICY_DOCUMENT_BYTES_MAX))
     result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
     typer.echo(json.dumps(result) if as_json else f"{file}: {source}, document {result['document']}")
 

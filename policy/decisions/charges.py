@@ -10,12 +10,13 @@ from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.mechanisms.decomposition import atoms, kinds_of
-from ledger.mechanisms.mechanism import Mechanism, SampledWithoutReplacement
+from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
 from policy.decisions.documents_in_force import Binding, binding, binding_until, caps_of, last_moment, read_contract
 from policy.decisions.request import Case, on
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
+from policy.documents.run_bounds import probability_of
 
 
 def charge(case: Case, body: MakeCharge) -> None:
@@ -176,14 +177,7 @@ def _check_mechanism(case: Case, who: str, steps: int, whole: Mechanism, documen
             else:
                 case.at_least(f"noise_below_{who}", "noise multiplier", noise, least, source)
         if (most := bounds.probability_max) is not None:
-            case.at_most(f"sampling_above_{who}", "sampling probability", _probability(leaf), most, source)
-
-
-def _probability(leaf: Mechanism) -> Fraction:
-    """The sampling probability of a step: 1 where nothing is sampled."""
-    if isinstance(leaf, SampledWithoutReplacement):
-        return Fraction(leaf.sample, leaf.population)
-    return Fraction(getattr(leaf, "probability", 1))
+            case.at_most(f"sampling_above_{who}", "sampling probability", probability_of(leaf), most, source)
 
 
 VERDICTS: Final = (on(CHARGE, charge),)

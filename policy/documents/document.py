@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from fractions import Fraction
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, structs
@@ -31,9 +31,14 @@ Version = Annotated[int, between(1, VERSION_MAX)]
 
 
 class Document(Record, metaclass=AbstractRecordType, frozen=True, kw_only=True):
-    """A document of one kind, version 1 of its form. A field that is absent has its default, and may state it too."""
+    """A document of one kind, version 1 of its form. A field that is absent has its default, and may state it too.
+
+    Attributes:
+        bytes_max: the longest that is read.
+    """
 
     v: Literal[1]
+    bytes_max: ClassVar[int] = DOCUMENT_BYTES_MAX
 
     def __post_init__(self) -> None:
         """Hold the document against itself. Raises: Malformed; Inconsistent, if it contradicts itself."""
@@ -50,7 +55,7 @@ class Document(Record, metaclass=AbstractRecordType, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, data: bytes) -> Self:
         """Read JSON or YAML and validate. Raises: Malformed; Inconsistent, if it contradicts itself."""
-        return read_document(data, DOCUMENT_BYTES_MAX, cls.of)
+        return read_document(data, cls.bytes_max, cls.of)
 
     @classmethod
     def of(cls, value: object) -> Self:

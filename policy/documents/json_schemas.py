@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.json_schema import Schema, json_schemas
 from policy.documents.contract import ContractDocument
@@ -28,7 +28,7 @@ def read_any(data: bytes) -> tuple[str, str]:
         kind = value.get("kind") if isinstance(value, dict) else None
         return c.one_of(kind, "kind", tuple(KINDS))
 
-    kind = read_document(data, DOCUMENT_BYTES_MAX, kind_of)
+    kind = read_document(data, POLICY_DOCUMENT_BYTES_MAX, kind_of)
     return kind, KINDS[kind][1].parse(data).source
 
 

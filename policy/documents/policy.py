@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Annotated, Final
+from functools import cached_property
+from typing import Annotated, ClassVar, Final
 
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.mechanisms.decomposition import kinds_of
 from ledger.mechanisms.mechanism import RELATIONS
 from ledger.mechanisms.plan import RunPlan
@@ -21,7 +23,7 @@ from policy.documents.run_bounds import TUNING, Mechanisms, RunBounds, RunLimits
 from policy.documents.trusted_attesters import Attestation
 
 LEVEL_SEALED: Final = 2
-DATASETS_MAX: Final = 64
+DATASETS_MAX: Final = 10_000
 MEMBERS_MAX: Final = 64
 COALITIONS_MAX: Final = 32
 ALERTS_MAX: Final = 16
@@ -66,7 +68,7 @@ class Sealed(Record, frozen=True):
     inference: Annotated[str, words("attested", PRIVATE_PREDICTION)]
 
 
-class Policy(Document, frozen=True, tag_field="kind", tag="policy"):
+class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     """An SRO's policy for a domain, from ``effective`` (ms) until a later version is.
 
     Attributes:
@@ -109,6 +111,11 @@ class Policy(Document, frozen=True, tag_field="kind", tag="policy"):
     sealed: Sealed | None = None
     tuning: Annotated[str, words("charged", "public")] = "charged"
     watermark: bool = False
+    bytes_max: ClassVar[int] = POLICY_DOCUMENT_BYTES_MAX
+
+    def __hash__(self) -> int:
+        """Without the Levels: each charge asks which policies bind it, and ten thousand of them are slow to hash."""
+        return hash((self.id, self.version, self.effective))
 
     @property
     def source(self) -> str:
@@ -132,8 +139,12 @@ class Policy(Document, frozen=True, tag_field="kind", tag="policy"):
 
     def level_of(self, provider: str, dataset: str) -> int:
         """The Level of one dataset."""
-        own = (one.level for one in self.levels if (one.provider, one.dataset) == (provider, dataset))
-        return next(own, self.level)
+        return self._own_levels.get((provider, dataset), self.level)
+
+    @cached_property
+    def _own_levels(self) -> dict[tuple[str, str], int]:
+        """By dataset, its Level where it differs from the domain's; the gate asks at every charge."""
+        return {(one.provider, one.dataset): one.level for one in self.levels}
 
     def __post_init__(self) -> None:
         """Hold the fields against one another. Raises: Malformed, Inconsistent."""
@@ -156,7 +167,7 @@ class Policy(Document, frozen=True, tag_field="kind", tag="policy"):
         self._check_releases(levels)
 
     def _check_names(self) -> None:
-        if len({(one.provider, one.dataset) for one in self.levels}) != len(self.levels):
+        if len(self._own_levels) != len(self.levels):
             raise Inconsistent("levels", "gives a dataset two Levels")
         if len({one.name for one in self.coalitions}) != len(self.coalitions):
             raise Inconsistent("coalitions", "gives two coalitions one name")

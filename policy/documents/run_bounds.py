@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Annotated, Final, TypeVar
 
-from ledger.mechanisms.mechanism import KINDS, Steps
+from ledger.mechanisms.decomposition import atoms, kinds_of
+from ledger.mechanisms.mechanism import KINDS, Mechanism, SampledWithoutReplacement, Steps
+from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Positive, distinct, words
 from ledger.wire.records import Record
 from policy.documents.document import Delta, Epsilon, Share
@@ -48,6 +50,27 @@ class RunBounds(Record, frozen=True):
     probability_max: Fraction | None
     steps_max: Steps | None
     mechanisms: tuple[str, ...] | None
+
+    def bars(self, delta: Fraction, whole: Mechanism) -> str:
+        """Why no step of a plan may run at a partition's δ, whatever its ε; empty if some may."""
+        if self.delta_max is not None and delta > self.delta_max:
+            return f"a run's δ may be at most {format_number(self.delta_max)}"
+        if self.mechanisms is not None and (others := set(kinds_of(whole)).difference(self.mechanisms)):
+            return f"the mechanism {min(others)} is not permitted"
+        for leaf in atoms(whole):
+            noise = getattr(leaf, "noise_multiplier", None)
+            if (least := self.noise_multiplier_min) is not None and (noise is None or noise < least):
+                return f"the noise multiplier must be at least {format_number(least)}"
+            if (most := self.probability_max) is not None and probability_of(leaf) > most:
+                return f"a record may be sampled with a probability of at most {format_number(most)}"
+        return ""
+
+
+def probability_of(leaf: Mechanism) -> Fraction:
+    """The sampling probability of a step: 1 where nothing is sampled."""
+    if isinstance(leaf, SampledWithoutReplacement):
+        return Fraction(leaf.sample, leaf.population)
+    return Fraction(getattr(leaf, "probability", 1))
 
 
 def strictest(stated: Sequence[RunBounds | RunLimits]) -> RunBounds:

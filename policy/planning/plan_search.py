@@ -91,7 +91,7 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     found = find_crossing(_fullness(mild, of), 0, found + 1, Crossing(plan.steps, 1.0)).place
     for one, cap in _run_caps(mild):
         if found:
-            found = most_steps(_mechanism_of(of, one), cap, one.delta, one.relation, found)
+            found = most_steps(mechanism_of(of, one), cap, one.delta, one.relation, found)
     return _settled(lambda steps: question.with_plan(of(steps)).is_admitted, found, 0, limit)
 
 
@@ -114,7 +114,7 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
     start, ends = Crossing(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
     found = max(find_crossing(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
     for one, cap in _run_caps(mild):
-        least = least_noise(_mechanism_of(of, one), cap, one.delta, one.relation)
+        least = least_noise(mechanism_of(of, one), cap, one.delta, one.relation)
         if least is None:
             return None
         found = max(found, int(least * NOISE_PLACES))
@@ -146,7 +146,9 @@ def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
     return list(least.values())
 
 
-def _mechanism_of(of: Callable[[int], RunPlan], partition: Partition) -> Callable[[int], Mechanism]:
+def mechanism_of(of: Callable[[int], RunPlan], partition: Partition) -> Callable[[int], Mechanism]:
+    """By number of steps, the mechanism as the partition's privacy unit sees it."""
+
     def mechanism(place: int) -> Mechanism:
         plan = of(place)
         group = group_of(plan, partition.unit, partition.unit_records_max)

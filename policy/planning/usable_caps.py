@@ -1,19 +1,20 @@
 """Whether a cap lets anything run: which declared plan fits an empty account, and the least ε at which one does.
 
 A cap may be closed at every coordinate of a partition's rule, or open and still below the cheapest step of what the
-partition is for. Nothing is refused for that: a document of before would be decided otherwise at replay. It is reported
-where a document is checked, previewed or entered.
+partition is for; and what a document says of one run may bar the plan too. Nothing is refused for that: a document of
+before would be decided otherwise at replay. It is reported where a document is checked, previewed or entered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from msgspec import structs
 
+from ledger.accounting.calibration import most_steps
 from ledger.accounts.headroom import steps_that_fit
 from ledger.accounts.pricing import COMPUTED
 from ledger.commands.entry import Entry
@@ -26,12 +27,15 @@ from ledger.domain.facts import Facts, Partition
 from ledger.filters import Cap, NoRoom, Rule, read_rule
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.price_proofs import NotPriced
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.decisions.documents_in_force import binding, caps_of, dataset_of, read_contract, read_policy
 from policy.documents import ContractDocument, DatasetName, Policy
+from policy.documents.run_bounds import RunBounds, strictest
+from policy.planning.plan_search import mechanism_of, with_steps
 from policy.planning.reported_values import Natural
 
 LEAST_STEPS: Final = 12
@@ -69,6 +73,19 @@ class _PricedPlan:
     plan: RunPlan
     segments: tuple[Segment, ...]
     unit_records_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRunLimits:
+    """What documents together say of one run: the cap on its ε, and its other bounds.
+
+    Attributes:
+        source: the document that states the cap on its ε.
+    """
+
+    epsilon: Fraction
+    bounds: RunBounds
+    source: str
 
 
 class CapReport(Record, frozen=True):
@@ -115,6 +132,22 @@ def report_cap(partition: Partition, named: NamedCap, declared: RunPlan | None) 
     shown = None if priced is None else steps
     text = f"{_where(partition, named)}: {_sentence(steps, plan_steps, least)}"
     return CapReport(epsilon, least, partition.ref, plan_steps, named.source, shown, text, usable=steps > 0)
+
+
+def report_run_limits(partition: Partition, named: NamedRunLimits, declared: RunPlan) -> CapReport:
+    """Which steps of the declared plan could run as one run. Raises: Malformed, NotPriced, Rejected."""
+    where, most = f"{named.source}: ε {format_number(named.epsilon)} on {partition.ref}", declared.steps
+    barred, least, steps = named.bounds.bars(partition.delta, declared.mechanism(declared.steps)), None, 0
+    if not barred:
+        most = min(most, named.bounds.steps_max or most)
+        epsilon = COMPUTED.epsilon(partition, _PricedPlan(declared, ()))
+        least = None if most < declared.steps else Fraction(ceil_decimal(epsilon, 3))
+        of = mechanism_of(lambda count: with_steps(declared, count), partition)
+        whole = epsilon <= named.epsilon and most == declared.steps
+        steps = most if whole else most_steps(of, named.epsilon, partition.delta, partition.relation, most)
+    why = barred or (f"a run has at most {most} steps" if most < declared.steps else "")
+    text = f"{where}: {_sentence(steps, declared.steps, least, why)}"
+    return CapReport(named.epsilon, least, partition.ref, declared.steps, named.source, steps, text, usable=steps > 0)
 
 
 def _priced(partition: Partition, declared: RunPlan | None) -> _PricedPlan | None:
@@ -164,8 +197,8 @@ def _where(partition: Partition, named: NamedCap) -> str:
     return f"{named.source}: ε {format_number(named.epsilon)}{quota} on {partition.ref}"
 
 
-def _sentence(steps: int, plan_steps: int | None, least: Fraction | None) -> str:
-    fitting = (
+def _sentence(steps: int, plan_steps: int | None, least: Fraction | None, why: str = "") -> str:
+    fitting = why or (
         "no ε within the partition's budget is enough"
         if least is None
         else f"{'a run' if plan_steps is None else 'the whole plan'} fits from ε {format_number(least)} on"
@@ -186,7 +219,8 @@ def policy_caps(facts: Facts, policy: Policy, declared: Declared) -> Iterator[Ca
     if policy.share_max is not None:
         stated.append(NamedCap(policy.budget.epsilon_max, f"{policy.source}, quota", policy.share_max))
     mine = (one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain)
-    yield from _reports(mine, stated, lambda one: policy.load or declared(one))
+    run = NamedRunLimits(policy.run.epsilon_max, policy.run_bounds, f"{policy.source}, one run")
+    yield from _reports(mine, [*stated, run], lambda one: policy.load or declared(one))
 
 
 def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: Declared) -> Iterator[CapReport]:
@@ -198,9 +232,16 @@ def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: 
         if binds is None:
             continue
         caps = caps_of(partition.epsilon, binds, contract)
-        stated = [NamedCap(caps.lineage, f"{caps.lineage_source or 'the partition'}, lineage")]
+        stated: list[NamedCap | NamedRunLimits] = [
+            NamedCap(caps.lineage, f"{caps.lineage_source or 'the partition'}, lineage")
+        ]
         if caps.share is not None:
             stated.append(NamedCap(partition.epsilon, f"{caps.share_source}, quota", caps.share))
+        limits, source = min(
+            ((one.run, one.source) for one in (contract, binds.policy)), key=lambda one: one[0].epsilon_max
+        )
+        bounds = strictest((contract.run, binds.policy.run_bounds))
+        stated.append(NamedRunLimits(limits.epsilon_max, bounds, f"{source}, one run"))
         yield from _reports((partition,), stated, declared)
 
 
@@ -229,16 +270,30 @@ def _open(facts: Facts) -> Iterator[Partition]:
     return (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
 
 
-def _reports(partitions: Iterable[Partition], stated: list[NamedCap], declared: Declared) -> Iterator[CapReport]:
-    """Partitions opened alike are computed once."""
-    known: dict[Hashable, CapReport] = {}
+def _reports(
+    partitions: Iterable[Partition], stated: Sequence[NamedCap | NamedRunLimits], declared: Declared
+) -> Iterator[CapReport]:
+    """Partitions opened alike are computed once; of one run nothing is reported without a declared plan."""
+    known: dict[Hashable, CapReport | None] = {}
     for partition in partitions:
         plan = declared(partition)
         for named in stated:
             terms = (partition.terms, partition.relation, partition.unit, partition.unit_records_max)
             alike = (*terms, partition.epsilon, plan and plan.digest, named)
             if alike not in known:
-                known[alike] = report_cap(partition, named, plan)
+                known[alike] = _report(partition, named, plan)
             first = known[alike]
+            if first is None:
+                continue
             text = first.text.replace(f" on {first.partition}:", f" on {partition.ref}:", 1)
             yield structs.replace(first, partition=partition.ref, text=text)
+
+
+def _report(partition: Partition, named: NamedCap | NamedRunLimits, plan: RunPlan | None) -> CapReport | None:
+    """Under a cap, or of one run; None where nothing can be said of one."""
+    if isinstance(named, NamedCap):
+        return report_cap(partition, named, plan)
+    try:
+        return None if plan is None else report_run_limits(partition, named, plan)
+    except (Malformed, NotPriced, Rejected):
+        return None  # the reports of the caps say that the plan has no price

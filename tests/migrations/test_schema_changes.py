@@ -7,9 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.store.tables import SCHEMA_REVISION
+from ledger.wire.malformed import Malformed
 from migrations.schema.revisions import known_revisions
 from tests.migrations.places import Kept, Spot, db
 from tests.migrations.schema_dump import schema_of
@@ -33,6 +36,22 @@ def test_a_book_made_new_has_the_schema_of_one_that_grew(book: Spot, twin: Spot)
     assert [db("downgrade", book.book, "0001").code, db("upgrade", book.book).code] == [0, 0]
     assert db("upgrade", twin.book).code == 0
     assert schema_of(twin) == schema_of(book)
+
+
+def test_a_long_document_is_kept_and_stops_a_downgrade(book: Spot) -> None:
+    """An earlier schema has no room for it: nothing is changed, and the schema still refuses what is longer yet."""
+    with closing(book.open()) as opened:
+        opened.put_document(b"x" * POLICY_DOCUMENT_BYTES_MAX)
+        with pytest.raises(Malformed):
+            opened.put_document(b"x" * (POLICY_DOCUMENT_BYTES_MAX + 1))
+    before = schema_of(book), book.rows()
+    done = db("downgrade", book.book, "0004")
+    assert (done.code, "delete the rows of document that are longer than 262144 bytes" in done.out) == (5, True)
+    assert (schema_of(book), book.rows()) == before
+    long = "zeroblob(2097153)" if book.engine == "sqlite" else "decode(repeat('00', 2097153), 'hex')"
+    with pytest.raises((sqlite3.IntegrityError, psycopg.errors.CheckViolation)):
+        book.run(f"INSERT INTO document (digest, data) VALUES ('a', {long})")  # noqa: S608 - our own
+    assert book.rows() == before[1]
 
 
 def test_nothing_lies_below_the_first_revision(book: Spot, grown: Kept) -> None:

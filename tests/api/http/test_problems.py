@@ -36,7 +36,7 @@ def _unread(world: ServedWorld, name: str) -> httpx.Response:
         "wrong_type": lambda: http.post("/v1/charges", content=b"{}", headers={"content-type": "text/plain"}),
         "too_large": lambda: http.post("/v1/charges", content=b" " * (COMMAND_BYTES_MAX + 1), headers=_JSON),
         "too_large_in_chunks": lambda: http.post("/v1/charges", content=_chunks(), headers=_JSON),
-        "document_too_large": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b" " * (2**18 + 1), headers=_JSON),
+        "document_too_large": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b" " * (2**21 + 1), headers=_JSON),
         "document_digest": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data", headers=_JSON),
         "document_unsigned": lambda: http.put(f"/v1/documents/{'0' * 64}", content=b"data"),
         "no_signature": lambda: world.post("/v1/charges", b"{}", None),

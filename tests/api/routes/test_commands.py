@@ -10,7 +10,7 @@ from ledger.commands.entry import Entry
 from ledger.crypto.detached_jws import verify
 from ledger.verifier import Checkpoint, LogKey, verify_receipt
 from ledger.wire import canonical_json as c
-from tests.factories.documents import PARTITION
+from tests.factories.documents import PARTITION, policy
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import ServedWorld
 
@@ -99,6 +99,19 @@ def test_documents_are_named_by_their_digest(world: ServedWorld) -> None:
         assert facts.documents[first.document] == data
         for stored in (first, later):
             verify(facts.documents[stored.signature].decode(), data, world.hospital.public)
+
+
+def test_only_an_sro_stores_a_document_as_long_as_a_policy(world: ServedWorld) -> None:
+    """A provider's longer one is refused; an SRO's is stored, and shown to others if it is a policy."""
+    levels = [{"dataset": f"scans-{n}", "level": 2, "provider": HOSPITAL} for n in range(10_000)]
+    data = c.dump(policy(levels=levels))
+    with pytest.raises(Refused) as caught:
+        world.service.put_document(world.hospital, data)
+    assert (caught.value.status, caught.value.code) == (413, "too_large")
+    for long, status in ((data, 200), (data.replace(b'"policy"', b'"polity"'), 404)):
+        stored = world.service.put_document(world.sro, long)
+        found = world.http.get(f"/v1/documents/{stored.document}", headers=world.everybody.shown(BANK_A))
+        assert (found.status_code, found.content == long) == (status, status == 200)
 
 
 def test_an_unsigned_command_is_refused_by_the_service_that_knows_everybody(world: ServedWorld) -> None:

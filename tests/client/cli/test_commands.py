@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
@@ -14,7 +15,7 @@ REF = f"{HOSPITAL}/scans/2026-q4"
 CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"
 
 
-def _good(desk: Desk, line: str) -> c.Object:
+def _good(desk: Desk, line: str) -> Any:  # noqa: ANN401 - JSON
     """Run a command with --json; its answer."""
     ran = desk.run(f"{line} --json")
     assert ran.code == 0, ran.err
@@ -62,6 +63,35 @@ def test_a_command_sent_again_is_the_same_command(desk: Desk) -> None:
     other = desk.run(line.replace("2026-12-02", "2027-12-01"))
     assert (other.code, other.out) == (5, "")
     assert "id_reused" in other.err
+
+
+def test_a_charge_tells_its_epsilon_and_what_it_does_to_its_accounts(desk: Desk) -> None:
+    """The number of its quote and of `charge show`; the share before and now, the runs that still fit, what binds."""
+    _room(desk, "run-9")
+    line = f"bank-a.toml run-9.json {CONTRACT}"
+    quoted = _good(desk, f"epsilon quote {line}")
+    before = {one["name"]: one for one in _accounts(desk)}
+    made = _good(desk, f"epsilon charge make {line} --id run-9")
+    assert made["body"]["run_epsilon"] == quoted["run_epsilon"]
+    assert _good(desk, "epsilon charge show bank-a.toml run-9")["run_epsilon"] == quoted["run_epsilon"]
+    after = {one["name"]: one for one in _accounts(desk)}
+    assert {one["name"] for one in made["accounts"]} == {"everyone", "Bank A"}
+    for one in made["accounts"]:
+        name = one["name"]
+        assert (one["share_before"], one["share"]) == (before[name]["share"], after[name]["share"])
+        assert one["share_before"] != one["share"]
+        assert one["runs_like_the_last"] == after[name]["runs_like_the_last"] > 0
+        assert one["binding"] == after[name]["binding"]
+    told = desk.run(f"epsilon charge make {line} --id run-9").out
+    number, share = quoted["run_epsilon"][0]["epsilon"][:4], after["Bank A"]["share"]
+    assert all(word in told for word in ("recorded before", f"ε {number}", f"{share} now", "more runs like it fit"))
+    _good(desk, "epsilon charge void bank-a.toml run-9")
+
+
+def _accounts(desk: Desk) -> list[dict[str, Any]]:
+    found = json.loads(desk.run(f"epsilon account bank-a.toml {REF} --json").out)
+    accounts: list[dict[str, Any]] = found[0]["accounts"]
+    return accounts
 
 
 def test_charges_are_shown_posted_and_voided(desk: Desk) -> None:
@@ -158,6 +188,12 @@ def test_an_account_is_reset_by_an_sro_s_decree(desk: Desk) -> None:
     assert isinstance(body, dict)
     assert made["outcome"] == "permitted"
     assert "order 1" in json.dumps(body)
+    node = next(one["holder"] for one in _accounts(desk) if one["name"] == "Bank A")
+    for named in ("'Bank A'", BANK_A, node):
+        made = _good(desk, f"epsilon policy decree sro.toml {REF} {named} --reason 'order 2'")
+        assert made["body"]["request"]["holder"] == node
+    unknown = desk.run(f"epsilon policy decree sro.toml {REF} 'Bank Z' --reason 'order 3'")
+    assert (unknown.code, "'Bank Z' names no account" in unknown.err, "Bank A" in unknown.err) == (2, True, True)
 
 
 def test_the_log_s_time_goes_back_by_signed_corrections(desk: Desk) -> None:

@@ -21,7 +21,7 @@ FAULTS = [
     ("policy publish hospital.toml policy.yaml", 6, "not_authorised", "check the profile"),
     ("policy publish sro.toml dataset.yaml", 2, "malformed", "fix the field"),
     (f"policy decree sro.toml {REF} nobody --reason one", 2, "holder", "fix the field"),
-    ("dataset register hospital.toml empty", 2, "must have 1 to 262144 bytes", "fix the field"),
+    ("dataset register hospital.toml empty", 2, "must have 1 to 2097152 bytes", "fix the field"),
     ("dataset open-partition hospital.toml partition.json", 5, "conflict", "read the current state"),
     ("dataset open-partition hospital.toml list.json", 2, "must be an object", "fix the field"),
     ("dataset open-partition hospital.toml contract.yaml", 2, "malformed", "fix the field"),

@@ -62,6 +62,16 @@ def alerts(world: StoredWorld) -> list[list[dict[str, str]]]:
     return [one for one in found if isinstance(one, list) and one]  # type: ignore[misc] # JSON
 
 
+def test_ten_thousand_datasets_have_levels_of_their_own(world: StoredWorld) -> None:
+    """In one policy of more than half a megabyte: a sealed one's models stay, and replay reads the same."""
+    rows = [{"dataset": f"scans-{n}", "level": 2, "provider": HOSPITAL} for n in range(9_999)]
+    rows.append({"dataset": "digits", "level": 2, "provider": HOSPITAL})
+    publish(world, 2, levels=rows)
+    assert words(world.submit(world.partition("sealed"))) == ["permitted"]
+    run(world, "first", f"{HOSPITAL}/digits/sealed")
+    assert "level_seals_model" in faults(leave(world, "first"))
+
+
 def test_level_1_caps_everyone_and_renews_with_new_records(world: StoredWorld) -> None:
     """Whoever asks, the budget holds; the partition ages, new records open the next one, old ones do not."""
     publish(world, 2, partition_age_days_max=30, notice_hours=24)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ledger.filters import Cap, Opening, Rule, choose_rule, read_rule
+from ledger.filters.rule import SLACK
 from ledger.filters.stepwise_odometer import WITHIN, checkpoint
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import BlackBox, Gaussian, Mechanism, PoissonGaussian, Pure
@@ -166,6 +167,25 @@ def test_the_odometer_never_falls_and_starts_at_nothing(name: str) -> None:
     assert told[0] == 0
     assert told == sorted(told)
     assert told[-1] > 0
+
+
+SLACKS = [name for name in CHOSEN if name not in {"reference", "pure"}]
+
+
+@pytest.mark.parametrize("name", SLACKS)
+def test_nothing_is_proven_once_the_slack_is_overdrawn(name: str) -> None:
+    """All of it may be used, as the odometer's δ leaves it aside; not one unit more, nor an infinite charge to it."""
+    one = opened(name)
+    slack, places = one.cap.capacity[-1], len(one.rule.coordinates)
+    assert slack is not None
+    assert one.rule.coordinates[-1] == SLACK
+    ran = (1,) * (places - 1)
+    assert one.rule.odometer(Loss((*ran, slack), (0,) * places)) >= 0
+    for spent, infinite in ((slack + 1, 0), (slack, 1)):
+        loss = Loss((*ran, spent), (*(0,) * (places - 1), infinite))
+        assert not one.rule.admits(loss, one.cap)
+        with pytest.raises(ArithmeticError, match="slack"):
+            one.rule.odometer(loss)
 
 
 @EACH

@@ -493,4 +493,12 @@ GRANT SELECT, INSERT, UPDATE ON recovery_quorum TO epsilon_writer;
 
 UPDATE alembic_version SET version_num='0004' WHERE alembic_version.version_num = '0003';
 
+-- Running upgrade 0004 -> 0005
+
+ALTER TABLE document DROP CONSTRAINT ck_document_size;
+
+ALTER TABLE document ADD CONSTRAINT ck_document_size CHECK (length(data) <= 2097152);
+
+UPDATE alembic_version SET version_num='0005' WHERE alembic_version.version_num = '0004';
+
 COMMIT;

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import DOCUMENT_BYTES_MAX, POLICY_DOCUMENT_BYTES_MAX
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.documents import ContractDocument, DatasetDescription, Policy, document_text
@@ -162,8 +162,8 @@ class Counting:
     [
         (b"- " * 1_000, 24),
         (b"[" * 1_000, 24),
-        (b"a: [" + b"1," * 40_000 + b"1]", document_text.NODES_MAX + 8),
-        (b"a: {" + b"".join(b"b%d: 1," % n for n in range(20_000)) + b"}", 2 * document_text.NODES_MAX + 8),
+        (b"a: [" + b"1," * 60_000 + b"1]", document_text.NODES_MAX + 8),
+        (b"a: {" + b"".join(b"b%d: 1," % n for n in range(50_000)) + b"}", 2 * document_text.NODES_MAX + 8),
         (b"a: &a [x]\nb: [" + b"*a," * 9_000 + b"*a]", 8),
     ],
 )
@@ -178,16 +178,16 @@ def test_a_hostile_text_is_given_up_early(source: bytes, most: int, monkeypatch:
 
     monkeypatch.setattr(yaml, "parse", counted)
     with pytest.raises(Malformed):
-        document_text.read_text(source, DOCUMENT_BYTES_MAX)
+        document_text.read_text(source, POLICY_DOCUMENT_BYTES_MAX)
     assert 0 < seen[0].taken <= most
 
 
-@pytest.mark.parametrize("source", [b"x" * 1_048_576, b"{" * 1_048_576, b"[" * 1_048_576, b"- " * 524_288])
-def test_a_megabyte_is_refused_unread(source: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("source", [b"x" * 2_097_153, b"{" * 2_097_153, b"[" * 2_097_153, b"- " * 1_048_577])
+def test_two_megabytes_are_refused_unread(source: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too long is too long before a parser sees it."""
     monkeypatch.setattr(document_text, "_yaml", None)
     monkeypatch.setattr(document_text, "_json", None)
-    with pytest.raises(Malformed, match="more than the 262144 allowed"):
+    with pytest.raises(Malformed, match="more than the 2097152 allowed"):
         Policy.parse(source)
 
 

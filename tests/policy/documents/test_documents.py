@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.crypto.public_keys import PublicKey
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.domain.gate import DOCUMENT_BYTES_MAX, POLICY_DOCUMENT_BYTES_MAX
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import Inconsistent, format_time, parse_time
@@ -239,11 +239,34 @@ def test_hostile_text_is_refused(text: str) -> None:
 def test_size_is_bounded() -> None:
     """The largest document is read, one byte more is not even decoded."""
     data = dump(POLICY)
-    assert Policy.parse(data + b" " * (DOCUMENT_BYTES_MAX - len(data))) == Policy.parse(data)
-    with pytest.raises(Malformed, match="more than the 262144 allowed"):
-        Policy.parse(data + b" " * (DOCUMENT_BYTES_MAX - len(data) + 1))
-    with pytest.raises(Malformed, match="more than the 262144 allowed"):
-        Policy.parse(b"\xff" * 1_048_576)
+    assert Policy.parse(data + b" " * (POLICY_DOCUMENT_BYTES_MAX - len(data))) == Policy.parse(data)
+    with pytest.raises(Malformed, match="more than the 2097152 allowed"):
+        Policy.parse(data + b" " * (POLICY_DOCUMENT_BYTES_MAX - len(data) + 1))
+    with pytest.raises(Malformed, match="more than the 2097152 allowed"):
+        Policy.parse(b"\xff" * 4_194_304)
+    for reader, example in (one for one in READERS.values() if one[0] is not Policy):
+        text = dump(example)
+        assert reader.parse(text + b" " * (DOCUMENT_BYTES_MAX - len(text))).source
+        with pytest.raises(Malformed, match="more than the 262144 allowed"):
+            reader.parse(text + b" " * (DOCUMENT_BYTES_MAX - len(text) + 1))
+
+
+def test_a_policy_sets_levels_for_ten_thousand_datasets() -> None:
+    """As JSON and as YAML; each dataset has its own Level, any other the domain's; one more is too many."""
+    rows = [
+        {"dataset": f"scans-{n}", "level": n % 2 * 2, "provider": f"did:web:hospital-{n % 9}.example"}
+        for n in range(10_000)
+    ]
+    long = {**POLICY, "level": 0, "levels": rows}
+    yaml = b"".join(dump({name: value})[1:-1].replace(b":", b": ", 1) + b"\n" for name, value in long.items())
+    read = Policy.parse(dump(long))
+    assert Policy.parse(yaml) == read
+    assert [read.level_of(str(one["provider"]), str(one["dataset"])) for one in rows] == [one["level"] for one in rows]
+    assert read.level_of("did:web:hospital-0.example", "scans-10000") == 0
+    with pytest.raises(Malformed, match="levels"):
+        Policy.of({**long, "levels": [*rows, {**rows[0], "dataset": "more"}]})
+    with pytest.raises(Inconsistent, match="gives a dataset two Levels"):
+        Policy.of({**long, "levels": [*rows[1:], {**rows[1], "level": 0}]})
 
 
 def test_a_document_that_contradicts_itself_is_told_apart() -> None:

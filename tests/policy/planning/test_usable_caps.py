@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from ledger.domain.facts import Partition
 from ledger.domain.outcomes import Code
 from ledger.mechanisms.plan import RunPlan, parse_plan
+from policy.checks.field_readers import format_time
 from policy.documents import ContractDocument, Policy
 from policy.planning.usable_caps import CapReport, NamedCap, coalition_caps, contract_caps, policy_caps, report_cap
 from tests.factories.documents import NOW, contract, dense_plan
@@ -91,9 +93,44 @@ def test_each_document_is_read_for_its_own_caps() -> None:
     ends = "2027-12-31T00:00:00Z"
     document = ContractDocument.of(contract(BANKS[0], starts=NOW, ends=ends, lineage={"epsilon_max": "0.001"}))
     of_contract = list(contract_caps(market.state, document, NOW + DAY_MS, _declared))
-    assert [one.usable for one in of_contract] == [False, False]
+    assert [one.usable for one in of_contract if "lineage" in one.source] == [False, False]
+    assert [one.source.rpartition(", ")[2] for one in of_contract] == ["lineage", "one run"] * 2
     assert all("contract" in one.source for one in of_contract)
     assert not any(one.usable for one in coalition_caps(market.state, Fraction(1, 1000), _undeclared))
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"epsilon_max": "2.5"}, "the declared plan of 40 steps fits"),
+        ({"epsilon_max": "0.4"}, "the whole plan fits from ε"),
+        (
+            {"epsilon_max": "0.001"},
+            "not one step of the declared plan can ever be admitted; the whole plan fits from ε",
+        ),
+        ({"epsilon_max": "2.5", "steps_max": 7}, "7 of the declared plan's 40 steps fit; a run has at most 7 steps"),
+        ({"epsilon_max": "2.5", "noise_multiplier_min": "2.1"}, "the noise multiplier must be at least 2.1"),
+        ({"epsilon_max": "2.5", "probability_max": "0.01"}, "a probability of at most 0.01"),
+        ({"epsilon_max": "2.5", "mechanisms": ["laplace"]}, "poisson_gaussian is not permitted"),
+        ({"epsilon_max": "2.5", "delta_max": "0.000001"}, "a run's δ may be at most 0.000001"),
+    ],
+)
+def test_what_is_told_of_one_run_is_what_a_charge_gets(limits: dict[str, Any], said: str) -> None:
+    """As many steps as are told are charged under a contract with these limits of a run, and not one more."""
+    market = opened(lineage={"epsilon_max": "6"}, run={"epsilon_max": "6"})
+    ends = format_time(NOW + 300 * DAY_MS)
+    document = ContractDocument.of(contract(BANKS[0], starts=NOW, ends=ends, version=2, runs_max=1_000, run=limits))
+    _, told = contract_caps(market.state, document, NOW, _declared)
+    digest = market.contract_of(BANKS[0], version=2, run=limits)
+    assert said in told.text
+    assert told.steps is not None
+    assert (told.fits, told.usable) == (told.steps == LOAD.steps, told.steps > 0)
+    admitted = [steps for steps in (told.steps, told.steps + 1) if 0 < steps <= LOAD.steps]
+    for steps in admitted:
+        assert market.ask({**PLAN, "steps": steps}, digest=digest).is_admitted == (steps == told.steps)
+    if told.least_epsilon is not None:
+        enough = market.contract_of(BANKS[0], version=3, run={**limits, "epsilon_max": str(float(told.least_epsilon))})
+        assert market.ask(PLAN, digest=enough).is_admitted
 
 
 def test_a_dead_contract_is_still_entered_and_charges_nothing() -> None:
