@@ -19,8 +19,6 @@ from ledger.wire.json_schema import json_schemas
 Schema = dict[str, Any]
 
 _INTEGER_MAX: Final = 2**53 - 1
-PLACE_PATTERN: Final = "^(0|[1-9][0-9]{0,15})$"
-"""An index or a size in a path or a query."""
 _BUNDLE: Final = r"(x[0-9]{3}/)*[0-9]{3}(\.p/[1-9][0-9]{0,2})?$"
 
 Count = Annotated[int, Meta(ge=1, le=_INTEGER_MAX)]
@@ -97,10 +95,8 @@ PathDid = Annotated[str, _path(wire.Did, "an organisation")]
 PathName = Annotated[str, _path(wire.Name, "the id that it was given")]
 PathDigest = Annotated[str, _path(wire.Sha256, "the SHA-256 digest of its bytes")]
 PathHolder = Annotated[str, _path(Holder, "everyone, or one lineage by its node")]
-PathPlace = Annotated[str, _path(_matching(PLACE_PATTERN), "an index in the log, or a size of it")]
 _LEVEL: Final = "level and place, as C2SP tlog-tiles writes them"
 PathTile = Annotated[str, _path(_matching(f"^(0|[1-9][0-9]?)/{_BUNDLE}"), _LEVEL)]
 PathBundle = Annotated[str, _path(_matching(f"^{_BUNDLE}"), "place, as C2SP tlog-tiles writes it")]
 PathRef = Annotated[str, _path(Ref, _PARTITION)]
 QueryRef = Annotated[str, Query(json_schema_extra={**schema_of(Ref), "description": _PARTITION})]
-DryRun = Annotated[str, Query(pattern="^(true|false)$", description="decide, and record nothing")]

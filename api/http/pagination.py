@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from fastapi import Depends, Query
 
 from api.http.field_types import Cursor
+from api.http.query_parameters import LIMIT_MAX, Limit
 from ledger.store.projection_table import ProjectionTable
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -26,12 +27,10 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 LIMIT: Final = 50
-LIMIT_MAX: Final = 200
 READ_MAX: Final = 1_000
 """Values that are read for one page."""
 CURSOR_BYTES_MAX: Final = 2_048
 _MAC_BYTES: Final = 16
-_LIMIT: Final = "^([1-9][0-9]?|1[0-9]{2}|200)$"
 
 
 class Page(Record, Generic[T], frozen=True):
@@ -50,13 +49,13 @@ class PageRequest:
 
     def __init__(
         self,
-        limit: Annotated[str, Query(pattern=_LIMIT, description="items of one page, 1 to 200")] = str(LIMIT),
+        limit: Annotated[Limit, Query(description="items of one page, 1 to 200")] = LIMIT,
         cursor: Annotated[
             str | None, Query(max_length=CURSOR_BYTES_MAX, description="next_cursor of the page before, as it is")
         ] = None,
     ) -> None:
         """The first page by default."""
-        self.limit, self.cursor = int(limit), cursor
+        self.limit, self.cursor = limit, cursor
 
 
 Paging = Annotated[PageRequest, Depends()]

@@ -9,11 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Query
-
-from api.http.field_types import PLACE_PATTERN
 from api.http.problems import Problem, ServiceCode
 from ledger.book.book import Book
 from ledger.book.past_snapshot import PastSnapshot
@@ -24,9 +21,6 @@ AS_OF_MAX: Final = 50_000
 """Entries that are applied to answer one request."""
 LONG_MAX: Final = 2
 """Concurrent requests that take seconds of a processor."""
-AsOf = Annotated[
-    str | None, Query(pattern=PLACE_PATTERN, description="a size of the log: the state after so many entries")
-]
 
 
 class SnapshotProvider:
@@ -40,20 +34,19 @@ class SnapshotProvider:
         self._past = threading.BoundedSemaphore(1)
 
     @contextmanager
-    def read(self, as_of: str | None = None) -> Iterator[Snapshot | PastSnapshot]:
+    def read(self, as_of: int | None = None) -> Iterator[Snapshot | PastSnapshot]:
         """A snapshot. Raises: Malformed, if the log is shorter; Problem, if another request reads the past."""
         if as_of is None:
             with self.book.read() as now:
                 yield now
             return
-        size = int(as_of)
         with self.book.read() as facts:
             grown = facts.size
-        if size > grown:
+        if as_of > grown:
             raise Malformed("as_of", f"must be at most the {grown} entries of the log")
-        if size > AS_OF_MAX:
+        if as_of > AS_OF_MAX:
             raise Malformed("as_of", f"must be at most {AS_OF_MAX}: a longer past is read from the book itself")
-        with _slot(self._past), self.book.read_past(size) as past:
+        with _slot(self._past), self.book.read_past(as_of) as past:
             yield past
 
     @contextmanager

@@ -22,9 +22,9 @@ from api.auth.bad_signatures import BadSignatures
 from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import Batch
-from api.http.field_types import DryRun
 from api.http.grouped_reads import GroupedReads
 from api.http.problems import Problem
+from api.http.query_parameters import DryRun
 from api.wire.command_answers import batch_schema
 from api.wire.command_requests import batch_request_schema
 from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
@@ -51,18 +51,17 @@ def batch_router(book: Book, reads: GroupedReads, binding: Binding, signatures: 
         ),
         openapi_extra=takes(batch_request_schema()),
     )
-    async def submit(raw: Batch, caller: Calling, dry_run: DryRun = "false") -> Response:
-        dry = dry_run == "true"
-        path = f"{BATCH}?dry_run=true" if dry else BATCH
+    async def submit(raw: Batch, caller: Calling, *, dry_run: DryRun = False) -> Response:
+        path = f"{BATCH}?dry_run=true" if dry_run else BATCH
         signatures.check(caller)
         charges = await reads.run(lambda facts: _prepare_all(raw, _BatchContext(facts, binding, caller, path)))
         ready = [one for one in charges if isinstance(one, Submission)]
-        if dry:
+        if dry_run:
             outcomes = await run_sync(lambda: [book.quote(one) for one in ready])
         else:
             outcomes = await book.submit_async(ready)
         signatures.add(caller, sum(one.code is Code.SIGNATURE_INVALID for one in outcomes))
-        return await run_sync(_render, _Decided(book, caller, dry), charges, outcomes)
+        return await run_sync(_render, _Decided(book, caller, dry_run), charges, outcomes)
 
     return router
 

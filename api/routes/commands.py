@@ -19,9 +19,10 @@ from api.auth.bad_signatures import BadSignatures
 from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
-from api.http.field_types import DryRun, KeyBytes, PathDigest, schema_of
+from api.http.field_types import KeyBytes, PathDigest, schema_of
 from api.http.grouped_reads import GroupedReads
 from api.http.problems import Problem, ServiceCode, declared
+from api.http.query_parameters import DryRun
 from api.keys.key_release import KeyReleases, log_withheld
 from api.keys.nonces import LIFE_S, Challenges
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
@@ -194,14 +195,13 @@ def command_router(
 
 def _route(decider: _Decider, kind: str, path: str) -> Callable[..., Awaitable[Response]]:
     async def submit_version(
-        raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false", if_match: IfMatch = None
+        raw: Raw, jws: Signature, unknown: DeferredCaller, *, dry_run: DryRun = False, if_match: IfMatch = None
     ) -> Response:
-        dry = dry_run == "true"
-        signed = f"{path}?dry_run=true" if dry else path
-        return await decider.decide(_Asked(kind, signed, raw, jws, unknown, dry, if_match))
+        signed = f"{path}?dry_run=true" if dry_run else path
+        return await decider.decide(_Asked(kind, signed, raw, jws, unknown, dry_run, if_match))
 
-    async def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, dry_run: DryRun = "false") -> Response:
-        return await submit_version(raw, jws, unknown, dry_run)
+    async def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, *, dry_run: DryRun = False) -> Response:
+        return await submit_version(raw, jws, unknown, dry_run=dry_run)
 
     return submit_version if kind in VERSIONED else submit
 

@@ -26,8 +26,8 @@ from starlette.types import Receive, Scope, Send
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
-from api.http.field_types import PLACE_PATTERN
 from api.http.problems import Problem, ServiceCode
+from api.http.query_parameters import Place
 from api.http.snapshots import SnapshotProvider
 from api.middleware.request_limits_and_log import HEAD
 from api.wire.responses import shows_text
@@ -103,14 +103,12 @@ def event_router(snapshots: SnapshotProvider, streams: Streams) -> APIRouter:
     def stream_events(
         request: Request,
         caller: Calling,
-        last_event_id: Annotated[
-            str | None, Header(pattern=PLACE_PATTERN, description="resume after this index")
-        ] = None,
-        after: Annotated[str | None, Query(pattern=PLACE_PATTERN, description="the same, for a first request")] = None,
+        last_event_id: Annotated[Place | None, Header(description="resume after this index")] = None,
+        after: Annotated[Place | None, Query(description="the same, for a first request")] = None,
     ) -> Response:
         resumed = last_event_id if last_event_id is not None else after
         with snapshots.read() as facts:
-            start = facts.size if resumed is None else min(int(resumed) + 1, facts.size)
+            start = facts.size if resumed is None else min(resumed + 1, facts.size)
         if HEAD in request.scope:
             return StreamingResponse((), media_type=EventStream.media_type, headers=EventStream.HEADERS)
         streams.open(caller.organisation)

@@ -8,7 +8,8 @@ from typing import Annotated, Final
 from fastapi import Path, Query
 
 from api.auth.visibility import not_found, visible_partition
-from api.http.field_types import PLACE_PATTERN, PathDid, QueryRef
+from api.http.field_types import PathDid, QueryRef
+from api.http.query_parameters import Place
 from api.routes.read_routes import ReadRoutes, View
 from api.routes.registry import organisation_of
 from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
@@ -71,11 +72,9 @@ def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
 
 
 @ROUTES.route("/v1/coalitions/{index}", as_of=True)
-def read_coalition(
-    view: View, index: Annotated[str, Path(pattern=PLACE_PATTERN, description="the index of its entry")]
-) -> Coalition:
+def read_coalition(view: View, index: Annotated[Place, Path(description="the index of its entry")]) -> Coalition:
     """A declared coalition. Raises: Problem."""
-    node = view.facts.nodes.get(int(index))
+    node = view.facts.nodes.get(index)
     if node is None or node.kind is not NodeKind.COALITION:
         raise not_found(f"coalition {index}")
     return Coalition.of_node(node, accounts=_accounts(view, node))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Query
 from fastapi.responses import PlainTextResponse, Response
 
 from api.auth.authorisation import sees_entry
 from api.auth.visibility import not_found, visible_entry
-from api.http.field_types import PLACE_PATTERN, Count, KeyBytes, PathBundle, PathName, PathPlace, PathTile
+from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathTile
 from api.http.pagination import Page, scope_of
 from api.http.problems import Problem
+from api.http.query_parameters import PathPlace, Place, Switch
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire.command_answers import Decision, LoggedEntry
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text
@@ -27,7 +27,6 @@ from ledger.store.cosignatures import cosigned_checkpoint, cosigned_receipt
 from ledger.store.snapshot import Log as LogAtSize
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
-from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
 ROUTES: Final = ReadRoutes("log")
@@ -35,8 +34,11 @@ _FOREVER: Final = "immutable, max-age=31536000"
 PUBLIC: Final = f"public, {_FOREVER}"
 PRIVATE: Final = f"private, {_FOREVER}"
 """Of what needs a token: ``public`` would let a shared cache give it to whoever asks next (RFC 9111, section 3.5)."""
-_INDEX: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
-_KINDS: Final = f"^({'|'.join(KINDS)})$"
+_KIND: Final[Any] = Query(
+    pattern=f"^({'|'.join(KINDS)})$",
+    description="those on one kind of command",
+    json_schema_extra={"enum": [*KINDS]},
+)
 _TILE: Final = "C2SP tlog-tiles"
 
 
@@ -74,22 +76,20 @@ def read_checkpoint(view: View) -> Response:
 def read_consistency(
     view: View,
     old: PathPlace,
-    new: Annotated[
-        str | None, Query(pattern=PLACE_PATTERN, description="the size to prove; the newest if it is not given")
-    ] = None,
+    new: Annotated[Place | None, Query(description="the size to prove; the newest if it is not given")] = None,
 ) -> Response:
     """The proof that the log only grew. Raises: Malformed, Problem."""
     connection, newest = view.facts.connection, view.facts.size
-    before, after = _index(old, "old"), newest if new is None else int(new)
-    missing = not_found(f"checkpoint of {after} entries to be consistent with {before}")
-    if not 0 < before <= after <= newest:
+    after = newest if new is None else new
+    missing = not_found(f"checkpoint of {after} entries to be consistent with {old}")
+    if not 0 < old <= after <= newest:
         raise missing
     try:
         note = cosigned_checkpoint(connection, after)
     except KeyError:
         raise missing from None
-    proof = tuple(map(c.base64url, LogAtSize(connection, after).consistency(before)))
-    return json_response(ConsistencyProof(checkpoint=note, new=after, old=before, proof=proof))
+    proof = tuple(map(c.base64url, LogAtSize(connection, after).consistency(old)))
+    return json_response(ConsistencyProof(checkpoint=note, new=after, old=old, proof=proof))
 
 
 @ROUTES.route("/tile/entries/{path:path}", content=shows(BINARY, *PROBLEMS, media_type=BYTES_TYPE, description=_TILE))
@@ -116,8 +116,7 @@ def _tile(facts: Snapshot | PastSnapshot, path: str, cache: str) -> Response:
 @ROUTES.route("/v1/entries/{index}", content=shows(LoggedEntry, *PROBLEMS))
 def read_entry(view: View, index: PathPlace) -> Response:
     """The very bytes that are hashed into the tree, as they are stored. Raises: Malformed, Problem."""
-    place = _index(index, "index")
-    data = view.facts.entry(place) if place < view.facts.size else None
+    data = view.facts.entry(index) if index < view.facts.size else None
     if data is None or not sees_entry(view.caller, Entry.parse(data), view.facts):
         raise Problem(Code.NOT_FOUND, f"the log has no entry {index}", field="index")
     return Response(data, media_type=JSON_TYPE, headers={"cache-control": PRIVATE})
@@ -127,20 +126,20 @@ def read_entry(view: View, index: PathPlace) -> Response:
 def read_receipt(
     view: View,
     id: PathName,  # noqa: A002 - the wire's name
-    cosigned: Annotated[
-        str, Query(pattern="^(true|false)$", description="under the checkpoint that most witnesses cosigned")
-    ] = "false",
+    *,
+    cosigned: Annotated[Switch, Query(description="under the checkpoint that most witnesses cosigned")] = False,
 ) -> Response:
     """The receipt of an entry. Raises: Malformed, Problem."""
     index, _ = visible_entry(view.facts, id, view.caller)
-    return _text(cosigned_receipt(view.facts, index) if cosigned == "true" else view.facts.receipt(index))
+    return _text(cosigned_receipt(view.facts, index) if cosigned else view.facts.receipt(index))
 
 
 @ROUTES.route("/v1/decisions", LISTED, paged=True)
 def list_decisions(
     view: View,
-    kind: Annotated[str | None, Query(pattern=_KINDS, description="those on one kind of command")] = None,
-    refused: Annotated[str | None, Query(pattern="^(true|false)$", description="refusals alone, or none")] = None,
+    kind: Annotated[str | None, _KIND] = None,
+    *,
+    refused: Annotated[Switch | None, Query(description="refusals alone, or none")] = None,
 ) -> Page[Decision]:
     """The decisions that the caller may see. Raises: Malformed."""
 
@@ -151,7 +150,7 @@ def list_decisions(
 
     def sees(found: tuple[int, Entry], facts: Facts) -> bool:
         entry = found[1]
-        wanted = kind in {None, entry.kind} and refused in {None, str(entry.code.refused).lower()}
+        wanted = kind in {None, entry.kind} and refused in {None, entry.code.refused}
         return wanted and sees_entry(view.caller, entry, facts)
 
     scope = scope_of("decisions", kind=kind, refused=refused)
@@ -182,12 +181,6 @@ def _of_kind(kind: str, view: View, name: str) -> Decision:
     if decision.kind != kind:
         raise Problem(Code.NOT_FOUND, f"no {kind.replace('_', ' ')} has the id {name}", field="id", id=name)
     return decision
-
-
-def _index(text: str, field: str) -> int:
-    if not _INDEX.match(text):
-        raise Malformed(field, "must be an integer without leading zeros")
-    return int(text)
 
 
 def _text(content: str) -> Response:

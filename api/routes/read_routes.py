@@ -22,7 +22,8 @@ from api.auth.authentication import Calling
 from api.auth.authorisation import PUBLIC, Caller
 from api.http.etags import tagged_response
 from api.http.pagination import Cursors, Fetch, K, Page, PageRequest, Paging, T, V
-from api.http.snapshots import AsOf, SnapshotProvider
+from api.http.query_parameters import AsOf
+from api.http.snapshots import SnapshotProvider
 from api.keys.data_key_store import KeyStore
 from api.routes.progress import Progress
 from api.wire.responses import Responses, json_response, shows, shows_tagged
@@ -59,7 +60,7 @@ class View(NamedTuple):
     facts: Snapshot | PastSnapshot
     caller: Caller
     context: ReadContext
-    as_of: str | None
+    as_of: int | None
     paging: PageRequest | None
 
     @property
@@ -158,7 +159,7 @@ def _endpoint(
         request: Request,
         caller: Caller = _ANONYMOUS,
         paging: PageRequest | None = None,
-        as_of: str | None = None,
+        as_of: int | None = None,
         **parameters: Any,  # noqa: ANN401 - each has the type of its parameter
     ) -> Response:
         with context.snapshots.read_long() if slow else context.snapshots.read(as_of) as facts:

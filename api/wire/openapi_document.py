@@ -59,11 +59,21 @@ def _describe_parameters(operation: dict[str, Any]) -> None:
     if "304" in operation["responses"]:
         operation.setdefault("parameters", []).append(dict(_IF_NONE_MATCH))
     for parameter in operation.get("parameters", []):
+        _drop_null(parameter)
         parameter.setdefault("description", parameter["schema"].get("description", ""))
         # The title that the framework derives from a parameter's name says nothing more.
         parameter["schema"] = {
             name: value for name, value in parameter["schema"].items() if name not in {"title", "description"}
         }
+
+
+def _drop_null(parameter: dict[str, Any]) -> None:
+    """A parameter that may be left out is of one type: no text of an address means null."""
+    schema = parameter["schema"]
+    kinds = [kind for kind in schema.get("anyOf", []) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        rest = {name: value for name, value in schema.items() if name != "anyOf"}
+        parameter["schema"] = {**kinds[0], **rest}
 
 
 def _share_problems(operation: dict[str, Any], components: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ def test_the_pages_together_are_the_list(values: dict[str, int], limit: int) -> 
     cursor: str | None = None
     pages: list[tuple[int, ...]] = []
     while True:
-        page = CURSORS.page("list", PageRequest(str(limit), cursor), fetch_from(values), _show)
+        page = CURSORS.page("list", PageRequest(limit, cursor), fetch_from(values), _show)
         pages.append(page.items)
         if (following := page.next_cursor) is None:
             break
@@ -42,7 +42,7 @@ def test_a_page_looks_at_so_many_and_no_more() -> None:
         start = 0 if after is None else after + 1
         return [(place, 0) for place in range(start, start + most)]
 
-    page = CURSORS.page("list", PageRequest("1"), fetch, _show)
+    page = CURSORS.page("list", PageRequest(1), fetch, _show)
     assert (page.items, sum(asked)) == ((), READ_MAX)
     assert CURSORS.read("list", str(page.next_cursor)) == READ_MAX - 1
 

@@ -153,7 +153,7 @@ def test_what_takes_seconds_is_asked_by_so_many_at_once(quiet: ServedWorld) -> N
     assert (caught.value.status, LONG_MAX) == (503, 2)
     with snapshots.read_long():
         pass
-    with snapshots.read("1"), pytest.raises(Problem, match="too many slow requests"), snapshots.read("1"):
+    with snapshots.read(1), pytest.raises(Problem, match="too many slow requests"), snapshots.read(1):
         pass
-    with snapshots.read("1") as past:
+    with snapshots.read(1) as past:
         assert past.size == 1
