@@ -24,6 +24,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, OKPKey, RSAKey
 from joserfc.jwt import ClaimsOption
 
+from api.auth.issuer_bounds import OWN_ROLES, UNBOUND, IssuerBounds
 from client.http.jwt_claim_checks import JwtClaims
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -34,8 +35,6 @@ KEYS_MAX: Final = 32
 JWKS_BYTES_MAX: Final = 1 << 16
 VERIFIED_MAX: Final = 4_096
 """Tokens whose signatures are cached as verified; the cache is emptied when it is full."""
-OWN_ROLES: Final = ("AUDITOR", "OPERATOR")
-"""Roles that a token may give; every other role is what the ledger has on record."""
 _TIMES: Final = ("exp", "iat", "nbf")
 _HEADER: Final = (("alg", "typ"), ("jku", "kid"))
 _ALGORITHMS: Final = {"OKP": "Ed25519", "RSA": "RS256", "EC": "ES256"}
@@ -44,19 +43,20 @@ _RSA_BITS_MIN: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """An authorisation server: the name that it writes into tokens, and its public keys by algorithm."""
+    """An authorisation server: the name that it writes into tokens, its public keys by algorithm, and its bounds."""
 
     name: str
     keys: tuple[tuple[str, Key], ...]
+    bounds: IssuerBounds = UNBOUND
 
     @classmethod
-    def parse(cls, name: str, jwks: bytes) -> Issuer:
+    def parse(cls, name: str, jwks: bytes, bounds: IssuerBounds = UNBOUND) -> Issuer:
         """Read a JWK Set (RFC 7517, section 5) of at most 32 public keys. Raises: Malformed."""
         known = c.parse(jwks, JWKS_BYTES_MAX, "jwks")
         listed = known.get("keys") if isinstance(known, dict) else None
         if not isinstance(listed, list) or not 1 <= len(listed) <= KEYS_MAX:
             raise Malformed("jwks.keys", f"must be a list of 1 to {KEYS_MAX} keys")
-        return cls(name, tuple(_public(one, f"jwks.keys[{place}]") for place, one in enumerate(listed)))
+        return cls(name, tuple(_public(one, f"jwks.keys[{place}]") for place, one in enumerate(listed)), bounds)
 
 
 def _public(value: object, where: str) -> tuple[str, Key]:
@@ -152,6 +152,7 @@ class Tokens:
                 return _of_clean_room(text, algorithm, claims, name, clean_room(name))
             check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
             token = _of_issuer(claims)
+            issuer.bounds.check(token.organisation, token.roles)
         except Malformed as error:
             raise TokenInvalid(f"the access token is refused: {error}") from None
         if len(verified) >= VERIFIED_MAX:

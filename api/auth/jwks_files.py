@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from api.auth.access_tokens import JWKS_BYTES_MAX, Issuer
+from api.auth.issuer_bounds import UNBOUND, IssuerBounds
 from ledger.wire.malformed import Malformed
 
 RECHECK_S: Final = 30.0
@@ -24,13 +25,20 @@ _LOG: Final = logging.getLogger("api.issuer_files")
 class IssuerFiles:
     """The issuers whose tokens are accepted, by files."""
 
-    def __init__(self, files: Iterable[tuple[str, Path]], clock: Callable[[], float] = time.monotonic) -> None:
-        """Read all, each by its issuer's name; ``clock`` gives seconds. Raises: Malformed, OSError."""
+    def __init__(
+        self,
+        files: Iterable[tuple[str, Path]],
+        clock: Callable[[], float] = time.monotonic,
+        bounds: Mapping[str, IssuerBounds] | None = None,
+    ) -> None:
+        """Read all, by issuers' names, as ``bounds`` are; ``clock`` gives seconds. Raises: Malformed, OSError."""
         self._files = tuple(files)
+        self._bounds = bounds or {}
         self._clock = clock
         self._lock = threading.Lock()
         self._data = [_read(path) for _, path in self._files]
-        self._known = tuple(Issuer.parse(name, data) for (name, _), data in zip(self._files, self._data, strict=True))
+        read = zip(self._files, self._data, strict=True)
+        self._known = tuple(Issuer.parse(name, data, self._bounds.get(name, UNBOUND)) for (name, _), data in read)
         self._until = clock() + RECHECK_S
 
     def __call__(self) -> tuple[Issuer, ...]:
@@ -49,7 +57,7 @@ class IssuerFiles:
             data = _read(path)
             if data == self._data[place]:
                 return
-            issuer = Issuer.parse(name, data)
+            issuer = Issuer.parse(name, data, self._bounds.get(name, UNBOUND))
         except (Malformed, OSError) as error:
             _LOG.warning("the keys of an issuer stay as they were", extra={"reason": f"{name}: {type(error).__name__}"})
             return

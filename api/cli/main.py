@@ -41,7 +41,7 @@ def serve(
     with errors_reported():
         settings = Settings.load(profile)
         log_key = load_private(settings.log_key)
-        issuers = IssuerFiles(settings.issuers)
+        issuers = IssuerFiles(settings.issuers, bounds=settings.bounds)
         where = settings.port if port is None else port
         listener = _listening(host or settings.host, where, anywhere=settings.production)
     # Only now, because it takes a second.

@@ -30,7 +30,10 @@ backups of the book do not reach; left out, it lies in the user's state folder (
 state, by which it opens faster; left out, it lies beside an SQLite book, and of a PostgreSQL one in the user's state
 folder. Without ``keys`` the service authorises only:
 providers hand keys over themselves, against receipts. ``issuers`` name whose tokens are accepted, each with a file of
-its public keys (a JWK Set), which is read again when it changes. ``url`` is the service as callers know it, which their
+its public keys (a JWK Set), which is read again when it changes. A table in place of the file binds an issuer:
+``{keys = "bank.jwks", organisations = ["did:web:bank-a.example"], roles = []}`` speaks for that organisation, for which
+no other issuer then does, and gives neither AUDITOR nor OPERATOR. Where several issuers are named, no two may give the
+same role unless ``roles`` says so of both. ``url`` is the service as callers know it, which their
 signatures name; left out, it is where it listens.
 
 ``witness_keys`` names witnesses (C2SP tlog-witness) by their URLs, each with its pinned verifier key: the service shows
@@ -46,11 +49,13 @@ what a development issuer is; and its ``url`` is https, because a proxy in front
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+from api.auth.issuer_bounds import IssuerBounds, bound_apart
 from client.http.base_url import base_of, is_loopback
 from client.profile.profile import read_table
 from ledger.book.checkpoint_file import default_path
@@ -79,6 +84,7 @@ class Settings:
         kept: the file of the newest checkpoint; None for the one in the user's state folder.
         snapshot: the file of the state's snapshot; None for the one in its usual place.
         allow_rollback: no checkpoint is kept, and an older copy of the book is served like the newest.
+        bounds: of the issuers, by name.
         url: None where the service is known by where it listens.
         witnesses: who is shown the newest checkpoint.
         witnesses_required: whether the service needs the cosignature of each of them.
@@ -97,6 +103,7 @@ class Settings:
     url: str | None
     production: bool
     issuers: tuple[tuple[str, Path], ...]
+    bounds: Mapping[str, IssuerBounds]
     witnesses: tuple[Witness, ...]
     witnesses_required: bool
 
@@ -120,6 +127,7 @@ class Settings:
         if allow_rollback and "kept" in known:
             raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not stand beside 'kept'")
         witnesses = _witnesses(known.get("witness_keys", {}))
+        issuers = _issuers(path.parent, known["issuers"], production=production)
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
             clock=path.parent / c.string(known.get("clock", f"{path.stem}.clock"), "serve.clock"),
@@ -133,7 +141,8 @@ class Settings:
             port=c.integer(known["port"], "serve.port", 0, PORT_MAX),
             url=_url(known.get("url"), production=production),
             production=production,
-            issuers=_issuers(path.parent, known["issuers"], production=production),
+            issuers=tuple((name, file) for name, (file, _) in issuers.items()),
+            bounds=bound_apart({name: bounds for name, (_, bounds) in issuers.items()}),
             witnesses=witnesses,
             witnesses_required=_required(known.get("witnesses", OPTIONAL), witnesses),
         )
@@ -150,14 +159,21 @@ def _url(value: object, *, production: bool) -> str | None:
     return url
 
 
-def _issuers(folder: Path, value: object, *, production: bool) -> tuple[tuple[str, Path], ...]:
+def _issuers(folder: Path, value: object, *, production: bool) -> dict[str, tuple[Path, IssuerBounds]]:
+    """Each issuer's file of keys and its bounds: the file alone, or a table with ``keys`` and its bounds."""
     if not isinstance(value, dict) or not 1 <= len(value) <= ISSUERS_MAX:
         raise Malformed("serve.issuers", f"must name 1 to {ISSUERS_MAX} issuers, each with the file of its keys")
     for name in value:
         url = urlsplit(c.string(name, "serve.issuers", 500))
         if production and (url.scheme != "https" or is_loopback(url.hostname or "")):
             raise Malformed(f"serve.issuers.{name}", "is a development issuer, which production refuses")
-    return tuple((name, folder / c.string(file, f"serve.issuers.{name}")) for name, file in value.items())
+    found = {}
+    for name, one in value.items():
+        where = f"serve.issuers.{name}"
+        known = c.fields(one if isinstance(one, dict) else {"keys": one}, where, ("keys",), ("organisations", "roles"))
+        file = c.string(known["keys"], f"{where}.keys" if isinstance(one, dict) else where)
+        found[name] = folder / file, IssuerBounds.parse(known, where)
+    return found
 
 
 def _witnesses(value: object) -> tuple[Witness, ...]:
