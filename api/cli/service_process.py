@@ -70,7 +70,7 @@ def run_service(
         secret = hmac.digest(log_key.private_bytes_raw(), named, "sha256")
         app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, secret=secret)
         preload_pricing()
-        server = server_of(app)
+        server = server_of(app, settings.proxies)
 
         def stop() -> None:
             """Take no more commands, and end. A book that is contradicted signs nothing more, no statement either."""

@@ -43,6 +43,9 @@ not answer is asked again, with a warning; with ``witnesses = "required"`` the s
 ``clock`` is the file in which a service in production stores when its clock was last known to be right, and which
 ``epsilon clock accept`` writes: who may write it is who may accept. Left out, it is the profile's name with ``.clock``.
 
+``proxies`` lists the addresses of proxies in front of the service, as ``["10.0.0.7"]``: each speaks for many callers,
+so its connections are bounded only by the number that the process has; it has to bound those of each caller.
+
 Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
 what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
 """
@@ -51,6 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -69,6 +73,7 @@ from ledger.wire.malformed import Malformed
 PORT_MAX: Final = 65_535
 ISSUERS_MAX: Final = 16
 WITNESSES_MAX: Final = 16
+PROXIES_MAX: Final = 16
 REQUIRED: Final = "required"
 OPTIONAL: Final = "optional"
 
@@ -86,6 +91,7 @@ class Settings:
         allow_rollback: no checkpoint is kept, and an older copy of the book is served like the newest.
         bounds: of the issuers, by name.
         url: None where the service is known by where it listens.
+        proxies: addresses whose connections are not counted by sender.
         witnesses: who is shown the newest checkpoint.
         witnesses_required: whether the service needs the cosignature of each of them.
     """
@@ -102,6 +108,7 @@ class Settings:
     port: int
     url: str | None
     production: bool
+    proxies: tuple[str, ...]
     issuers: tuple[tuple[str, Path], ...]
     bounds: Mapping[str, IssuerBounds]
     witnesses: tuple[Witness, ...]
@@ -120,7 +127,7 @@ class Settings:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
         paths = ("clock", "keys", "kept", "snapshot")
-        optional = ("allow_rollback", *paths, "production", "url", "witness_keys", "witnesses")
+        optional = ("allow_rollback", *paths, "production", "proxies", "url", "witness_keys", "witnesses")
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
@@ -141,6 +148,7 @@ class Settings:
             port=c.integer(known["port"], "serve.port", 0, PORT_MAX),
             url=_url(known.get("url"), production=production),
             production=production,
+            proxies=_proxies(known.get("proxies", [])),
             issuers=tuple((name, file) for name, (file, _) in issuers.items()),
             bounds=bound_apart({name: bounds for name, (_, bounds) in issuers.items()}),
             witnesses=witnesses,
@@ -174,6 +182,17 @@ def _issuers(folder: Path, value: object, *, production: bool) -> dict[str, tupl
         file = c.string(known["keys"], f"{where}.keys" if isinstance(one, dict) else where)
         found[name] = folder / file, IssuerBounds.parse(known, where)
     return found
+
+
+def _proxies(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > PROXIES_MAX:
+        raise Malformed("serve.proxies", f"must list at most {PROXIES_MAX} addresses")
+    for place, one in enumerate(value):
+        try:
+            ip_address(c.string(one, f"serve.proxies[{place}]", 45))
+        except ValueError:
+            raise Malformed(f"serve.proxies[{place}]", "must be an IP address") from None
+    return tuple(map(str, value))
 
 
 def _witnesses(value: object) -> tuple[Witness, ...]:

@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from api.http.body import BODY_S
 from api.http.problems import Problem, ServiceCode
 from api.server.host_header import host_error
+from api.server.sender_address import sender_of
 
 _PIECE: Final = 16_384
 """Bytes that the parser is given at once: what it gathers of one line is looked at after each."""
@@ -46,6 +47,9 @@ class Limits:
         linger_s: how long a refused caller may still send, so that it can read why.
         open: connections that are served.
         refused: further ones, which get a 503; any beyond them are dropped.
+        open_by_sender: of those, how many one sender may have, so that its slow sockets leave room for others.
+        refused_by_sender: further ones of it, which get a 429; any beyond them are dropped.
+        proxies: senders of which each speaks for many, and limits them itself.
     """
 
     url_bytes: int = 8_192
@@ -57,6 +61,9 @@ class Limits:
     linger_s: float = 2.0
     open: int = 512
     refused: int = 64
+    open_by_sender: int = 256
+    refused_by_sender: int = 16
+    proxies: frozenset[str] = frozenset()
 
 
 class _Part(Enum):
@@ -75,6 +82,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
         """Start before the first request."""
         super().__init__(*args, **named)
+        self.sender = ""
         self._part = _Part.REQUEST
         self._watched: _Part | None = _Part.REQUEST
         self._timer: asyncio.TimerHandle | None = None
@@ -87,14 +95,23 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Accept the connection, or refuse it if too many are open."""
         super().connection_made(transport)
-        others = len(self.connections) - 1
-        if others >= self.limits.open + self.limits.refused:
+        self.sender = sender_of(self.client[0]) if self.client else ""
+        others, own, limits = len(self.connections) - 1, self._others_of_sender(), self.limits
+        if others >= limits.open + limits.refused or own >= limits.open_by_sender + limits.refused_by_sender:
             self._input_over = True
             transport.abort()
-        elif others >= self.limits.open:
+        elif others >= limits.open:
             self._refuse(Problem(ServiceCode.BUSY, "as many connections are open as the service has room for"))
+        elif own >= limits.open_by_sender:
+            self._refuse(Problem(ServiceCode.TOO_MANY, "as many connections of your address are open as one may have"))
         else:
-            self._set_timer(self.limits.head_s)
+            self._set_timer(limits.head_s)
+
+    def _others_of_sender(self) -> int:
+        if not self.sender or self.sender in self.limits.proxies:
+            return 0
+        of_sender = [one for one in self.connections if isinstance(one, Connection) and one.sender == self.sender]
+        return len(of_sender) - 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
 
-from api.server.connection_limits import Connection
+from api.server.connection_limits import Connection, Limits
+from api.server.sender_address import sender_of
 from client.http.base_url import is_loopback
 from ledger.wire.malformed import Malformed
 
@@ -61,9 +62,19 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     server_of(app).run(sockets=[listener])
 
 
-def server_of(app: FastAPI) -> uvicorn.Server:
-    """A server of ``app``, which runs until the process is interrupted or its ``should_exit`` is set."""
-    return uvicorn.Server(_config(app))
+def server_of(app: FastAPI, proxies: Iterable[str] = ()) -> uvicorn.Server:
+    """A server of ``app``, which runs until the process is interrupted or its ``should_exit`` is set.
+
+    Args:
+        proxies: addresses that speak for many callers each, and limit their connections themselves.
+    """
+
+    class Behind(Connection):
+        """A connection to a service behind these proxies."""
+
+        limits = Limits(proxies=frozenset(map(sender_of, proxies)))
+
+    return uvicorn.Server(_config(app, Behind))
 
 
 def _config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.Config:

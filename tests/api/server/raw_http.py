@@ -64,9 +64,9 @@ def served(served_app: FastAPI | None = None, **changed: Any) -> Iterator[tuple[
         yield str(split.hostname), int(split.port or 0)
 
 
-def connect(door: tuple[str, int]) -> socket.socket:
-    """A connection."""
-    return socket.create_connection(door, timeout=PATIENCE_S)
+def connect(door: tuple[str, int], source: str = "") -> socket.socket:
+    """A connection, from an address if one is given."""
+    return socket.create_connection(door, timeout=PATIENCE_S, source_address=(source, 0) if source else None)
 
 
 def heard(connection: socket.socket) -> bytes:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from api.server.sender_address import sender_of
 from tests.api.server.raw_http import GET, PATIENCE_S, POST, connect, heard, problem_of, sent, served, works
 
 QUICK: Final = 0.2
@@ -189,6 +190,56 @@ def test_one_connection_too_many_is_told_so_and_there_is_room_again() -> None:
             if works(door):
                 break
         assert works(door)
+
+
+SLOW: Final = "127.0.0.2"
+
+
+def test_slow_sockets_of_one_address_leave_room_for_others() -> None:
+    """They hold their share, get 429 beyond it and then no answer; another address is served all the while."""
+    with (
+        served(open=12, refused=2, open_by_sender=4, refused_by_sender=2, linger_s=PATIENCE_S) as door,
+        ExitStack() as stack,
+    ):
+        slow = [stack.enter_context(connect(door, SLOW)) for _ in range(4)]
+        for one in slow:
+            one.sendall(GET)
+        refused = [stack.enter_context(connect(door, SLOW)) for _ in range(2)]
+        for one in refused:
+            answer = heard(one)
+            assert problem_of(answer) == (429, "too_many")
+            assert b"retry-after: 30" in answer
+        for _ in range(20):
+            with connect(door, SLOW) as dropped:
+                assert heard(dropped) == b""
+            assert works(door)
+        slow[0].sendall(b"\r\n")
+        assert slow[0].recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_proxy_s_connections_are_those_of_many() -> None:
+    """Its address is not counted; the process's own bound holds."""
+    with served(open=6, open_by_sender=1, proxies=frozenset({SLOW})) as door, ExitStack() as stack:
+        for _ in range(5):
+            one = stack.enter_context(connect(door, SLOW))
+            one.sendall(GET + b"\r\n")
+            assert one.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8::1", "2001:db8::2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("testclient", "testclient", True),
+    ],
+)
+def test_a_sender_is_an_address_or_its_network(one: str, other: str, same: bool) -> None:  # noqa: FBT001 - a table's column
+    """One machine may have all of a /64."""
+    assert (sender_of(one) == sender_of(other)) is same
 
 
 def test_nothing_is_put_among_the_bytes_of_another_answer(door: tuple[str, int]) -> None:

@@ -1,0 +1,35 @@
+"""The table ``[serve]`` of a profile: proxies in front of the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from api.cli.settings import PROXIES_MAX, Settings
+from client.keys.signer import Signer
+from ledger.wire.malformed import Malformed
+from tests.api.server.processes import write_profile
+from tests.factories.callers import Everybody
+from tests.factories.people import LOG_KEY, ORIGIN
+from tests.factories.service import machine_clock
+
+
+def _load(folder: Path, more: str) -> Settings:
+    everybody = Everybody("http://127.0.0.1:9", ORIGIN, machine_clock())
+    return Settings.load(write_profile(folder, "book.sqlite", Signer(LOG_KEY), everybody, more))
+
+
+def test_proxies_are_addresses(tmp_path: Path) -> None:
+    """None by default; each is an address and no name."""
+    assert _load(tmp_path / "one", "").proxies == ()
+    assert _load(tmp_path / "two", 'proxies = ["10.0.0.7", "2001:db8::7"]').proxies == ("10.0.0.7", "2001:db8::7")
+
+
+@pytest.mark.parametrize(
+    "said", ['"10.0.0.7"', '["proxy.example"]', '["10.0.0.0/8"]', "[7]", f"{['10.0.0.7'] * (PROXIES_MAX + 1)}"]
+)
+def test_what_is_no_list_of_addresses_is_refused(tmp_path: Path, said: str) -> None:
+    """And named."""
+    with pytest.raises(Malformed, match=r"^serve\.proxies"):
+        _load(tmp_path, f"proxies = {said}")
