@@ -22,6 +22,7 @@ from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.entry import Entry
 from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
+from ledger.commands.runs.run_generation import RUN_GENERATION, TakeGeneration
 from ledger.domain.command import Command
 from ledger.domain.facts import Charge
 from ledger.domain.outcomes import ChargeState, Code
@@ -31,6 +32,8 @@ from ledger.wire.records import read, write
 
 ENVELOPE_BYTES_MAX: Final = 1 << 20
 OPENING_LIFE_MS: Final = 3_600_000
+_Answering = ReleaseKey | OpenModel | TakeGeneration
+"""Bodies with a nonce that answers a challenge."""
 _LOG: Final = logging.getLogger("api.withheld")
 _OWN_WORDS: Final = frozenset({ServiceCode.KEY_WITHHELD, Code.CONFLICT})
 """Codes whose detail names a charge or a key, and nothing else."""
@@ -49,15 +52,25 @@ class KeyReleases:
         """The outcome, and the envelope if it was permitted and the store holds the keys. Raises: Problem."""
         kind = MODEL_OPENING if command.kind == MODEL_OPENING.name else KEY_RELEASE
         body: ReleaseKey | OpenModel = kind.read_body(command)
-        self._check_nonce(command, body)
-        outcome = self._book.submit([submission])[0]
+        outcome = self._recorded(command, body, submission)
         if outcome.code.refused:
             return outcome, None
         assert outcome.index is not None
-        self._check_first(command, body, outcome.index, repeated=outcome.repeated)
         return outcome, self._envelope(command, body, outcome.index)
 
-    def _check_nonce(self, command: Command, body: ReleaseKey | OpenModel) -> None:
+    def take_generation(self, command: Command, submission: Submission) -> Outcome:
+        """The outcome of a new generation of a run, which answers a challenge too. Raises: Problem."""
+        return self._recorded(command, RUN_GENERATION.read_body(command), submission)
+
+    def _recorded(self, command: Command, body: _Answering, submission: Submission) -> Outcome:
+        self._check_nonce(command, body)
+        outcome = self._book.submit([submission])[0]
+        if not outcome.code.refused:
+            assert outcome.index is not None
+            self._check_first(command, body, outcome.index, repeated=outcome.repeated)
+        return outcome
+
+    def _check_nonce(self, command: Command, body: _Answering) -> None:
         with self._book.read() as facts:
             if facts.entry_index(command.id) is not None or body.charge not in facts.charges:
                 # The book compares the bytes: the same command gets the same answer, another is refused. And a
@@ -69,7 +82,7 @@ class KeyReleases:
         detail = "the nonce answers no open challenge for this charge: request another"
         raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
 
-    def _check_first(self, command: Command, body: ReleaseKey | OpenModel, index: int, *, repeated: bool) -> None:
+    def _check_first(self, command: Command, body: _Answering, index: int, *, repeated: bool) -> None:
         """Raises: Problem, unless the command's entry is the first with its nonce."""
         issued = self._challenges.read(body.nonce, body.charge)
         if issued is None and repeated:
@@ -78,7 +91,7 @@ class KeyReleases:
         with self._book.read() as facts:
             first = issued and burnt_at(facts, body.nonce, issued)
         if first != index:
-            detail = "the nonce was used up before this entry: no key is sealed for it"
+            detail = "the nonce was used up before this entry: it opens nothing"
             raise Problem(Code.CONFLICT, detail, field="body.nonce", id=command.id, index=index)
 
     def _envelope(self, command: Command, body: ReleaseKey | OpenModel, index: int) -> c.Object | None:

@@ -96,7 +96,7 @@ def list_charges(
         return wanted and view.caller.sees_charge(found, facts)
 
     scope = scope_of("charges", partition=partition, state=state, as_of=view.as_of)
-    return view.page(scope, fetch_from(view.facts.charges), answers.Charge.project, sees)
+    return view.page(scope, fetch_from(view.facts.charges), answers.Charge.of_record, sees)
 
 
 @ROUTES.route("/v1/charges/{id}", as_of=True)
@@ -104,7 +104,7 @@ def read_charge(view: View, id: PathName) -> answers.ChargeWithProgress:  # noqa
     """One charge, and the steps that its clean room reported last. Raises: Malformed, Problem."""
     found = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")
     progress = None if view.as_of is not None else view.context.progress.of(found.id)
-    return answers.ChargeWithProgress.project(found, progress=progress)
+    return answers.ChargeWithProgress.of_record(found, progress=progress)
 
 
 @ROUTES.route("/v1/charges/{id}/epsilon", slow=True)

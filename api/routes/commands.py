@@ -36,6 +36,7 @@ from ledger.accounts.run_epsilon import run_epsilon
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.registry import PATHS
 from ledger.commands.runs.charge import CHARGE
+from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.facts import Partition
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
@@ -114,6 +115,8 @@ class _Decider(NamedTuple):
             # A dry run does not use up the nonce of a key release.
             if asked.dry:
                 outcome = await run_sync(self.book.quote, submission)
+            elif asked.kind == RUN_GENERATION.name:
+                outcome = await run_sync(self.releases.take_generation, submission.command, submission)
             else:
                 (outcome,) = await self.book.submit_async([submission])
             if outcome.code.refused:

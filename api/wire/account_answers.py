@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from msgspec import Meta
 
@@ -92,6 +92,15 @@ class Partition(Record, frozen=True):
         )
 
 
+class Leases(Record, frozen=True):
+    """How many steps of a pending run are leased, in how many leases, and to which generation."""
+
+    generation: Annotated[int, Meta(ge=1)]
+    granted: Natural
+    newest: Annotated[Name | None, Meta(description="the id of the newest lease of this generation")]
+    steps: Steps
+
+
 class Charge(Record, frozen=True):
     """A charge in its current state."""
 
@@ -108,6 +117,16 @@ class Charge(Record, frozen=True):
     state: Annotated[str, one_of(*ChargeState)]
     steps: Steps
     steps_posted: Steps | None
+    leases: Leases | None = None
+    model: Digest | None = None
+    post: Name | None = None
+
+    @classmethod
+    def of_record(cls, record: domain.Charge, **fields: Any) -> Self:  # noqa: ANN401 - each has the type of its field
+        """As the registry has it; what is leased of a pending run that leases its steps."""
+        held = record.leases if record.state is ChargeState.PENDING else None
+        leases = None if held is None else Leases.project(held, newest=held.newest or None)
+        return cls.project(record, leases=leases, **fields)
 
 
 class Progress(Record, frozen=True):
@@ -117,7 +136,7 @@ class Progress(Record, frozen=True):
     time: Time
 
 
-class ChargeWithProgress(Charge, frozen=True):
+class ChargeWithProgress(Charge, frozen=True, kw_only=True):
     """A charge in its current state, and the newest report of its clean room."""
 
     progress: Progress | None

@@ -55,6 +55,7 @@ def read_signed(data: bytes) -> SignedRun | None:
             asked.recipients,
             asked.pipeline,
             asked.unit_records_max,
+            asked.step_leases,
         )
     else:
         front = _OTHER % (actor, body.outcome.encode())

@@ -20,7 +20,9 @@ from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.registry import KINDS, read_body
 from ledger.commands.runs.key_release import ReleaseKey
+from ledger.commands.runs.run_generation import TakeGeneration
 from ledger.commands.runs.settlement import LAPSE, Post, Settle
+from ledger.commands.runs.step_lease import LeaseSteps
 from ledger.crypto import detached_jws
 from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.decision import Decision, Rejected
@@ -129,7 +131,7 @@ class Batch:
     def _record_in_time(self, pending: PendingCommand) -> Outcome:
         """Record a command; the charge that it names lapses first if it is overdue: others may be before it in line."""
         body = pending.body
-        if isinstance(body, Post | ReleaseKey | Settle):
+        if isinstance(body, Post | ReleaseKey | TakeGeneration | LeaseSteps | Settle):
             charge = self.state.facts.charges.get(body.charge)
             if charge is not None and charge.state is ChargeState.PENDING and charge.deadline < self._now:
                 self.record(self._recorder.lapse(charge.id))

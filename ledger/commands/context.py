@@ -170,6 +170,20 @@ def require_pending(charge: Charge) -> None:
         raise Rejected(Code.CONFLICT, f"charge {charge.id} is {charge.state} already", "body.charge")
 
 
+def require_model(charge: Charge, model: str) -> None:
+    """Check that a model is the one that the post of a run names, where it has to name one. Raises: Rejected."""
+    if model == charge.model or (charge.model is None and charge.leases is None):
+        return
+    named = "none" if charge.model is None else charge.model
+    raise Rejected(Code.CONFLICT, f"the model of charge {charge.id} is {named}, by its post", "body.model")
+
+
+def require_post(charge: Charge, post: str | None) -> None:
+    """Check that the post of a run is named. Raises: Rejected."""
+    if post is None or post != charge.post:
+        raise Rejected(Code.CONFLICT, f"the post of charge {charge.id} is {charge.post or 'none'}", "body.post")
+
+
 def require_posted(charge: Charge, reason: str = "its run was not posted") -> None:
     """Check that what ran was posted after a key release. Raises: Rejected."""
     if charge.state is not ChargeState.POSTED or charge.key_release is None:

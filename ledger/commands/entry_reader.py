@@ -20,6 +20,7 @@ from ledger.commands.runs.charge_entry import Charged, charged
 from ledger.commands.runs.charge_reader import ChargeRequest, match_digest, matched_once, plan_of
 from ledger.commands.runs.key_release import Released, ReleaseKey
 from ledger.commands.runs.settlement import Post, Settle, Settled
+from ledger.commands.runs.step_lease import Leased, LeaseSteps
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, KeyBytes, Name, Time, between, constant, text
@@ -95,8 +96,13 @@ def _released(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
     return Released(entry.id, entry.body.request.charge)
 
 
+def _leased(entry: RunEntry[Recorded[str, LeaseSteps]]) -> Leased:
+    return Leased(entry.id, entry.body.request.charge, entry.body.request.last)
+
+
 def _posted(entry: RunEntry[Recorded[str, Post]]) -> Settled:
-    return Settled(entry.body.request.charge, entry.body.request.steps, entry.body.outcome)
+    request = entry.body.request
+    return Settled(request.charge, request.steps, entry.body.outcome, entry.id, request.model)
 
 
 def _closed(entry: RunEntry[Recorded[str, Settle]]) -> Settled:
@@ -107,6 +113,7 @@ _Closing = Recorded[Literal["posted", "voided"], Settle]
 _READERS: Final[dict[str, tuple[Callable[[bytes], RunEntry[Any] | None], Callable[[Any], Effect]]]] = {
     "charge": (canonical_reader(RunEntry[ChargeRecord]), _charged),
     "key_release": (canonical_reader(RunEntry[Recorded[Literal["permitted"], ReleaseKey]]), _released),
+    "step_lease": (canonical_reader(RunEntry[Recorded[Literal["permitted"], LeaseSteps]]), _leased),
     "post": (canonical_reader(RunEntry[Recorded[Literal["posted"], Post]]), _posted),
     "void": (canonical_reader(RunEntry[_Closing]), _closed),
     "lapse": (canonical_reader(RunEntry[_Closing]), _closed),

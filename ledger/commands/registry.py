@@ -28,7 +28,9 @@ from ledger.commands.registration.retirement import RETIREMENT
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.commands.runs.model_release import MODEL_RELEASE
+from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import LAPSE, POST, VOID
+from ledger.commands.runs.step_lease import STEP_LEASE
 from ledger.commands.signing_keys.recovery import QUORUM, RECOVERY
 from ledger.commands.signing_keys.revocation import KEY_REVOCATION
 from ledger.commands.signing_keys.rotation import ROTATION
@@ -49,6 +51,8 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         CONTRACT,
         CHARGE,
         KEY_RELEASE,
+        RUN_GENERATION,
+        STEP_LEASE,
         POST,
         VOID,
         LAPSE,

@@ -132,6 +132,24 @@ class Contract(NamedTuple):
         return self._replace(runs=self.runs + runs)
 
 
+class StepLeases(NamedTuple):
+    """How many steps of a run are leased, and who holds it: see :mod:`ledger.commands.runs.step_lease`.
+
+    Attributes:
+        generation: the live one, which alone may lease, post and release; the first is 1.
+        steps: so many, from the first one on, are leased.
+        before: so many were leased when the live generation began.
+        newest: the id of the live generation's newest lease; empty if it has none.
+        granted: how many leases all generations got.
+    """
+
+    generation: int = 1
+    steps: int = 0
+    before: int = 0
+    newest: str = ""
+    granted: int = 0
+
+
 class Charge(NamedTuple):
     """One run's charge. ``steps`` is what was charged, ``steps_posted`` what it was settled for.
 
@@ -141,6 +159,9 @@ class Charge(NamedTuple):
         base: the charges of the models that the run starts from.
         pipeline: the digest of what the clean room is to run; None where the charge does not say.
         notices: each model that was announced to the providers, and when (ms).
+        leases: of a run that leases its steps, what is leased; forgotten once it is settled. None of any other run.
+        post: the id of the post of a run that leased its steps.
+        model: the digest of its one model, as the post names it.
     """
 
     id: str
@@ -162,6 +183,9 @@ class Charge(NamedTuple):
     index: int  # type: ignore[assignment]  # see SigningKey
     notices: tuple[tuple[str, int], ...] = ()
     pipeline: str | None = None
+    leases: StepLeases | None = None
+    post: str | None = None
+    model: str | None = None
 
     @property
     def is_meant_for_everyone(self) -> bool:
@@ -173,8 +197,13 @@ class Charge(NamedTuple):
         return did in self.recipients or self.is_meant_for_everyone
 
     def settled(self, state: ChargeState, steps_posted: int | None) -> Charge:
-        """The same, posted for so many steps or voided."""
-        return self._replace(state=state, steps_posted=steps_posted)
+        """The same, posted for so many steps or voided; what was leased is in the log alone from then on."""
+        leases = None if self.leases is None else StepLeases()
+        return self._replace(state=state, steps_posted=steps_posted, leases=leases)
+
+    def has_leased_since(self, before: Charge) -> bool:
+        """Whether it is the same pending charge with other leases, of which nothing is kept once it is settled."""
+        return self.state is ChargeState.PENDING and self.leases != before.leases
 
 
 class Account(NamedTuple):

@@ -98,7 +98,7 @@ class StateJournal:
             keeps_names: whether the names that are used are kept, for a snapshot of the state.
         """
         self.changes: list[Noted] = [] if changes is None else changes
-        self._pending: set[str] = set()
+        self._pending: dict[str, Charge] = {}
         self._keeps_sums = sums is None
         self._sums = SpanSums() if sums is None else sums
         self.stated = 0
@@ -118,7 +118,7 @@ class StateJournal:
         """Empty parts of a state, which note their changes here."""
         return {part: TrackedPart(part, self.changes) for part in PARTS if part not in {CUTS, LOG, SPANS}}
 
-    def resume(self, size: int, names: bytes, pending: Iterable[str]) -> None:
+    def resume(self, size: int, names: bytes, pending: Mapping[str, Charge]) -> None:
         """Go on from a stated size, with the names that are used up to there and the charges that are pending."""
         self._first = self.stated = self._summed_from = size
         self._named.update(names)
@@ -163,7 +163,7 @@ class StateJournal:
         for one in self.changes:
             part, key, value = one
             if part == "charges":
-                if value is None or value.index != position:
+                if value is None or (value.index != position and not self._is_lease(value)):
                     names.add(_CHARGE + name_digest(key))
                 self._note_charge(key, value, position, kept)
             elif part == "keys" and value.charge is not None:
@@ -198,21 +198,26 @@ class StateJournal:
             # It was settled before, and has no leaf.
             return
         if charge.index == position:
-            self._pending.add(name)
             if self._keeps_sums:
                 self._sums.add(charge)
             if charge.recipients:
                 kept.append((CUTS, position + 1, True))
+        self._pending[name] = charge
         pending = charge.state is ChargeState.PENDING
         kept.append(("charges", name, charge if pending else None))
         if not pending:
             # Neither it nor its clean room's key is decided on in memory any more.
-            self._pending.remove(name)
+            del self._pending[name]
             if self._keeps_sums:
                 self._sums.settle(charge)
             kept.append(("keys", charge.key_id, None))
         start, count, sums = self._sums.bucket(charge)
         kept.append((SPANS, (charge.author, start), SpanFacts(count, sums)))
+
+    def _is_lease(self, charge: Charge) -> bool:
+        """Whether nothing of a charge was set but its leases."""
+        before = self._pending.get(charge.id)
+        return before is not None and charge.has_leased_since(before)
 
     def advance(self, size: int) -> StateChanges:
         """Move on to a size that a statement describes, not before the last one; what changed up to there.

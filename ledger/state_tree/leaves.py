@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
+from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
 from ledger.mechanisms.loss import Loss
 from ledger.state_tree.sparse_tree import Leaf
@@ -80,7 +81,21 @@ class StatedRecord(NamedTuple):
     @property
     def leaf(self) -> Leaf:
         """Its leaf."""
-        return Leaf(state_key(self.name), state_leaf_hash(self.salt, write(self.value)), self)
+        return Leaf(state_key(self.name), state_leaf_hash(self.salt, write(stated_value(self.value))), self)
+
+
+_CHARGE_FIELDS: Final = Charge._fields.index("leases")
+"""The fields that every charge states; those behind them are stated up to the last that is set."""
+
+
+def stated_value(value: Any) -> Any:  # noqa: ANN401 - of any part
+    """A record as its leaf states it, so that a charge without leases has the bytes that it always had."""
+    if not isinstance(value, Charge):
+        return value
+    stated = len(value)
+    while stated > _CHARGE_FIELDS and value[stated - 1] is None:
+        stated -= 1
+    return value[:stated]
 
 
 def leaf_name(part: str, key: object) -> bytes:

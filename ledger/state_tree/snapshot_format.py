@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 from ledger.accounts.account_sums import Prices
-from ledger.state_tree.leaves import LOG, PARTS, LogFacts, StatedRecord
+from ledger.state_tree.leaves import LOG, PARTS, LogFacts, StatedRecord, stated_value
 from ledger.state_tree.sparse_tree import Leaf, SparseTree
 from ledger.wire.field_types import Sha256, between, constant, read_custom, text
 from ledger.wire.malformed import Malformed
@@ -99,7 +99,7 @@ def _pieces(header: SnapshotHeader, leaves: list[Leaf], names: list[bytes]) -> I
     yield write(header) + b"\n"
     for leaf in leaves:
         record: StatedRecord = leaf.content
-        yield write((record.part, record.key, record.value, record.salt.hex())) + b"\n"
+        yield write((record.part, record.key, stated_value(record.value), record.salt.hex())) + b"\n"
     yield from names
 
 
@@ -147,7 +147,7 @@ def _read_record(line: bytes) -> StatedRecord:
         record = StatedRecord(part, key, value, bytes.fromhex(salt))
     except (msgspec.MsgspecError, ValueError) as error:
         raise Malformed("records", f"a record of {part} cannot be read: {error}") from None
-    if write((part, key, value, record.salt.hex())) != line:
+    if write((part, key, stated_value(value), record.salt.hex())) != line:
         raise Malformed("records", f"a record of {part} is not canonical JSON")
     return record if part != "charges" else record._replace(value=value._replace(prices=_shared(value.prices)))
 

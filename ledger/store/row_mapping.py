@@ -1,7 +1,8 @@
 """Rows of the projections: a record's declaration gives its columns, and reads and writes its row.
 
 A field is stored in the column of its name, the index of the entry that made a value in ``entered``. A field whose type
-no database has (a fraction, an enumeration, a tuple) is stored by the converter of that type.
+no database has (a fraction, an enumeration, a tuple) is stored by the converter of that type. Fields that a record got
+after books were made share the column of an older one, so that those books have the same columns, and the same rows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_type_hints
 
 from sqlalchemy import BigInteger, Column, Integer, Row, Table, Text
 
+from ledger.domain.facts import StepLeases
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Segment, read_segments
@@ -125,6 +127,24 @@ _CONVERTERS: Final[dict[object, _Converter]] = {
     tuple[tuple[str, tuple[Segment, ...]], ...]: _Converter(_load_prices, _dump_prices),
     tuple[Arrow, ...]: _Converter(_load_arrows, _dump_arrows),
 }
+_FIRST: Final = "first"
+"""Under which the field that had a column first stands in it, beside those that share it."""
+_LATE: Final[dict[str, Callable[[Any], Any]]] = {
+    "leases": lambda found: None if found is None else StepLeases(*found),
+    "model": lambda found: found,
+    "post": lambda found: found,
+}
+"""How such a field is read."""
+
+
+def _split(text: str, late: Sequence[str]) -> tuple[str, list[Any]]:
+    """The text of a shared column as if its first field had it alone, and the other fields."""
+    if not text.startswith("{"):
+        return text, [None] * len(late)
+    found = json.loads(text)
+    return json.dumps(found[_FIRST]), [_LATE[name](found.get(name)) for name in late]
+
+
 _NUMBERS: Final = (bool, int, int | None)
 _PLAIN: Final = (int, str, int | None, str | None)
 """Types that a column holds as they are."""
@@ -133,10 +153,22 @@ _PLAIN: Final = (int, str, int | None, str | None)
 class RecordMapping(Generic[V]):
     """One record type: the columns of its fields, and its row read and written."""
 
-    def __init__(self, record: Callable[..., V], index: str = "entered") -> None:
-        """Map ``record``; ``index`` is the column of the field of that name. Raises: KeyError, for an unknown type."""
+    def __init__(self, record: Callable[..., V], index: str = "entered", together: tuple[str, ...] = ()) -> None:
+        """Map ``record``.
+
+        Args:
+            index: the column of the field of that name.
+            together: a field, and the last of the record, which are None at first: they share that field's column.
+
+        Raises:
+            KeyError: for an unknown type.
+        """
         self._record = record
         hints = get_type_hints(record)
+        self._late = together[1:]
+        for name in self._late:
+            del hints[name]
+        self._shared = [*hints].index(together[0]) if together else -1
         self._types = {index if name == "index" else name: hint for name, hint in hints.items()}
         converters = [None if hint in _PLAIN else _CONVERTERS[hint] for hint in hints.values()]
         self._loads = [(place, one.load) for place, one in enumerate(converters) if one is not None]
@@ -153,13 +185,20 @@ class RecordMapping(Generic[V]):
     def load(self, row: Row[Any]) -> V:
         """The value of a row. Raises: ValueError, LookupError, TypeError, for a row that holds none."""
         values = [*row]
+        late: list[Any] = []
+        if self._late:
+            values[self._shared], late = _split(values[self._shared], self._late)
         for place, load in self._loads:
             values[place] = load(values[place])
-        return self._record(*values)
+        return self._record(*values, *late)
 
     def dump(self, value: V) -> tuple[Any, ...]:
         """The row of a value, in the order of the columns."""
         values = [*self._values(value)]
         for place, dump in self._dumps:
             values[place] = dump(values[place])
+        if self._late:
+            late = {name: found for name in self._late if (found := getattr(value, name)) is not None}
+            if late:
+                values[self._shared] = json.dumps({**late, _FIRST: json.loads(values[self._shared])})
         return tuple(values)

@@ -145,9 +145,10 @@ def _projection(
     *key: str,
     rules: tuple[CheckConstraint | Index, ...] = (),
     index: str = "entered",
+    together: tuple[str, ...] = (),
 ) -> TableMapping[Any, V]:
     """A table with one row for each value: the columns of its record, of which ``key`` are the primary key."""
-    mapping = RecordMapping(record, index)
+    mapping = RecordMapping(record, index, together)
     table = _table(name, *mapping.columns(*key), *rules)
     return TableMapping(table, key, lambda rows: mapping.load(rows[0]), lambda _, value: [mapping.dump(value)])
 
@@ -183,6 +184,7 @@ CHARGES: Final[TableMapping[str, Charge]] = _projection(
         Index("ix_charge_due", "state", "deadline"),
         Index("ix_charge_authored", "author", "entered"),
     ),
+    together=("notices", "leases", "post", "model"),
 )
 NODES: Final[TableMapping[int, Node]] = _projection(
     "node",

@@ -8,6 +8,8 @@ from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
 from ledger.commands.governance.model_release_notice import RELEASE_NOTICE, Announce
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.commands.runs.model_release import MODEL_RELEASE, ReleaseModel
+from ledger.commands.runs.run_generation import RUN_GENERATION, TakeGeneration
+from ledger.commands.runs.step_lease import STEP_LEASE, LeaseSteps
 from ledger.domain.facts import Charge, Contract
 from ledger.domain.outcomes import ChargeState
 from policy.attestation.verification import Expected, verify
@@ -30,6 +32,21 @@ def key_release(case: Case, body: ReleaseKey) -> None:
     _check_clean_room(case, charge)
     expected = Expected(body.nonce, charge.id, charge.plan, charge.key_id, charge.sealing, charge.pipeline)
     _check_attested(case, _bindings(case, charge), body.evidence, expected)
+
+
+def run_generation(case: Case, body: TakeGeneration) -> None:
+    """Decide a new generation of a run: as the release of its keys, on evidence of its own."""
+    key_release(case, ReleaseKey(body.charge, body.evidence, body.nonce))
+
+
+def step_lease(case: Case, body: LeaseSteps) -> None:
+    """Decide a lease of steps: by the run's own clean room, until its deadline, as long as the contract stands."""
+    charge = _charge(case, body.charge)
+    if charge is None:
+        return
+    check_not_revoked(case, *_newest(case, charge))
+    case.not_after("deadline_passed", ("now", case.now), ("deadline", charge.deadline))
+    _check_clean_room(case, charge)
 
 
 def model_opening(case: Case, body: OpenModel) -> None:
@@ -123,6 +140,8 @@ def _bindings(case: Case, charge: Charge) -> dict[str, Binding]:
 
 VERDICTS: Final = (
     on(KEY_RELEASE, key_release),
+    on(RUN_GENERATION, run_generation),
+    on(STEP_LEASE, step_lease),
     on(MODEL_OPENING, model_opening),
     on(RELEASE_NOTICE, release_notice),
     on(MODEL_RELEASE, model_release),

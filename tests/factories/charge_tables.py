@@ -19,15 +19,16 @@ from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from tests.factories.documents import DIGITS, dense_plan
+from tests.factories.lease_tables import KINDS, LEASE_TABLES, Leasing, lease_id
 from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, CleanRoom
 from tests.factories.world import HOLDER, World
 
 STEPS: Final = 40
 PLAN: Final = dense_plan(STEPS)
 MODEL: Final = "ab" * 32
-
 # Events without a charge of their own end in "-". A charge is always of 40 steps.
 TABLES: Final = {
+    **LEASE_TABLES,
     "posted in full": """
         charge a          | pending         | pending
         release a         | permitted       | pending
@@ -173,6 +174,7 @@ class ChargeTable:
     partitions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each charge that was asked for."""
     sent: int = 0
+    leasing: Leasing = field(default_factory=Leasing)
 
     @property
     def case(self) -> str:
@@ -220,9 +222,9 @@ class ChargeTable:
             return self.world.lapse(name)
         if verb == "charge":
             return self._charge(how, name)
-        return self._of_charge(verb, how.removeprefix("by-"), name, int(words[2]) if len(words) > 2 else 1)
+        return self._of_charge(verb, how.removeprefix("by-"), name, [int(one) for one in words[2:]])
 
-    def _of_charge(self, verb: str, how: str, name: str, steps: int) -> str:
+    def _of_charge(self, verb: str, how: str, name: str, numbers: list[int]) -> str:
         """A command about a charge: by its clean room, a void by its bank; by another where ``how`` says so."""
         room, actor = CleanRoom(name).signer, {"other": BANK_B, "hospital": HOSPITAL}.get(how, BANK_A)
         signer = {
@@ -233,18 +235,23 @@ class ChargeTable:
         }.get(how, self.world.signers[actor] if how in {"bank", "other", "hospital"} or verb == "void" else room)
         body: c.Object = {"charge": name}
         if verb == "post":
-            body["steps"] = steps
+            body["steps"] = numbers[0] if numbers else 1
         if verb in {"announce", "model"}:
             body["model"] = MODEL
-        if verb == "release":
+        if verb in {"release", "resume"}:
             nonce = self.world.nonce(name)
             evidence = (
                 c.digest(b"nothing") if how == "blind" else self.world.evidence(name, CleanRoom(name), PLAN, nonce)
             )
             body |= {"evidence": evidence, "nonce": nonce}
-        kind = {"release": "key_release", "announce": "release_notice", "model": "model_release"}.get(verb, verb)
+        self.leasing.fill(body, verb, how, numbers, MODEL)
         self.sent += 1
-        return self.world.send(actor, kind, body, f"{self.case}-{verb}-{self.sent}", signer).code.word
+        sent = f"{self.case}-{verb}-{self.sent}"
+        sent = lease_id(sent) if verb == "lease" and how != "badly" else sent
+        found = self.world.send(actor, KINDS.get(verb, verb), body, sent, signer)
+        if not found.code.refused:
+            self.leasing.took_place(verb, name, sent)
+        return found.code.word
 
     def _charge(self, how: str, name: str) -> str:
         """A charge, as it should be or with one thing wrong."""
@@ -261,6 +268,7 @@ class ChargeTable:
             "deadline": now + {"late": 0, "too-late": 30 * DAY_MS + 1}.get(how, DAY_MS),
             "partitions": [self._ref(one) for one in partitions],
             "plan": PLAN,
+            **({"step_leases": True} if how == "leasing" else {}),
         }
         self.partitions[name] = partitions
         actor = HOSPITAL if how == "by-hospital" else BANK_A

@@ -155,6 +155,11 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
         "body": {"partitions": [REF], "plan": PLAN, "clean_room": ROOM_BODY, "deadline": 1, "contract": ""},
     },
     "key_release": {"actor": TDC, "body": {"charge": "run-1", "evidence": "", "nonce": NONCE}},
+    "run_generation": {"actor": TDC, "body": {"charge": "run-1", "evidence": "", "nonce": NONCE}},
+    "step_lease": {
+        "actor": TDC,
+        "body": {"charge": "run-1", "first": 1, "generation": 1, "last": 10, "state": MODEL},
+    },
     "post": {"actor": TDC, "body": {"charge": "run-1", "steps": 3}},
     "void": {"actor": TDC, "body": {"charge": "run-1"}},
     "lapse": {"actor": TDC, "body": {"charge": "run-1"}},

@@ -134,7 +134,7 @@ class OpenCharges(OpenPart[Charge]):
         if value.index == self._records.position:
             self.sums.add(value)
             self._records.charges += 1
-        else:
+        elif before is None or not value.has_leased_since(before):
             self._records.changes.add(name, self._records.position)
             if before is not None and before.state is ChargeState.PENDING is not value.state:
                 self.sums.settle(value)

@@ -178,7 +178,9 @@ class RowComparison:
         for position in positions:
             entry = read_entry(entries.bytes_at(position))
             if isinstance(entry.effect, Charged):
-                charges[entry.id] = self._records.charge(entries, entry.id, pinned.size)
+                # What is leased of a pending charge is in memory alone.
+                pending = pinned.parts["charges"].get(entry.id)
+                charges[entry.id] = pending or self._records.charge(entries, entry.id, pinned.size)
                 keys[entry.effect.charge.key_id] = entry.effect.key_at(position)
             elif isinstance(entry.effect, Entry) and isinstance(body := entry.effect.command_body, OpenModel):
                 key_id = body.clean_room.signing.thumbprint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.commands.command_kind import Change, CommandKind
-from ledger.commands.context import Context, require_posted
+from ledger.commands.context import Context, require_model, require_posted
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge
 from ledger.domain.outcomes import Code
@@ -29,6 +29,7 @@ def decide(context: Context[Announce]) -> Decision:
     charge, model = context.charge(context.body.charge), context.body.model
     require_posted(charge)
     context.require_clean_room(charge)
+    require_model(charge, model)
     # One of a later time than now was announced before the log's time went back.
     if any(named == model and since <= context.now for named, since in charge.notices):
         raise Rejected(Code.CONFLICT, f"the model {model} is announced already", "body.model")

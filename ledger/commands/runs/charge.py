@@ -136,6 +136,7 @@ def _alike(context: Context[MakeCharge]) -> Hashable:
         body.base,
         body.pipeline,
         body.unit_records_max,
+        body.step_leases,
     )
 
 

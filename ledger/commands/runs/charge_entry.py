@@ -11,7 +11,7 @@ from ledger.commands.command_fields import Count, Natural, NodeIndex, RecordedHo
 from ledger.commands.command_kind import Recorded
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
-from ledger.domain.facts import EVERYONE, Charge, SigningKey
+from ledger.domain.facts import EVERYONE, Charge, SigningKey, StepLeases
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import Cap
@@ -44,6 +44,8 @@ class MakeCharge(Record, frozen=True):
         pipeline: the digest of what the clean room is to run, where it is said; its attestation must say the same.
         unit_records_max: how many records one privacy unit has at most in what is trained on, after joins, where more
             than in the partition.
+        step_leases: whether the run leases its steps, block by block, before it takes them; then a resumed run takes a
+            new generation, and what is posted and released is of the live one.
     """
 
     contract: Sha256
@@ -55,6 +57,7 @@ class MakeCharge(Record, frozen=True):
     base: Annotated[tuple[Name, ...], distinct(RUNS_MAX)] = ()
     pipeline: Sha256 | None = None
     unit_records_max: UnitRecords | None = None
+    step_leases: bool | None = None
 
 
 class RecordedLimit(Record, frozen=True):
@@ -161,5 +164,6 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
         base=body.base,
         index=-1,
         pipeline=body.pipeline,
+        leases=StepLeases() if body.step_leases else None,
     )
     return Charged(charge, keys.signing.x, prices)

@@ -7,22 +7,31 @@ from typing import Annotated, Final, NamedTuple
 from ledger.accounts.account_sums import AccountSums, touched
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
+from ledger.commands.runs.step_lease import Generation, require_live
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import CCR, TDC
 from ledger.mechanisms.mechanism import STEPS_MAX
-from ledger.wire.field_types import Name, between
+from ledger.wire.field_types import Name, Sha256, between
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
 
 class Post(Record, frozen=True):
-    """Settle for the steps that ran (begun steps count), zero included."""
+    """Settle for the steps that ran (begun steps count), zero included.
+
+    Attributes:
+        model: the digest of the one model that the run made, where it made one.
+        generation: of a run that leases its steps, the live one. lease: the id of its newest lease, if it has one.
+    """
 
     charge: Name
     steps: Annotated[int, between(0, STEPS_MAX)]
+    model: Sha256 | None = None
+    generation: Generation | None = None
+    lease: Name | None = None
 
 
 class Settle(Record, frozen=True):
@@ -32,11 +41,17 @@ class Settle(Record, frozen=True):
 
 
 class Settled(NamedTuple):
-    """What a charge is settled for; ``steps`` is None where the entry names no count."""
+    """What a charge is settled for; ``steps`` is None where the entry names no count.
+
+    Attributes:
+        post: the id of the post, empty where none settles it. model: the digest that it names.
+    """
 
     charge: str
     steps: int | None
     outcome: str
+    post: str = ""
+    model: str | None = None
 
     def apply(self, state: MemoryState, _index: int, sums: AccountSums) -> None:
         """Move what ran from pending to posted; the rest of it goes back to headroom. Raises: AssertionError."""
@@ -55,7 +70,10 @@ class Settled(NamedTuple):
         """The charge from this entry on."""
         if self.outcome != Code.POSTED.word:
             return charge.settled(ChargeState.VOIDED, None)
-        return charge.settled(ChargeState.POSTED, charge.steps if self.steps is None else self.steps)
+        settled = charge.settled(ChargeState.POSTED, charge.steps if self.steps is None else self.steps)
+        # Of a run without leases that named no model, a post leaves what it always did.
+        named = self.post if self.model is not None or charge.leases is not None else ""
+        return settled._replace(post=named or None, model=self.model)
 
 
 def _post(context: Context[Post]) -> Decision:
@@ -65,7 +83,26 @@ def _post(context: Context[Post]) -> Decision:
     require_pending(charge)
     if steps > charge.steps:
         raise Rejected(Code.MALFORMED, f"body.steps: at most the {charge.steps} that were charged", "body.steps")
+    if not steps and context.body.model is not None:
+        raise Rejected(Code.MALFORMED, "body.model: a run of no steps has no model", "body.model")
+    _check_leases(charge, context.body)
     return context.permit_alike(Code.POSTED)
+
+
+def _check_leases(charge: Charge, body: Post) -> None:
+    """Check that a post is of the run's live generation, and counts every leased step. Raises: Rejected."""
+    leases = charge.leases
+    if leases is None or charge.key_release is None:
+        if body.generation is not None or body.lease is not None:
+            raise Rejected(Code.CONFLICT, f"no steps of charge {charge.id} are leased", "body.generation")
+        return
+    require_live(charge, leases, body.generation)
+    if (body.lease or "") != leases.newest:
+        detail = f"the newest lease of charge {charge.id} is another: this clean room must end"
+        raise Rejected(Code.CONFLICT, detail, "body.lease")
+    if body.steps < leases.steps:
+        detail = f"{leases.steps} steps of charge {charge.id} were leased, which count as run"
+        raise Rejected(Code.CONFLICT, detail, "body.steps")
 
 
 def _void(context: Context[Settle]) -> Decision:
@@ -93,7 +130,7 @@ def _lapse(context: Context[Settle]) -> Decision:
 
 def _posted(entry: Recorded[Post]) -> Settled:
     _check_outcome(entry, Code.POSTED)
-    return Settled(entry.body.charge, entry.body.steps, entry.code.word)
+    return Settled(entry.body.charge, entry.body.steps, entry.code.word, entry.id, entry.body.model)
 
 
 def _closed(entry: Recorded[Settle]) -> Settled:

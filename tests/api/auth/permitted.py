@@ -23,6 +23,8 @@ STANDING: Final = {
     ("CCR", "submit_key_release"): 409,
     ("CCR", "submit_model_release"): 409,
     ("CCR", "submit_release_notice"): 409,
+    ("CCR", "submit_run_generation"): 409,
+    ("CCR", "submit_step_lease"): 409,
     ("CCR", "submit_void"): 409,
     ("SRO", "submit_clock_correction"): 409,
     ("TDC", "submit_key_recovery"): 403,
@@ -32,7 +34,8 @@ STANDING: Final = {
     ("TDC", "submit_void"): 409,
 }
 """What does not stand to be done there, by role: its book has organisations already, the charge's key is
-released and its run not posted, no evidence is stored, its clock is right, and nobody has named a quorum."""
+released, its run leases no steps and is not posted, no evidence is stored, its clock is right, and nobody has named a
+quorum."""
 
 
 def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
@@ -63,6 +66,8 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
         "publication": {"charge": things.run, **giver},
         "recovery_quorum": {"members": [BOTH], "threshold": 1},
         "release_notice": {"charge": things.charge, "model": "a" * 64},
+        "run_generation": {"charge": things.charge, "evidence": "0" * 64, "nonce": "A" * 43},
+        "step_lease": {"charge": things.charge, "first": 1, "generation": 1, "last": 1, "state": "a" * 64},
         "retirement": {"partition": things.partition},
         "revocation": {"contract": things.contract},
         "split": {"child": BOTH, "organisation": BANK_A},

@@ -21,6 +21,7 @@ from ledger.wire.records import write
 from tests.api.two_of_each import TwoOfEach
 from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
+from tests.factories.lease_tables import lease_id
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, HOUR_MS, SRO, CleanRoom
 from tests.factories.service import OPENED, PLAN, ServedWorld, contract_document
 from tests.factories.statements import state_now
@@ -94,10 +95,12 @@ class Tour:
     def _model(self) -> None:
         """A run, its sealed model, and another clean room that opens it."""
         world, pairs, room = self.world, self.pairs, CleanRoom()
-        self._submit(world.bank, BANK_A, "charge", pairs.charge(pairs.own, room), SEALED)
+        asked: c.Object = {**pairs.charge(pairs.own, room), "step_leases": True}
+        self._submit(world.bank, BANK_A, "charge", asked, SEALED)
         nonce = world.service.challenge(SEALED)
         released: c.Object = {"charge": SEALED, "evidence": world.attest(room, SEALED, nonce), "nonce": nonce}
         self._submit(room.signer, BANK_A, "key_release", released, f"key-of-{SEALED}")
+        lease = self._lease(room)
         sealed, key = seal_model(b"weights", SEALED)
         shown, model = world.everybody.shown_by(room.signer), c.digest(sealed)
         deposit = world.http.get("/v1/deposit-key", headers=shown).json()["x"]
@@ -105,14 +108,26 @@ class Tour:
         headers = {**shown, "content-type": JSON_TYPE}
         headers[SIGNATURE_HEADER] = world.sign(room.signer, MODEL_KEYS, c.dump(kept), model)
         world.http.post(MODEL_KEYS, content=c.dump(kept), headers=headers)
-        self._submit(room.signer, BANK_A, "post", {"charge": SEALED, "steps": 80}, f"post-of-{SEALED}")
+        posted: c.Object = {"charge": SEALED, "generation": 2, "lease": lease, "model": model, "steps": 80}
+        self._submit(room.signer, BANK_A, "post", posted, f"post-of-{SEALED}")
         self._submit(room.signer, BANK_A, "release_notice", {"charge": SEALED, "model": model}, f"notice-of-{SEALED}")
-        self._submit(room.signer, BANK_A, "model_release", {"charge": SEALED, "model": model}, f"model-of-{SEALED}")
+        leaves: c.Object = {"charge": SEALED, "model": model, "post": f"post-of-{SEALED}"}
+        self._submit(room.signer, BANK_A, "model_release", leaves, f"model-of-{SEALED}")
         other = CleanRoom()
-        asked = self._post("/v1/challenges", {"charge": SEALED}, "TDC").json()["nonce"]
-        evidence = world.attest(other, SEALED, asked, signer=world.bank)
+        fresh = self._post("/v1/challenges", {"charge": SEALED}, "TDC").json()["nonce"]
+        evidence = world.attest(other, SEALED, fresh, signer=world.bank)
         body: c.Object = {"charge": SEALED, "clean_room": other.to_json(), "evidence": evidence, "model": model}
-        self._submit(world.bank, BANK_A, "model_opening", {**body, "nonce": asked}, f"opening-of-{SEALED}")
+        self._submit(world.bank, BANK_A, "model_opening", {**body, "nonce": fresh}, f"opening-of-{SEALED}")
+
+    def _lease(self, room: CleanRoom) -> str:
+        """A resumed run leases all its steps; the id of its lease."""
+        nonce = self.world.service.challenge(SEALED)
+        taken: c.Object = {"charge": SEALED, "evidence": self.world.attest(room, SEALED, nonce), "nonce": nonce}
+        self._submit(room.signer, BANK_A, "run_generation", taken, f"generation-of-{SEALED}")
+        steps: c.Object = {"charge": SEALED, "first": 1, "generation": 2, "last": 80, "state": "0" * 64}
+        lease = lease_id(SEALED)
+        self._submit(room.signer, BANK_A, "step_lease", steps, lease)
+        return lease
 
     def _refused(self) -> None:
         """One of each problem that anybody can bring about."""

@@ -1,0 +1,160 @@
+"""Step leases in a stored book: lost answers, a book opened anew, copies that race, and any order of requests."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.book.book import Outcome, Submission
+from ledger.commands.runs.step_lease import GENERATIONS_MAX, LEASES_MAX
+from ledger.wire import canonical_json as c
+from tests.factories.documents import dense_plan
+from tests.factories.people import BANK_A, CleanRoom
+from tests.factories.stored import ENGINES, StoredWorld, open_world
+
+STEPS = 1_000
+PLAN = dense_plan(STEPS, noise="40", probability="0.01")
+ROUNDS = 10
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
+    """One book, whose runs share a name with nobody."""
+    with open_world(tmp_path_factory.mktemp("book"), request.param, founded=False) as world:
+        world.found(*world.founding_with(partitions={"2026-q4": {"epsilon": "8"}}))
+        yield world
+
+
+def begun(world: StoredWorld) -> str:
+    """A pending run that leases its steps, with its keys released."""
+    name = f"run-{secrets.token_hex(8)}"
+    charged, released = world.submit(world.charge(name, run=PLAN, step_leases=True), world.release(name, PLAN))
+    assert (charged.code.word, released.code.word) == ("pending", "permitted"), (charged, released)
+    return name
+
+
+def lease(world: StoredWorld, run: str, first: int, last: int, generation: int = 1) -> Submission:
+    """A request for steps, under an id of its own."""
+    body: c.Object = {"charge": run, "first": first, "generation": generation, "last": last, "state": "ab" * 32}
+    return world.command(BANK_A, "step_lease", body, f"lease-{secrets.token_hex(32)}", CleanRoom(run).signer)
+
+
+def take_over(world: StoredWorld, run: str) -> Submission:
+    """A new generation."""
+    room, nonce = CleanRoom(run), world.nonce(run)
+    body: c.Object = {"charge": run, "evidence": world.evidence(run, room, PLAN, nonce), "nonce": nonce}
+    return world.command(BANK_A, "run_generation", body, f"generation-{secrets.token_hex(8)}", room.signer)
+
+
+def words(outcomes: list[Outcome]) -> list[str]:
+    """Their codes."""
+    return [one.code.word for one in outcomes]
+
+
+def test_a_lost_answer_is_given_again_and_a_copy_is_refused(world: StoredWorld) -> None:
+    """The same request gets the same entry, after the book was opened anew too; another id for its steps a conflict."""
+    run = begun(world)
+    asked = lease(world, run, 1, 10)
+    (first,), (again,) = world.submit(asked), world.submit(asked)
+    world.reopen()
+    (later,), (copy,) = world.submit(asked), world.submit(lease(world, run, 1, 10))
+    assert (first.repeated, again.repeated, later.repeated) == (False, True, True)
+    assert first.index == again.index == later.index
+    assert (copy.code.word, copy.field) == ("conflict", "body.first")
+    assert words(world.submit(lease(world, run, 11, 20))) == ["permitted"]
+
+
+def test_a_generation_is_told_what_is_leased_and_ends_the_one_before(world: StoredWorld) -> None:
+    """Its entry has its number and the steps that are leased; the older one's next request names the field."""
+    run = begun(world)
+    leased, taken, old, new = world.submit(
+        lease(world, run, 1, 10), take_over(world, run), lease(world, run, 11, 20), lease(world, run, 11, 20, 2)
+    )
+    assert words([leased, taken, old, new]) == ["permitted", "permitted", "conflict", "permitted"]
+    assert (taken.body["generation"], taken.body["leased"], old.field) == (2, 10, "body.generation")
+
+
+def test_of_copies_that_ask_at_once_one_gets_the_steps(world: StoredWorld) -> None:
+    """Two threads, released by a barrier, each round: one permit, one conflict."""
+    run = begun(world)
+    for number in range(ROUNDS):
+        first = 10 * number + 1
+        barrier, found = threading.Barrier(2), list[str]()
+
+        def ask(asked: Submission, barrier: threading.Barrier = barrier, found: list[str] = found) -> None:
+            barrier.wait()
+            found.extend(words(world.submit(asked)))
+
+        threads = [threading.Thread(target=ask, args=(lease(world, run, first, first + 9),)) for _ in range(2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert sorted(found) == ["conflict", "permitted"]
+
+
+def test_leases_and_generations_are_bounded(world: StoredWorld) -> None:
+    """As many as there may be, and no more; the steps are then posted all the same."""
+    run, room = begun(world), None
+    assert set(words(world.submit(*(lease(world, run, at, at) for at in range(1, LEASES_MAX + 1))))) == {"permitted"}
+    taken = world.submit(*(take_over(world, run) for _ in range(GENERATIONS_MAX - 1)))
+    assert set(words(taken)) == {"permitted"}
+    over = world.submit(lease(world, run, LEASES_MAX + 1, STEPS, GENERATIONS_MAX), take_over(world, run))
+    assert words(over) == ["conflict", "conflict"]
+    room = CleanRoom(run).signer
+    body: c.Object = {"charge": run, "generation": GENERATIONS_MAX, "model": "ab" * 32, "steps": LEASES_MAX}
+    assert world.send(BANK_A, "post", body, f"post-{run}", room).code.word == "posted"
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.integers(1, 40)), max_size=12))
+def test_in_any_order_no_step_is_leased_twice(ledger: StoredWorld, asked: list[tuple[int, bool, int]]) -> None:
+    """Two copies lease by what each believes, and take over when they like: as sets of steps say it."""
+    run, taken, live = begun(ledger), set[int](), 1
+    generations, believed = [1, 1], [0, 0]
+    for copy, takes_over, size in asked:
+        if takes_over:
+            (outcome,) = ledger.submit(take_over(ledger, run))
+            live += 1
+            assert outcome.body["leased"] == len(taken)
+            generations[copy], believed[copy] = live, len(taken)
+            continue
+        first = believed[copy] + 1
+        steps = {*range(first, first + size)}
+        right = generations[copy] == live and not steps & taken and first == len(taken) + 1
+        (outcome,) = ledger.submit(lease(ledger, run, first, first + size - 1, generations[copy]))
+        assert (outcome.code.word == "permitted") == right
+        if right:
+            taken |= steps
+            believed[copy] += size
+    assert taken == {*range(1, len(taken) + 1)}
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
+    """A book in a file."""
+    with open_world(tmp_path_factory.mktemp("any order"), "sqlite", founded=False) as world:
+        world.found(*world.founding_with(partitions={"2026-q4": {"epsilon": "8"}}))
+        yield world
+
+
+def test_a_book_with_leases_is_verified(tmp_path: Path) -> None:
+    """Pending leases are in the state's leaves, and a snapshot gives them back: the next lease follows the last."""
+    with open_world(tmp_path) as world:
+        run = f"run-{secrets.token_hex(8)}"
+        made = world.submit(
+            world.charge(run, run=PLAN, step_leases=True), world.release(run, PLAN), lease(world, run, 1, 10)
+        )
+        assert words(made) == ["pending", "permitted", "permitted"]
+        world.reopen()
+        with world.read() as facts:
+            leases = facts.charges[run].leases
+        assert leases is not None
+        assert (leases.generation, leases.steps, leases.granted) == (1, 10, 1)
+        assert words(world.submit(lease(world, run, 12, 20), lease(world, run, 11, 20))) == ["conflict", "permitted"]
