@@ -25,7 +25,7 @@ LIFE_S: Final = 120
 LIFE_MS: Final = LIFE_S * 1000
 SKEW_MS: Final = 30_000
 """How far the clocks of two processes may differ."""
-KINDS: Final = ("key_release", "model_opening")
+KINDS: Final = ("key_release", "model_opening", "run_generation")
 """Kinds of command that answer a challenge."""
 _SIZE, _EXPIRES, _RANDOM, _MAC = 5, 6, 5, 16
 

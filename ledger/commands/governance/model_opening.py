@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ledger.commands.command_kind import Change, CommandKind
-from ledger.commands.context import Context, require_model, require_posted
+from ledger.commands.context import Context, require_posted
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import SigningKey
@@ -31,7 +31,6 @@ def decide(context: Context[OpenModel]) -> Decision:
     body, consumer = context.body, context.require_role()
     charge = context.charge(body.charge)
     require_posted(charge)
-    require_model(charge, body.model)
     if not knows(context.facts.nodes, consumer.node, charge.author, charge.index):
         raise Rejected(Code.NOT_AUTHORISED, f"{consumer.did} does not know charge {charge.id}", "actor")
     context.require_new_clean_room(body.clean_room, "opening")

@@ -74,4 +74,5 @@ def read_request(data: bytes) -> MakeCharge | None:
         found.base,
         found.pipeline,
         found.unit_records_max,
+        found.step_leases,
     )
