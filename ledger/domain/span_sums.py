@@ -124,13 +124,14 @@ class _Author:
 
 def _moved(sums: _Sums, charge: Charge, posted: int, pending: int) -> _Sums:
     """Sums with so many steps posted, and the whole charge once more (1) or once less (-1) pending."""
-    found = {ref: (had, waits) for ref, had, waits in sums}
+    found = {one[0]: one for one in sums}
     for ref, segments in charge.prices:
-        had, waits = found.get(ref) or (_zero(len(segments[0].price)),) * 2
+        same = found.get(ref)
+        _, had, waits = same or (ref, zero := _zero(len(segments[0].price)), zero)
         loss = loss_of(segments, charge.steps)
         waits = _sum(waits, loss) if pending > 0 else _rest(waits, loss)
-        found[ref] = _sum(had, loss_of(segments, posted)) if posted else had, waits
-    return tuple((ref, *pair) for ref, pair in found.items())
+        found[ref] = ref, _sum(had, loss_of(segments, posted)) if posted else had, waits
+    return tuple(found.values())
 
 
 # Many a bucket holds one charge: values are shared with the price list, and zero is one value.

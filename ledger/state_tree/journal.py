@@ -158,16 +158,16 @@ class StateJournal:
     def record(self, name: str, kind: str, time: int, secret: bytes) -> None:
         """Note the next entry, which was just applied: its id, kind and secret, and the least time (ms) after it."""
         position = self.size
-        names, place = {_ID + name_digest(name)}, position.to_bytes(_WORD)
+        place, others = position.to_bytes(_WORD), set[bytes]()
         kept = list[Noted]()
         for one in self.changes:
             part, key, value = one
             if part == "charges":
                 if value is None or (value.index != position and not self._is_lease(value)):
-                    names.add(_CHARGE + name_digest(key))
+                    others.add(_CHARGE + name_digest(key) + place)
                 self._note_charge(key, value, position, kept)
             elif part == "keys" and value.charge is not None:
-                names.add(_KEY + name_digest(key))
+                others.add(_KEY + name_digest(key) + place)
                 if value.charge in self._pending:
                     kept.append(one)
             else:
@@ -175,7 +175,8 @@ class StateJournal:
                     self._sums.cut(key)
                 kept.append(one)
         self.changes.clear()
-        named = b"".join([one + place for one in (sorted(names) if len(names) > 1 else names)])
+        # In order: an id comes before all others.
+        named = b"".join([_ID, name_digest(name), place, *(sorted(others) if len(others) > 1 else others)])
         entry = _Touched(time, kind == STATEMENT.name, secret, named, kept)
         if self._expected:
             self._add(entry)
