@@ -265,8 +265,8 @@ class Writer:
         if (self._shared or self._pins) and self._committing is not None:
             return None
         if self._shared:
-            self._transaction = self._committer.begin()
-            if not self._state.catch_up(self._transaction):
+            self._transaction, tail = self._committer.begin_after(self._state.size)
+            if not self._state.catch_up(self._transaction, tail):
                 self._verdicts.drop()
         self._batch = Batch(self._short, self._recorder, self._state, self._verdicts, self._committing)
         return self._batch

@@ -22,8 +22,9 @@ from ledger.book.submitted_command import PricesChange
 from ledger.log.checkpoint import LogSigner
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import is_postgres, lock_log, sent_together
-from ledger.store.merkle_tables import appended
+from ledger.store.merkle_tables import LogTail, appended, lock_and_read
 from ledger.store.projection_table import put_rows, replace_rows
+from ledger.store.schema_revision import check_revision
 from ledger.store.sqlite_file.file_lock import FileLock
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.wire.malformed import Malformed
@@ -53,13 +54,15 @@ def close_batch(batch: Batch, signer: LogSigner) -> None:
 def write_batch(connection: Connection, batch: Batch) -> None:
     """Write the rows of a closed batch in its transaction: the entries last, where the database compares their places.
 
+    On PostgreSQL the commit goes with them; elsewhere the caller commits, which is the same to it in both.
+
     Raises:
         Malformed: if the log has other entries than those that the batch was decided on.
     """
     # On PostgreSQL the state has caught up under the lock, and the database compares each place.
     if not is_postgres(connection) and (found := appended(connection)) != batch.start:
         raise Malformed("checkpoint", f"is of {batch.start} entries, the book has {found} others")
-    with sent_together(connection):
+    with sent_together(connection, commits=True):
         for name, values in batch.changes.items():
             replace_rows(connection, PROJECTIONS[name], values)
         put_rows(connection, ENTRY, batch.rows)
@@ -120,6 +123,18 @@ class Committer:
         except BaseException:
             connection.close()
             raise
+
+    def begin_after(self, size: int) -> tuple[Connection, LogTail]:
+        """The same on PostgreSQL, and what other processes appended after the first ``size`` entries. Raises: as it."""
+        connection = self._writes.connect()
+        try:
+            connection.begin()
+            found = lock_and_read(connection, size)
+            check_revision(found.revision)
+        except BaseException:
+            connection.close()
+            raise
+        return connection, found
 
     def _begun(self, connection: Connection) -> Connection:
         connection.begin()

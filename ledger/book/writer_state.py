@@ -39,7 +39,7 @@ from ledger.state_tree.snapshot_format import StateSnapshot
 from ledger.state_tree.stated_sizes import stated_sizes
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
-from ledger.store.merkle_tables import Tree, entries_from, entries_of_kind, latest_checkpoint, log_size
+from ledger.store.merkle_tables import LogTail, Tree, entries_from, entries_of_kind, latest_checkpoint, log_size
 from ledger.verifier import LogKey, state_entry_secret
 from ledger.wire.malformed import Malformed
 
@@ -149,8 +149,11 @@ class WriterState:
         if self._snapshots is not None:
             self._snapshots.offer(self.statements.newest(size))
 
-    def catch_up(self, connection: Executor) -> bool:
+    def catch_up(self, connection: Executor, tail: LogTail | None = None) -> bool:
         """Apply the entries that the state lacks: when the book is opened, and what other processes appended.
+
+        Args:
+            tail: those entries, where they were read before.
 
         Returns:
             Whether all of them are of runs, on which no verdict of the policy rests.
@@ -166,7 +169,8 @@ class WriterState:
         self.facts.folding = True
         UNCOLLECTED.hold()
         try:
-            for index, data in entries_from(connection, before):
+            lacking = entries_from(connection, before) if tail is None else tail.all_entries(connection)
+            for index, data in lacking:
                 if index != self.size:
                     raise Malformed("", "is missing")
                 entry = read_entry(data)
@@ -183,14 +187,14 @@ class WriterState:
             UNCOLLECTED.release()
         self.facts.folding = False
         if self.size > before:
-            self._check_signed(connection)
+            self._check_signed(latest_checkpoint(connection) if tail is None else tail.note)
             # The process that appended them has written their rows.
             self.facts.forget_changes()
             self.committed(self.size)
         return only_runs
 
-    def _check_signed(self, connection: Executor) -> None:
-        self.note = latest_checkpoint(connection)
+    def _check_signed(self, note: str | None) -> None:
+        self.note = note
         if self.note is None:
             raise Malformed("checkpoint", f"is missing over the {self.size} entries of the book")
         checkpoint = open_checkpoint(self.note, self._key)
@@ -224,21 +228,22 @@ class WriterState:
     def _apply(self, entry: Read, data: bytes, sums: AccountSums) -> None:
         if entry.time < self.time:
             raise Malformed("time", "lies before the time of the entry before it")
-        self.records.position, journal, secret = self.size, self._journal, state_entry_secret(data)
+        index, journal, secret = self._tree.size, self._journal, state_entry_secret(data)
+        self.records.position = index
         # A statement may describe the state after any entry, so the accounts are put down after each but where it is
         # known that none does.
-        waits = journal.ahead > 1 and self.size % _FOLDED > 0 and not isinstance(entry.effect, Entry)
+        waits = journal.ahead > 1 and index % _FOLDED > 0 and not isinstance(entry.effect, Entry)
         if sums and not waits:
             last = sums.last()
             sums.put()
             journal.put_down(last)
-        sums.entry = self.size, secret
-        apply_effect(self.facts, entry.effect, self.size, sums)
+        sums.entry = index, secret
+        apply_effect(self.facts, entry.effect, index, sums)
         if not waits:
             sums.put()
         journal.record(entry.id, entry.kind, entry.time_after, secret)
         if isinstance(entry.effect, Stated):
-            self.statements.note(self.size, entry.effect)
+            self.statements.note(index, entry.effect)
         if isinstance(entry.effect, Charged):
             heappush(self._deadlines, (entry.effect.charge.deadline, entry.id))
             charges = self.facts.open_charges
@@ -250,7 +255,7 @@ class WriterState:
             # A clock correction has moved the deadlines.
             charges = self.facts.open_charges
             self._deadlines = sorted((one.deadline, one.id) for one in charges.values() if charges.is_pending(one.id))
-        self.records.ids.add(entry.id, self.size)
+        self.records.ids.add(entry.id, index)
 
     def recorded(self, command_id: str) -> tuple[int, Entry] | None:
         """The index and the entry of a command; None if its id was never used.

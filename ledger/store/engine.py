@@ -248,9 +248,35 @@ def run_plainly(connection: Connection, statement: str, values: Sequence[_Any] =
         cursor.close()
 
 
+def run_together(connection: Connection, statements: Sequence[tuple[str, Sequence[_Any]]]) -> list[list[_Any]]:
+    """Run statements as :func:`run_plainly` does, in one round trip where the database can; the rows of each.
+
+    Raises:
+        DBAPIError: as SQLAlchemy raises it.
+    """
+    dialect = connection.dialect
+    assert dialect.dbapi is not None
+    cursors = [connection.connection.cursor() for _ in statements]
+    try:
+        with sent_together(connection):
+            for cursor, (statement, values) in zip(cursors, statements, strict=True):
+                for listener in connection.engine.dispatch.before_cursor_execute:
+                    listener(connection, cursor, statement, values, None, False)  # noqa: FBT003 - as SQLAlchemy calls it
+                cursor.execute(statement, values)
+        return [[*cursor.fetchall()] for cursor in cursors]
+    except dialect.dbapi.Error as error:
+        raise DBAPIError.instance(None, None, error, dialect.dbapi.Error, dialect=dialect) from error
+    finally:
+        for cursor in cursors:
+            cursor.close()
+
+
 @contextmanager
-def sent_together(connection: Connection) -> Iterator[None]:
+def sent_together(connection: Connection, *, commits: bool = False) -> Iterator[None]:
     """Send the statements of the block, which return no rows, without waiting for each (a pipeline of PostgreSQL).
+
+    Args:
+        commits: send the commit with them; SQLAlchemy's own commit then finds nothing left to do.
 
     Raises:
         psycopg.Error: the first error of any, at the end of the block.
@@ -259,6 +285,8 @@ def sent_together(connection: Connection) -> Iterator[None]:
     if isinstance(driver, psycopg.Connection):
         with driver.pipeline():
             yield
+            if commits:
+                driver.commit()
     else:
         yield
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, TextClause, bindparam, func, select, text
 
 from ledger.log import merkle
-from ledger.store.engine import Executor, run_plainly
+from ledger.store.engine import WRITE_LOCK, Executor, run_plainly, run_together
 from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.verifier import leaf_hash
@@ -160,6 +160,44 @@ def latest_checkpoint(connection: Executor) -> str | None:
     """The newest signed checkpoint, None for an empty book."""
     found = connection.execute(_NEWEST).scalar()
     return None if found is None else str(found)
+
+
+class LogTail(NamedTuple):
+    """What a process must know before it appends, read under the lock of the log.
+
+    Attributes:
+        revision: of the schema.
+        entries: the indexes and exact bytes of the first thousand entries from one index on.
+        note: the newest signed checkpoint, None for an empty book.
+    """
+
+    revision: str
+    entries: list[tuple[int, bytes]]
+    note: str | None
+
+    def all_entries(self, connection: Executor) -> Iterator[tuple[int, bytes]]:
+        """The entries, and those after them where there are more than a thousand."""
+        yield from self.entries
+        if len(self.entries) == _PAGE:
+            yield from entries_from(connection, self.entries[-1][0] + 1)
+
+
+def lock_and_read(connection: Connection, start: int) -> LogTail:
+    """Wait until no other PostgreSQL process appends, and read what the log has from an index on, in one round trip.
+
+    Each statement sees what was committed before it began, so those after the lock see all that was appended.
+    """
+    _, ((revision,),), entries, notes = run_together(
+        connection,
+        [
+            ("SELECT pg_advisory_xact_lock(%s)", (WRITE_LOCK,)),
+            ("SELECT version_num FROM alembic_version", ()),
+            ("SELECT position, data FROM entry WHERE position >= %s ORDER BY position LIMIT %s", (start, _PAGE)),
+            ("SELECT note FROM checkpoint ORDER BY tree_size DESC LIMIT 1", ()),
+        ],
+    )
+    found = [(int(index), bytes(data)) for index, data in entries]
+    return LogTail(str(revision), found, str(notes[0][0]) if notes else None)
 
 
 def entry_bytes(connection: Executor, index: int) -> bytes:

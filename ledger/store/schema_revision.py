@@ -23,7 +23,12 @@ READABLE_SINCE: Final = "0002"
 
 def check_schema(connection: Executor, oldest: str = SCHEMA_REVISION) -> None:
     """The book's schema is this program's, now, or one since ``oldest``. Raises: BookUnusable, DatabaseError."""
-    revision = str(connection.execute(_REVISION).scalar())[:40]
+    check_revision(str(connection.execute(_REVISION).scalar()), oldest)
+
+
+def check_revision(found: str, oldest: str = SCHEMA_REVISION) -> None:
+    """The same of a revision that was read before. Raises: BookUnusable."""
+    revision = found[:40]
     if revision.isdecimal() and oldest <= revision <= SCHEMA_REVISION:
         return
     # Revisions are numbers of four digits; what is none was made by a program that this one does not know.
