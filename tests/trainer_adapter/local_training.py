@@ -58,7 +58,7 @@ def train(  # noqa: PLR0913, PLR0917 - one name for each thing a run is made of
     """
     steps = StepBudget(plan, log, [] if stop is None else [lambda: "asked to stop" if stop() else ""])
     engine = Engine(plan, model, loss_fn, data, microbatch)
-    engine.check_optimiser(optimiser)
+    engine.traced.check_optimiser(optimiser)
     randomness = randomness or CsprngRandomness.fresh()
     for step in steps:
         engine.step(step, optimiser, randomness)

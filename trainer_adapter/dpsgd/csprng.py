@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from typing import Final, Literal, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -33,7 +34,8 @@ SECRET_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 STREAM_BYTES_MAX: Final = 1 << 37
 """Half of what RFC 8439's 32-bit block counter can number (2^32 blocks of 64 bytes): it never wraps."""
-PAIRS_AT_ONCE: Final = 1 << 15
+PAIRS_AT_ONCE: Final = 1 << 14
+"""Normals are drawn in pieces of so many pairs, which stay in a core's caches; a multiple of a keystream block's 4."""
 _INFO: Final = b"epsilon-ledger/trainer/v1/"
 
 
@@ -44,18 +46,19 @@ class NonceReused(RuntimeError):  # noqa: N818 - named for what happened, as the
 class Stream:
     """The keystream of one purpose and step, read from its beginning and only forwards."""
 
-    def __init__(self, key: bytes, nonce: bytes, counter: int = 0) -> None:
-        """Open it: a key of 32 bytes, a nonce of 12, the number of the first block of 64 bytes."""
+    def __init__(self, key: bytes, nonce: bytes, counter: int = 0, most: int = STREAM_BYTES_MAX) -> None:
+        """Open it: a key of 32 bytes, a nonce of 12, the number of the first block (64 bytes), bytes at most."""
         if len(key) != SECRET_BYTES or len(nonce) != NONCE_BYTES:
             raise ValueError("a stream takes a key of 32 bytes and a nonce of 12")
         start = counter.to_bytes(4, "little") + nonce
         self._cipher = Cipher(algorithms.ChaCha20(key, start), mode=None).encryptor()
-        self._left = STREAM_BYTES_MAX
+        self._left = most
+        self._from = (key, nonce, counter)
 
     def take(self, count: int) -> bytes:
         """The next ``count`` bytes of keystream. Raises: OverflowError, once the stream would be too long."""
         if count > self._left:
-            raise OverflowError(f"one stream gives at most {STREAM_BYTES_MAX} bytes")
+            raise OverflowError(f"this stream gives at most {self._left} more bytes")
         self._left -= count
         return self._cipher.update(bytes(count))
 
@@ -72,20 +75,66 @@ class Stream:
             OverflowError: once the stream would be too long.
         """
         count = math.prod(shape)
-        pairs = (count + 1) // 2
-        normals = torch.empty((2, pairs), dtype=torch.float64)
-        for start in range(0, pairs, PAIRS_AT_ONCE):
-            self._box_muller(normals[:, start : start + PAIRS_AT_ONCE])
-        result: NDArray[np.float64] = normals.flatten()[:count].reshape(shape).numpy()
+        normals = torch.empty(count, dtype=torch.float64)
+        pieces = self.pieces(count)
+        buffer = torch.empty((2, pieces[0].pairs if pieces else 0), dtype=torch.float64)
+        for piece in pieces:
+            for place, values in piece.normals(buffer):
+                normals[place] = values
+        result: NDArray[np.float64] = normals.reshape(shape).numpy()
         return result
 
-    def _box_muller(self, into: torch.Tensor) -> None:
-        """Fill ``into``, shape (2, pairs), in place and small enough for the caches: several times as fast."""
-        high = (self.words(into.numel()) >> np.uint64(11)).astype(np.float64).reshape(into.shape)
+    def pieces(self, count: int) -> list[NormalPiece]:
+        """All normals of a stream that was not read, in pieces that are drawn each by itself, once.
+
+        The stream gives nothing else from here on: what follows would depend on how many there were.
+
+        Raises:
+            OverflowError: if the stream would be too long. ValueError: if it was read.
+        """
+        if self._left != STREAM_BYTES_MAX:
+            raise ValueError("normals are drawn from a stream's beginning")
+        pairs = (count + 1) // 2
+        if 16 * pairs > self._left:
+            raise OverflowError(f"one stream gives at most {STREAM_BYTES_MAX} bytes")
+        self._left = 0
+        key, nonce, counter = self._from
+        starts = range(0, pairs, PAIRS_AT_ONCE)
+        sizes = (min(PAIRS_AT_ONCE, pairs - start) for start in starts)
+        return [
+            NormalPiece(Stream(key, nonce, counter + start // 4, 16 * size), start, size, pairs, count)
+            for start, size in zip(starts, sizes, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class NormalPiece:
+    """Some of a stream's normals: of each pair one in the first half of them all, the other in the second.
+
+    Attributes:
+        stream: the piece's own, which ends with it: it cannot be drawn twice.
+        start: the first pair. pairs: how many. all_pairs: of all pieces. count: how many normals are wanted in all.
+    """
+
+    stream: Stream
+    start: int
+    pairs: int
+    all_pairs: int
+    count: int
+
+    def normals(self, buffer: torch.Tensor) -> list[tuple[slice, torch.Tensor]]:
+        """Drawn into ``buffer``, (2, at least as many pairs), float64: where each half belongs, and the half."""
+        into = torch.narrow(buffer, 1, 0, self.pairs)
+        high = (self.stream.words(into.numel()) >> np.uint64(11)).astype(np.float64).reshape(into.shape)
         radius, angle = torch.from_numpy(high)
         radius.add_(1.0).mul_(2.0**-53).log_().mul_(-2.0).sqrt_()
         angle.mul_(2.0**-53).mul_(2.0 * math.pi)
-        torch.stack((angle.cos(), angle.sin()), out=into).mul_(radius)
+        torch.cos(angle, out=into[0]).mul_(radius)
+        torch.sin(angle, out=into[1]).mul_(radius)
+        halves = (
+            slice(start, min(start + self.pairs, self.count)) for start in (self.start, self.all_pairs + self.start)
+        )
+        return [(place, half[: place.stop - place.start]) for place, half in zip(halves, into, strict=True)]
 
 
 class CsprngRandomness:

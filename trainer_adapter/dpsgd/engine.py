@@ -39,9 +39,11 @@ from torch import Tensor, nn
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
+from trainer_adapter.dpsgd.noisy_mean import noisy_mean
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import UnitRecords
 from trainer_adapter.dpsgd.self_check import Comparison, SelfCheckFailed, compare
+from trainer_adapter.dpsgd.traced_parameters import TracedParameters
 from trainer_adapter.layers.dropout import Keys
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
@@ -85,6 +87,7 @@ class Engine:
         kernels: which kernel computes each parameter's norms, by name.
         margin: by how much the norms that units are clipped by are above their true ones, for what rounding could do,
             relative; the greater of what shapes alone say and what public dummies show. So much signal is lost.
+        traced: the model's parameters as they were traced, which a run's model and optimiser are held to.
         told: a line for people on each thing that this model costs; measured on public dummies.
     """
 
@@ -134,7 +137,7 @@ class Engine:
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
         if not model.training:
             model.train()
-        self._traced = {name: (value, value.requires_grad) for name, value in model.named_parameters()}
+        self.traced: Final = TracedParameters(model)
         self._modes = {module: module.training for module in model.modules()}
         check_modules(model)
         check_on_dummies(model, loss_fn, data)
@@ -179,31 +182,6 @@ class Engine:
         if self._plan.clipping_norm < precision.clipping_norm_min:
             raise Malformed("clipping_norm", f"is too small for {precision.name}: what underflows would count")
 
-    def check_optimiser(self, optimiser: torch.optim.Optimizer) -> None:
-        """Refuse an optimiser over tensors that get no noisy gradient. Raises: Malformed."""
-        ours = {id(value) for value in self._parameters.values()}
-        theirs = [value for group in optimiser.param_groups for value in group["params"]]
-        if any(id(value) not in ours for value in theirs):
-            raise Malformed("optimiser", "updates a tensor that is no trainable parameter of the model")
-        if len(theirs) != len(ours):
-            raise Malformed("optimiser", "leaves out a trainable parameter of the model: freeze it instead")
-        if isinstance(optimiser, torch.optim.SparseAdam):
-            raise Malformed("optimiser", "takes sparse gradients alone: noise makes each of them dense")
-
-    def check_unchanged(self) -> None:
-        """Refuse a model whose parameters are no longer those that were traced.
-
-        Raises:
-            Malformed: naming what was replaced, frozen, unfrozen, added or removed.
-        """
-        now = {name: (value, value.requires_grad) for name, value in self._record.model.named_parameters()}
-        for name in sorted(now.keys() | self._traced.keys()):
-            if name not in now or name not in self._traced or now[name][0] is not self._traced[name][0]:
-                raise Malformed(f"model.{name}", "was added, removed or replaced in the loop: a run trains one model")
-            if now[name][1] != self._traced[name][1]:
-                rule = "trains" if now[name][1] else "is frozen"
-                raise Malformed(f"model.{name}", f"{rule} since the run began: freeze before it, or begin another run")
-
     def step(self, step: int, optimiser: torch.optim.Optimizer, randomness: CsprngRandomness) -> None:
         """One logical step: draw, sum, noise, update. Counted from 1; an empty draw is a step like any other.
 
@@ -223,12 +201,11 @@ class Engine:
             NonceReused, SelfCheckFailed: as there.
         """
         batches, keys = self.microbatches(self.draw(step, randomness)), self.keys(step, randomness)
-        total = self.clipped_sum(batches, keys)
+        total = self._summed(batches, keys)
         if self._certify == "always" or (self._certify == "first_step" and step == 1):
             self.check(batches, keys)
-        noise = randomness.stream("noise", step).normals((self.size,))
-        noisy = total + self.noise_std * torch.from_numpy(noise).to(self._device)
-        self._assign((noisy / self._plan.batch_size_expected).to(torch.float32))
+        noise = randomness.stream("noise", step)
+        self._assign(noisy_mean(total, noise, self.noise_std, self._plan.batch_size_expected))
 
     def draw(self, step: int, randomness: CsprngRandomness) -> NDArray[np.int64]:
         """The units of one logical batch; private. Raises: NonceReused."""
@@ -254,11 +231,15 @@ class Engine:
         Raises:
             Malformed: without keys for a model that needs them. MemoryError: rather than leave out a record.
         """
-        total = torch.zeros(self.size, dtype=torch.float64, device=self._device)
-        values = self._record.values()
+        return self._summed(batches, keys).to(torch.float64)
+
+    def _summed(self, batches: Iterable[Microbatch], keys: Keys | None) -> Tensor:
+        """The same, in the work type where there is one microbatch: its sum is exact in float64, and half as long."""
+        values, total = self._record.values(), None
         for batch in batches:
-            total += self._sum_of(values, batch, keys)
-        return total
+            part = self._sum_of(values, batch, keys)
+            total = part if total is None else total.to(torch.float64).add_(part)
+        return torch.zeros(self.size, device=self._device) if total is None else total
 
     def _sum_of(self, values: dict[str, Tensor], batch: Microbatch, keys: Keys | None) -> Tensor:
         try:
@@ -295,5 +276,5 @@ class Engine:
     def _assign(self, flat: Tensor) -> None:
         start = 0
         for value in self._parameters.values():
-            value.grad = flat[start : start + value.numel()].view_as(value).clone()
+            value.grad = flat[start : start + value.numel()].view_as(value)
             start += value.numel()

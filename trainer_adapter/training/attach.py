@@ -159,8 +159,8 @@ class ModelRun(Run):
         self._save_if_due()
         if self._engine is not None:
             # Before a step begins: what its owner does to a model in the loop ends the run, and costs no step.
-            self._engine.check_unchanged()
-            self._engine.check_optimiser(self.optimiser)
+            self._engine.traced.check_unchanged()
+            self._engine.traced.check_optimiser(self.optimiser)
         step = self.budget.next_step()
         if step is not None:
             # First, so that the model counts a step that breaks after its update.
@@ -237,7 +237,7 @@ class ModelRun(Run):
         if bound is not None:
             given |= {"users": users, "records_per_user_max": bound}
         engine = Engine(self.assignment.plan, self.model, loss, records, self.options.microbatch, **given)
-        engine.check_optimiser(self.optimiser)
+        engine.traced.check_optimiser(self.optimiser)
         return engine
 
     def _report(self, engine: Engine) -> None:

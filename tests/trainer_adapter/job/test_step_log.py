@@ -34,14 +34,14 @@ from tests.trainer_adapter.local_training import train
 from trainer_adapter.job.step_log import StepLog
 
 def killed_at(last):
-    used, normals = 0, Stream.normals
-    def counted(stream, shape):
+    used, pieces = 0, Stream.pieces
+    def counted(stream, count):
         nonlocal used
         used += 1
         os.write(1, b"n")
         if used == last:
             os.kill(os.getpid(), signal.SIGKILL)
-        return normals(stream, shape)
+        return pieces(stream, count)
     return counted
 
 torch.set_num_threads(1)
@@ -52,7 +52,7 @@ for path, last in zip(sys.argv[1::2], sys.argv[2::2]):
     child = os.fork()
     if not child:
         os.dup2(os.open(path + ".noise", os.O_WRONLY | os.O_CREAT), 1)
-        Stream.normals = killed_at(int(last))
+        Stream.pieces = killed_at(int(last))
         log = StepLog.create(Path(path), "run-1", plan, 7)
         train(plan, model, torch.nn.functional.cross_entropy, data, torch.optim.SGD(model.parameters(), lr=0.1), log)
         os._exit(0)

@@ -209,9 +209,9 @@ def test_an_optimiser_over_other_tensors_is_refused(plan: Plan) -> None:
     model, other = nn.Linear(4, 3), nn.Linear(4, 3)
     engine = Engine(plan, model, cross_entropy, DATA)
     with pytest.raises(Malformed, match=r"^optimiser: updates a tensor"):
-        engine.check_optimiser(torch.optim.SGD([*model.parameters(), *other.parameters()], lr=1.0))
+        engine.traced.check_optimiser(torch.optim.SGD([*model.parameters(), *other.parameters()], lr=1.0))
     with pytest.raises(Malformed, match=r"^optimiser: leaves out"):
-        engine.check_optimiser(torch.optim.SGD([model.weight], lr=1.0))
+        engine.traced.check_optimiser(torch.optim.SGD([model.weight], lr=1.0))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
@@ -227,7 +227,9 @@ def test_an_optimiser_of_sparse_gradients_is_refused(plan: Plan) -> None:
     """Noise makes every gradient dense."""
     model = nn.Linear(4, 3)
     with pytest.raises(Malformed, match=r"^optimiser: takes sparse gradients alone"):
-        Engine(plan, model, cross_entropy, DATA).check_optimiser(torch.optim.SparseAdam(list(model.parameters())))
+        Engine(plan, model, cross_entropy, DATA).traced.check_optimiser(
+            torch.optim.SparseAdam(list(model.parameters()))
+        )
 
 
 def _replace(model: nn.Linear) -> None:
@@ -254,10 +256,10 @@ def test_a_parameter_changed_in_the_loop_is_named(plan: Plan, change: Callable[[
     """What was traced is what trains: nothing else gets the noisy gradient."""
     model = nn.Linear(4, 3)
     engine = Engine(plan, model, cross_entropy, DATA)
-    engine.check_unchanged()
+    engine.traced.check_unchanged()
     change(model)
     with pytest.raises(Malformed, match=rule):
-        engine.check_unchanged()
+        engine.traced.check_unchanged()
 
 
 def test_data_that_does_not_fit_together_is_refused(plan: Plan) -> None:
