@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.audit.replay import verify_book
 from ledger.book.book import Outcome, Submission
 from ledger.commands.runs.step_lease import GENERATIONS_MAX, LEASES_MAX
+from ledger.domain.facts import StepLeases
 from ledger.wire import canonical_json as c
+from policy.decisions.gate import gate
 from tests.factories.documents import dense_plan
-from tests.factories.people import BANK_A, CleanRoom
-from tests.factories.stored import ENGINES, StoredWorld, open_world
+from tests.factories.people import BANK_A, LOG, CleanRoom
+from tests.factories.statements import state_now
+from tests.factories.stored import ENGINES, StoredWorld, no_step, open_world
 
 STEPS = 1_000
 PLAN = dense_plan(STEPS, noise="40", probability="0.01")
@@ -145,16 +149,21 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
 
 
 def test_a_book_with_leases_is_verified(tmp_path: Path) -> None:
-    """Pending leases are in the state's leaves, and a snapshot gives them back: the next lease follows the last."""
-    with open_world(tmp_path) as world:
-        run = f"run-{secrets.token_hex(8)}"
-        made = world.submit(
-            world.charge(run, run=PLAN, step_leases=True), world.release(run, PLAN), lease(world, run, 1, 10)
-        )
-        assert words(made) == ["pending", "permitted", "permitted"]
-        world.reopen()
+    """Every lease is decided again, and the statements of state between them cover what was leased then."""
+    with open_world(tmp_path, founded=False) as world:
+        world.found()
+        run = begun(world)
+        assert words(world.submit(lease(world, run, 1, 10), take_over(world, run))) == ["permitted", "permitted"]
+        state_now(world.book)
+        (newest,) = world.submit(lease(world, run, 11, 20, 2))
+        assert newest.code.word == "permitted"
+        state_now(world.book)
+        body: c.Object = {"charge": run, "generation": 2, "model": "ab" * 32, "steps": 20}
         with world.read() as facts:
             leases = facts.charges[run].leases
-        assert leases is not None
-        assert (leases.generation, leases.steps, leases.granted) == (1, 10, 1)
-        assert words(world.submit(lease(world, run, 12, 20), lease(world, run, 11, 20))) == ["conflict", "permitted"]
+        assert leases == StepLeases(generation=2, steps=20, before=10, newest=newest.id, granted=2)
+        posted = world.send(BANK_A, "post", {**body, "lease": newest.id}, f"post-{run}", CleanRoom(run).signer)
+        assert posted.code.word == "posted"
+        state_now(world.book)
+        report = verify_book(world.url, LOG, no_step, gate=gate)
+        assert (report.entries, report.decided, report.judged) == (world.size, True, True)

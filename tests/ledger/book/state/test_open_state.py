@@ -21,7 +21,9 @@ from ledger.organisation_lineage.exposure import known_spans, subtract
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import ShortReads
+from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION, SMALL
+from tests.factories.lease_tables import lease_id
 from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG, SRO, CleanRoom
 from tests.factories.stored import StoredWorld
 from tests.ledger.book.governed import announce, leave, opening, run, words
@@ -116,6 +118,24 @@ def lifecycle(world: StoredWorld) -> None:
     world.submit(world.charge("lapsed", run=SMALL))
     world.clock.now += HOUR_MS + 1
     world.submit(world.charge("open", run=SMALL, recipients=[BANK_B]))
+    leased(world, "leasing")
+    leased(world, "leased")
+    body: c.Object = {"charge": "leased", "generation": 2, "lease": lease_id("leased"), "model": "ab" * 32, "steps": 1}
+    assert world.send(BANK_A, "post", body, "post-leased", CleanRoom("leased").signer).code.word == "posted"
+
+
+def leased(world: StoredWorld, name: str) -> None:
+    """A pending run whose one step is leased to its second generation."""
+    room, nonce = CleanRoom(name), world.nonce(name)
+    taken: c.Object = {"charge": name, "evidence": world.evidence(name, room, SMALL, nonce), "nonce": nonce}
+    step: c.Object = {"charge": name, "first": 1, "generation": 2, "last": 1, "state": "ab" * 32}
+    outcomes = world.submit(
+        world.charge(name, run=SMALL, step_leases=True),
+        world.release(name, SMALL),
+        world.command(BANK_A, "run_generation", taken, f"again-{name}", room.signer),
+        world.command(BANK_A, "step_lease", step, lease_id(name), room.signer),
+    )
+    assert words(outcomes) == ["pending", *["permitted"] * 3], outcomes
 
 
 def test_commands_that_name_what_is_settled_get_the_answers_of_before(world: StoredWorld) -> None:
