@@ -11,6 +11,7 @@ from msgspec import Meta
 from ledger.domain.facts import Facts
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.coalitions import smallest_coalitions
+from ledger.organisation_lineage.holder_names import organisation_names
 from ledger.wire.field_types import Did, Ref
 from ledger.wire.records import Record
 from policy.planning.account_caps import partition_bounds
@@ -22,6 +23,7 @@ class CoalitionOverCap(Record, frozen=True):
 
     members: tuple[Did, ...]
     used: Percent
+    name: Annotated[str, Meta(description="the members by name")] = ""
 
 
 class SmallestCoalitions(Record, frozen=True):
@@ -69,7 +71,10 @@ def coalitions(
         found.append(
             SmallestCoalitions(
                 asked=len(searched),
-                coalitions=tuple(CoalitionOverCap(who, Percent.of(share)) for who, share in smallest.coalitions),
+                coalitions=tuple(
+                    CoalitionOverCap(who, Percent.of(share), organisation_names(facts, who))
+                    for who, share in smallest.coalitions
+                ),
                 complete=smallest.complete,
                 epsilon_max=cap,
                 partition=ref,

@@ -112,7 +112,7 @@ def exposure_lines(found: Iterable[ExposureChange]) -> Iterator[str]:
     """The accounts that a lineage event would change."""
     listed = list(found)
     for one in listed:
-        whose = f"{'the coalition of ' if one.coalition else ''}{', '.join(one.members)}"
+        whose = one.after.name
         much = "" if one.excess is None else f", {one.excess} over its cap"
         word = f"would be frozen{much}" if one.after.over else "stays within its cap"
         yield f"{one.partition}: {whose} {word}: {one.before.used} -> {_used(one.after)}"
@@ -122,13 +122,16 @@ def exposure_lines(found: Iterable[ExposureChange]) -> Iterator[str]:
 
 def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
     """The smallest coalitions over a cap."""
-    for one in found:
+    listed = list(found)
+    if not listed:
+        yield "There is no open partition on which such a cap leaves any room."
+    for one in listed:
         yield f"{one.partition}, cap {format_number(one.epsilon_max)}, {one.asked} organisations:"
         for over in one.coalitions:
-            yield f"  {len(over.members)}: {', '.join(over.members)}"
+            yield f"  {len(over.members)}: {over.name}"
         if one.complete:
-            listed = "all of the smallest size are listed"
-            result = listed if one.coalitions else "no coalition exceeds the cap"
+            complete = "all of the smallest size are listed"
+            result = complete if one.coalitions else "no coalition exceeds the cap"
             yield f"  Complete: {result}."
         else:
             smaller = f"no coalition of up to {one.searched_up_to} exceeds the cap"

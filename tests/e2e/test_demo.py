@@ -21,7 +21,9 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
 from safetensors import safe_open
+from typer.testing import CliRunner
 
+from epsilon_ledger.__main__ import assemble
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
 from ledger.domain.outcomes import ChargeState
@@ -182,6 +184,34 @@ def test_the_three_commands_work_as_printed(told: Told) -> None:
     assert "budget_exhausted" in answers[0]
     assert "no_room" in answers[1]
     assert json.loads(answers[2])["ok"] is True
+
+
+FOR_PROGRAMS = re.compile(
+    r"lineage:\d|Fraction\(|(?<![0-9a-z.-])\d{13}(?![0-9a-z])|\('|object at 0x|<class|\b(True|False)\b|[ :]None\b"
+)
+"""A node's number, a Python value, a time in milliseconds."""
+
+
+def test_everything_that_is_printed_of_it_is_for_people(told: Told) -> None:
+    """The screen, and what each command says of the book that is left; sums of loss units alone have so many digits."""
+    screen = [line for line in told.screen.splitlines() if "in units of 2^-40 nat" not in line]
+    assert [line for line in screen if FOR_PROGRAMS.search(line)] == []
+    book, runs = told.folder / "book.sqlite", sorted(told.charges)
+    parties = sorted({one.actor for one in told.charges.values()})
+    lines = [
+        *(f"log {book}{option}" for option in ("", " --refused")),
+        *(f"{words} {book}" for words in ("standing", "verify", "db status", "policy breaches", "plan coalitions")),
+        f"plan coalitions {book} --epsilon 2",
+        f"plan merger {book} {' '.join(parties)}",
+        *(f"plan {words} {book} {runs[0]}" for words in ("again", "publication")),
+        f"plan transfer {book} {runs[-1]} {told.entries[5].actor}",
+    ]
+    epsilon = assemble()
+    for line in lines:
+        ran = CliRunner().invoke(epsilon, line.split())
+        assert ran.exit_code in {0, 3}, (line, ran.output)
+        assert ran.output, line
+        assert [text for text in ran.output.splitlines() if FOR_PROGRAMS.search(text)] == [], line
 
 
 def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
