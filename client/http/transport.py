@@ -80,6 +80,11 @@ class Sender:
         return {} if self.credentials is None else {"authorization": f"Bearer {self.credentials.token()}"}
 
 
+def objects_of(found: c.Json) -> list[c.Object]:
+    """The objects of a list; of anything else none."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
 def object_of(response: httpx.Response) -> c.Object:
     """The JSON object of an answer. Raises: Malformed."""
     value = c.parse(response.content, ANSWER_BYTES_MAX, "answer")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from client.keys.signer import Signer
+from client.service.detached_signatures import read_document
 from ledger.commands.signing_keys.recovery import QuorumClaim, RecoveryClaim
 from ledger.commands.signing_keys.rotation import RotationClaim
+from ledger.crypto.organisation_keys import parse_organisation_key
+from ledger.domain.gate import DOCUMENT_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert, write
@@ -30,3 +35,11 @@ def read_claim(claim: c.Json) -> RecoveryClaim | QuorumClaim:
     if claim["use"] == "key_recovery":
         return convert(RecoveryClaim, claim, "claim")
     return convert(QuorumClaim, claim, "claim")
+
+
+def key_id_of(named: str) -> str:
+    """A key's id, from itself or from the file that holds the public key as a JWK. Raises: Malformed, OSError."""
+    path = Path(named)
+    if not path.is_file():
+        return named
+    return parse_organisation_key(c.parse(read_document(path), DOCUMENT_BYTES_MAX, named), named).thumbprint

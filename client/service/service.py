@@ -16,7 +16,7 @@ from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, QUOTES, SIGNATURE_HEADER
 from client.http.retry_policy import RetryPolicy
-from client.http.transport import Sender, object_of
+from client.http.transport import Sender, object_of, objects_of
 from client.keys.signer import Signer
 from client.service.answers import Answer, Stored
 from client.service.checkpoint_guard import CheckpointGuard
@@ -150,8 +150,7 @@ class Service:
         return self._listed("/v1/cap-reports", data, _BYTES_TYPE)
 
     def _listed(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> list[c.Object]:
-        found = object_of(self._send("POST", path, data, content_type=content_type)).get("items")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return objects_of(object_of(self._send("POST", path, data, content_type=content_type)).get("items"))
 
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""
@@ -191,6 +190,10 @@ class Service:
         """The current state of a contract, by its document's digest. Raises: Refused, Unreachable."""
         return self._get(f"/v1/contracts/{_path(document)}")
 
+    def keys_of(self, organisation: str) -> list[c.Object]:
+        """Every signing key that an organisation has or had. Raises: Refused, Unreachable."""
+        return objects_of(self._get(f"/v1/organisations/{_path(organisation)}/keys").get("items"))
+
     def partition(self, ref: str) -> c.Object:
         """The current state of a partition. Raises: Refused, Unreachable."""
         return self._get(f"/v1/partitions/{_path(ref)}")
@@ -209,11 +212,7 @@ class Service:
         return {**shared, "accounts": [*items]}
 
     def account_proof(self, partition: str, holder: str) -> str:
-        """What proves an account offline; checked where the log's key is known.
-
-        Raises:
-            Refused, Unreachable, Malformed: also if it does not prove the account.
-        """
+        """What proves an account offline, checked if the log is known. Raises: Refused, Unreachable, Malformed."""
         query = {"partition": partition}
         proof = self._guard.send("GET", f"/v1/accounts/{_path(holder)}/proof", query=query).text
         if self._guard.seen is not None:
@@ -255,7 +254,7 @@ class Service:
         for _ in range(PAGES_MAX):
             page = self._get(path, parameters)
             listed, cursor = page.pop("items", None), page.pop("next_cursor", None)
-            items += [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+            items += objects_of(listed)
             if not isinstance(cursor, str):
                 return page, items
             parameters["cursor"] = cursor
