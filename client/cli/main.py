@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from client.cli import charge, clock, contract, dataset, key, lineage, policy, seal
+from client.cli import charge, clock, contract, key, lineage, policy, seal
 from client.cli.command_group import TOP_LEVEL, Result
 from client.cli.output import cell, objects, print_rows
 
@@ -19,16 +19,7 @@ if TYPE_CHECKING:
 
 WAIT_S: Final = 300
 app = TOP_LEVEL.app
-for _group in (
-    policy.group,
-    dataset.group,
-    seal.group,
-    contract.group,
-    charge.group,
-    lineage.group,
-    key.group,
-    clock.group,
-):
+for _group in (policy.group, seal.group, contract.group, charge.group, lineage.group, key.group, clock.group):
     app.add_typer(_group.app, name=_group.name)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.command_group import CommandGroup
+from client.cli import dataset
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from client.dataset_files.record_schema import RecordSchema
     from client.dataset_files.seal import Records, SealedDataset
 
-group = CommandGroup("dataset")
+group = dataset.group
 
 _File = Annotated[
     Path, typer.Argument(metavar="FILE", help="npz, CSV or Parquet; or a folder of CSV or Parquet with schema.toml.")

@@ -47,19 +47,28 @@ class RecordCommitments:
         """Commit to more records. Raises: Malformed, for more than a partition can name."""
         self._made.update(hmac.digest(self._key, one, "sha256") for one in identities)
         if len(self._made) > COMMITTED_MAX:
-            rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or --no-commitments"
+            rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or make none"
             raise Malformed("commitments", rule)
 
     def __len__(self) -> int:
         """How many different ones there are."""
         return len(self._made)
 
-    def documents(self) -> Iterator[bytes]:
-        """The documents that hold them."""
+    def values(self) -> frozenset[bytes]:
+        """Each of them."""
+        return frozenset(self._made)
+
+    def documents(self, only: frozenset[bytes] | None = None) -> Iterator[bytes]:
+        """The documents that hold them, or ``only`` these of them."""
         head = MAGIC + hashlib.sha256(hmac.digest(self._key, b"", "sha256")).digest()
-        ordered = sorted(self._made)
+        ordered = sorted(self._made if only is None else self._made & only)
         for start in range(0, len(ordered), PER_DOCUMENT):
             yield head + b"".join(ordered[start : start + PER_DOCUMENT])
+
+
+def read_values(document: bytes) -> list[bytes]:
+    """The commitments in a document, in order."""
+    return [document[at : at + SIZE] for at in range(len(MAGIC) + SIZE, len(document), SIZE)]
 
 
 def read_or_make_key(path: Path, field: str) -> tuple[bytes, bool]:

@@ -1,0 +1,184 @@
+"""The local door: the same budget whatever the records are called, charged first, posted at the end, told in full."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from epsilon_ledger.local import LocalRefused, LocalRun, attach
+from epsilon_ledger.local_book import LocalBook
+from ledger.commands.entry import Entry
+from ledger.mechanisms.plan import Plan
+from ledger.wire.exact_numbers import parse_number
+from ledger.wire.malformed import Malformed
+
+PAGE = Path(__file__).parents[2] / "docs" / "local.md"
+INPUTS = torch.randn((40, 3), generator=torch.Generator().manual_seed(1))
+TARGETS = (INPUTS[:, 0] > 0).long()
+FULL: dict[str, Any] = {"budget": "2", "epsilon": "1.6", "steps": 4, "batch_size": 20}
+
+
+def _run(book: Path, records: slice | torch.Tensor = slice(None), **changes: Any) -> LocalRun:  # noqa: ANN401 - of attach
+    model = torch.nn.Linear(3, 2)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    return attach(
+        model, optimiser, cross_entropy, (INPUTS[records], TARGETS[records]), book=book, **{**FULL, **changes}
+    )
+
+
+def _taken(run: LocalRun) -> int:
+    with run:
+        return len(list(run))
+
+
+@pytest.fixture(scope="module")
+def spent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A book that holds no second run of these records, for tests that leave it so."""
+    book = tmp_path_factory.mktemp("spent") / "a book.sqlite"
+    assert _taken(_run(book)) == 4
+    return book
+
+
+SAME: dict[str, slice | torch.Tensor] = {
+    "as they are": slice(None),
+    "in another order": torch.arange(39, -1, -1),
+    "a part of them": slice(0, 20),
+    "with a row twice": torch.tensor([*range(40), 39]),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_records_have_the_budget_that_is_left(spent: Path, name: str) -> None:
+    """Whatever they are called: the second run is refused before a record is used, and told why."""
+    run = _run(spent, SAME[name])
+    with pytest.raises(LocalRefused, match=r"^charge: "), run:
+        list(run)
+
+
+def test_a_changed_row_is_no_new_budget(spent: Path) -> None:
+    """The other rows have what is left; the changed one alone is new."""
+    changed = INPUTS.clone()
+    changed[7] += 1
+    model = torch.nn.Linear(3, 2)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    with (
+        pytest.raises(LocalRefused),
+        attach(model, optimiser, cross_entropy, (changed, TARGETS), book=spent, **FULL) as run,
+    ):
+        list(run)
+    assert _taken(_run(spent, slice(0, 20), epsilon="0.1")) == 4
+
+
+def test_other_records_have_a_budget_of_their_own(tmp_path: Path) -> None:
+    """Until a set touches both: then both are charged."""
+    book = tmp_path / "book.sqlite"
+    assert _taken(_run(book, slice(0, 20))) == 4
+    assert _taken(_run(book, slice(20, 40))) == 4
+    for records in (slice(0, 40), slice(0, 20), slice(20, 40)):
+        with pytest.raises(LocalRefused), _run(book, records) as run:
+            list(run)
+
+
+def test_identities_are_who_the_records_are(tmp_path: Path) -> None:
+    """With them, other numbers of the same persons are the same records."""
+    book, names = tmp_path / "book.sqlite", [f"person {number}" for number in range(20)]
+    assert _taken(_run(book, slice(0, 20), identities=names)) == 4
+    with pytest.raises(LocalRefused), _run(book, slice(20, 40), identities=names) as run:
+        list(run)
+
+
+def test_what_ran_is_posted_and_the_rest_returns(tmp_path: Path) -> None:
+    """Nothing is charged before the first step; a loop that ends early posts its steps, one that breaks all begun."""
+    book = tmp_path / "book.sqlite"
+    run = _run(book)
+    with run:
+        pass
+    assert [kind for kind, _ in _bodies(book)] == ["organisation"] * 3 + ["policy", "dataset", "contract"]
+    with _run(book, steps=30) as run:
+        assert next(iter(run)) == 1
+    with pytest.raises(ZeroDivisionError), _run(book, slice(0, 20), epsilon="0.5", steps=30) as run:
+        _ = next(iter(run)) / 0
+    posted = [body["steps"] for kind, body in _bodies(book) if kind == "post"]
+    assert posted == [1, 10]
+
+
+def test_a_run_tells_what_its_numbers_mean(tmp_path: Path) -> None:
+    """ε and budget, δ, unit, relation, rule, Level, and what is not given."""
+    told = str(_run(tmp_path / "book.sqlite"))
+    for words in (
+        "ε 1.6",
+        "budget of ε 2",
+        "δ 0.00001",
+        "unit record",
+        "rule renyi",
+        "Level 1",
+        "not given: other parties",
+    ):
+        assert words in told
+
+
+def test_keys_and_budget_are_the_book_s_own(spent: Path) -> None:
+    """Readable by their owner alone; another budget, δ or a book without its keys is refused by name."""
+    keys = spent.with_name(f"{spent.name}.keys")
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    with pytest.raises(Malformed, match=r"^budget: is 2 in "), _run(spent, budget="9"):
+        pass
+    with pytest.raises(Malformed, match=r"^delta: is 0\.00001 in "), _run(spent, delta="0.000001"):
+        pass
+    keys.rename(spent.with_name("away"))
+    with pytest.raises(Malformed, match=r"^book: lacks .*keys: a book and its keys lie side by side"), _run(spent):
+        pass
+    spent.with_name("away").rename(keys)
+
+
+def test_a_process_that_dies_leaves_its_whole_charge_standing(tmp_path: Path) -> None:
+    """SIGKILL in a step, before anything is posted: the next run finds the budget taken."""
+    script = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from tests.epsilon_ledger.test_local import _run\n"
+        "with _run(Path('book.sqlite')) as run:\n"
+        "    for step in run:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PAGE.parents[1])},
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    with pytest.raises(LocalRefused), _run(tmp_path / "book.sqlite") as run:
+        list(run)
+
+
+def test_the_page_s_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder of its own; fifteen lines at most, and a released model's worth of steps."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line for line in code.splitlines() if line]
+    assert len(lines) <= 15
+    names: dict[str, Any] = {}
+    exec(compile(code, "local.md", "exec"), names)  # noqa: S102 - the page's own code
+    assert names["step"] == 20
+    assert isinstance(names["run"].plan, Plan)
+
+
+def _bodies(book: Path) -> list[tuple[str, Any]]:
+    opened = LocalBook(book, parse_number("2", "budget"), parse_number("0.00001", "delta"))
+    try:
+        with opened._book.read() as facts:  # noqa: SLF001 - what is recorded
+            entries = [Entry.parse(facts.entry(index)) for index in range(facts.size)]
+    finally:
+        opened.close()
+    return [(one.kind, one.request) for one in entries]
