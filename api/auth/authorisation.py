@@ -173,10 +173,14 @@ class Caller:
 
     def sees_account(self, partition: Partition, holder: str, facts: Facts) -> bool:
         """Everyone's and its own lineage's; those of others only if it is theirs to watch."""
-        if self.sees_all or TSO in self.roles or partition.provider == self.organisation or holder == GLOBAL:
+        if self.watches(partition) or holder == GLOBAL:
             return True
         known = facts.organisations.get(self.organisation)
         return known is not None and holder in {holder_of(node) for _, node in known.moves}
+
+    def watches(self, partition: Partition) -> bool:
+        """Whether it is shown every account of a partition as it is; others see what they share with others rounded."""
+        return self.sees_all or TSO in self.roles or partition.provider == self.organisation
 
     def _became(self, node: int, facts: Facts) -> bool:
         """Whether the caller's organisation descends from who stood at ``node``."""

@@ -19,8 +19,10 @@ from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.book.state.account_proof import account_proof
 from ledger.commands.runs.model_ancestry import charged_epsilon, epsilon_with_ancestry
 from ledger.domain import facts as domain
+from ledger.domain.facts import GLOBAL
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
+from policy.planning.shared_account import is_rounded
 
 T = TypeVar("T")
 ROUTES: Final = ReadRoutes("accounts")
@@ -54,7 +56,9 @@ def read_accounts(view: View, partition: QueryRef) -> answers.AccountPage:
 def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> Response:
     """What proves an account offline. Raises: Malformed, Problem."""
     found = visible_partition(view.facts, partition, "partition", view.caller)
-    if not view.caller.sees_account(found, holder, view.facts):
+    exact = holder != GLOBAL or view.caller.watches(found) or not is_rounded(view.facts, found, view.time)
+    if not exact or not view.caller.sees_account(found, holder, view.facts):
+        # A proof shows the account as it is.
         raise not_found(f"account {holder} of {partition}")
     stated = view.context.stated(view.facts.size)
     if stated is None:
@@ -72,7 +76,7 @@ def list_frozen_accounts(view: View, partition: QueryRef) -> Page[answers.Frozen
 
 def _accounts(view: View, ref: str) -> tuple[domain.Partition, answers.AccountBook]:
     found = visible_partition(view.facts, ref, "partition", view.caller)
-    return found, answers.AccountBook.at(view.facts, found, view.time)
+    return found, answers.AccountBook.at(view.facts, found, view.time, view.caller)
 
 
 def _page(view: View, name: str, partition: domain.Partition, show: Callable[[domain.Account], T | None]) -> Page[T]:

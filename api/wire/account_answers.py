@@ -28,7 +28,7 @@ from api.http.pagination import Page, fetch_from
 from api.http.problems import RemainingShare
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.registration.partition import UNITS, RuleTerms
-from ledger.commands.runs.account_epsilon import account_epsilon
+from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsilon
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.outcomes import ChargeState
@@ -45,7 +45,9 @@ from policy.decisions.documents_in_force import contract_in_force
 from policy.documents import ContractDocument
 from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
 from policy.planning.account_figures import PartitionFigures
+from policy.planning.hypothetical_facts import HypotheticalFacts
 from policy.planning.reported_values import Percent
+from policy.planning.shared_account import is_rounded, rounded_account
 
 _SHARE_UNIT: Final = 10_000
 _LINEAGES_MAX: Final = 200
@@ -208,15 +210,20 @@ class AccountBook:
     bounds: PartitionBounds | None
     figures: PartitionFigures
     newest: dict[str, domain.Charge]
+    rounded: domain.Account | None
 
     @classmethod
-    def at(cls, facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int) -> Self:
-        """Under the bounds in force at ``now`` (ms)."""
+    def at(cls, facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int, caller: Caller) -> Self:
+        """Under the bounds in force at ``now`` (ms), as ``caller`` is shown them."""
         newest = _newest(facts, partition.ref)
+        rounded = _rounded(facts, partition, now, caller)
+        if rounded is not None:
+            newest = {holder: one for holder, one in newest.items() if caller.sees_charge(one, facts)}
         last = max(newest.values(), key=lambda one: one.index, default=None)
         price = loss_of(dict(last.prices)[partition.ref], last.steps) if last else None
-        figures = PartitionFigures.at(facts, partition, now, price)
-        return cls(facts, partition, partition_bounds(facts, partition, now), figures, newest)
+        shown = facts if rounded is None else HypotheticalFacts(facts, accounts={(partition.ref, GLOBAL): rounded})
+        figures = PartitionFigures.at(shown, partition, now, price)
+        return cls(facts, partition, partition_bounds(facts, partition, now), figures, newest, rounded)
 
     def page(self, page: Page[Account]) -> AccountPage:
         """A page of accounts, with what all of them share."""
@@ -227,16 +234,17 @@ class AccountBook:
 
     def account(self, account: domain.Account) -> Account:
         """One of them, with what a person wants to know."""
-        rule = read_rule(self.partition.terms)
-        epsilon = account_epsilon(self.facts, account)
+        rule, account = read_rule(self.partition.terms), self._shown(account)
+        epsilon = odometer_epsilon if account is self.rounded else account_epsilon
+        found = epsilon(self.facts, account)
         figures = self.figures.of(account.holder, self._contract(account.holder))
         return Account(
             binding=figures.binding,
-            bound=epsilon.bound,
+            bound=found.bound,
             closed=figures.closed,
             holder=account.holder,
             name=holder_name(self.facts, account.holder),
-            odometer=None if epsilon.epsilon is None else ceil_decimal(epsilon.epsilon, 4),
+            odometer=None if found.epsilon is None else ceil_decimal(found.epsilon, 4),
             organisations=_organisations(self.facts, account.holder),
             pending=AccountLoss.of_loss(account.pending),
             posted=AccountLoss.of_loss(account.posted),
@@ -254,13 +262,27 @@ class AccountBook:
 
     def frozen(self, account: domain.Account) -> FrozenAccount | None:
         """One of them, if it is over its cap."""
-        status = self._status(account)
+        status = self._status(self._shown(account))
         if status is None or not status.over:
             return None
         return FrozenAccount.project(status, organisations=_organisations(self.facts, account.holder))
 
+    def _shown(self, account: domain.Account) -> domain.Account:
+        """Everyone's as the caller is shown it; every other one as it is."""
+        return self.rounded if self.rounded is not None and account.holder == GLOBAL else account
+
     def _status(self, account: domain.Account) -> AccountStatus | None:
         return account_status(self.facts, account, self.bounds) if self.bounds else None
+
+
+def _rounded(
+    facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int, caller: Caller
+) -> domain.Account | None:
+    """Everyone's account as a caller is shown it who does not watch the partition; None where it is shown exactly."""
+    if caller.watches(partition) or not is_rounded(facts, partition, now):
+        return None
+    known = facts.organisations.get(caller.organisation)
+    return rounded_account(facts, partition, holder_of(known.node) if known else "")
 
 
 def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, domain.Charge]:
@@ -289,7 +311,8 @@ def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[RemainingS
         if partition is None or not caller.sees_partition(partition, facts):
             continue
         for holder in holders:
-            account = facts.accounts.get((partition.ref, holder))
+            rounded = _rounded(facts, partition, facts.time, caller) if holder == GLOBAL else None
+            account = rounded or facts.accounts.get((partition.ref, holder))
             rule = read_rule(partition.terms)
             used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
             floor = Fraction(int(max(1 - used, Fraction(0)) * _SHARE_UNIT), _SHARE_UNIT)

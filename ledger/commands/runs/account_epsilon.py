@@ -68,12 +68,19 @@ def account_epsilon(book: ReadableBook, account: Account) -> AccountEpsilon:
     """The smaller odometer of an account. Slow where it has one run, whose plan is new; cached afterwards."""
     partition = book.partitions[account.partition]
     rule = read_rule(partition.terms)
-    own = AccountEpsilon(_own(rule, account), partition.delta, f"{rule.kind()} odometer")
+    own = odometer_epsilon(book, account)
     run = only_run(book, partition, account.holder) if rule.odometers and not account.loss.empty else None
     epsilon = None if run is None else _whole_plan(book, partition, run, rule.odometer_delta)
     if epsilon is None or (own.epsilon is not None and own.epsilon <= epsilon):
         return own
     return AccountEpsilon(epsilon, partition.delta, "PLD of the plan of its one run")
+
+
+def odometer_epsilon(facts: Facts, account: Account) -> AccountEpsilon:
+    """The odometer of an account's rule, whatever runs it is of."""
+    partition = facts.partitions[account.partition]
+    rule = read_rule(partition.terms)
+    return AccountEpsilon(_own(rule, account), partition.delta, f"{rule.kind()} odometer")
 
 
 def only_run(book: ReadableBook, partition: Partition, holder: str) -> Charge | None:

@@ -24,6 +24,7 @@ FULL: Final[dict[str, dict[str, Any]]] = {
             "steps_max": 1_000,
         },
         "sealed": {"everyone": "caps", "inference": "attested"},
+        "shared_accounts": "exact",
         "tuning": "charged",
         "watermark": True,
     },
