@@ -46,16 +46,40 @@ def check(service: Service, document: _File) -> list[Object]:
 @group.profile_command(
     "hospital.toml contract.json > hospital.jws",
     "hospital.toml contract.json --json",
-    note="Nothing is sent. `epsilon document check` validates the contract first, and `epsilon contract check` shows "
-    "what could run under it.",
+    note="The signature is not sent. The service reads the contract and stores nothing: a cap under which no run, or "
+    "not the declared plan, could be admitted is a warning. With --offline it is not asked.",
 )
-def sign(caller: Profile, document: _File) -> Result:
+def sign(
+    caller: Profile,
+    document: _File,
+    *,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no service what could run under it.")] = False,
+) -> Result:
     """Sign a contract's bytes with the profile's key, as a detached JWS for the party that enters the contract."""
     from client.service.detached_signatures import read_document, signed
 
-    signature = signed(caller.signer(), read_document(document))
-    typer.echo(f"Signed contract {signature['document']} with key {signature['key_id']}; nothing was sent.", err=True)
+    data = read_document(document)
+    if not offline:
+        _warn(caller, data)
+    signature = signed(caller.signer(), data)
+    typer.echo(f"Signed contract {signature['document']} with key {signature['key_id']}; it was not sent.", err=True)
     return Result(signature, str(signature["signature"]))
+
+
+def _warn(caller: Profile, contract: bytes) -> None:
+    """Write each cap that bars the declared plan to stderr, or that the caps are unknown. Signing goes on."""
+    from client.http.problems import Refused, Unreachable
+    from ledger.wire.malformed import Malformed
+
+    try:
+        with caller.open(attempts=1) as service:
+            found = service.cap_report(contract)
+    except (OSError, Malformed, Refused, Unreachable) as error:
+        typer.echo(f"What could run under this contract is unknown: {error}", err=True)
+        return
+    for one in found:
+        if not one["usable"] or (one["plan_steps"] is not None and one["steps"] != one["plan_steps"]):
+            typer.echo(f"Warning: {one['text']}", err=True)
 
 
 @group.signed_command(

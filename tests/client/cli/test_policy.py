@@ -104,6 +104,14 @@ def test_a_contract_is_checked_before_it_is_signed(own: Desk) -> None:
     (own.folder / "dead-contract.yaml").write_text(dead)
     told = own.run("epsilon contract check bank-a.toml dead-contract.yaml")
     assert "can ever be admitted" in told.out
+    loud, quiet = (own.run(f"epsilon contract sign bank-a.toml dead-contract.yaml{one}") for one in ("", " --offline"))
+    assert (loud.code, quiet.code, loud.out) == (0, 0, quiet.out)
+    assert ("Warning: " in loud.err, "can ever be admitted" in loud.err, "Warning" in quiet.err) == (True, True, False)
+    assert "Warning" not in own.run("epsilon contract sign bank-a.toml contract.yaml").err
+    away = (own.folder / "bank-a.toml").read_text().replace(own.world.url, "http://127.0.0.1:1")
+    (own.folder / "away.toml").write_text(away)
+    signed = own.run("epsilon contract sign away.toml dead-contract.yaml")
+    assert (signed.code, signed.out, "is unknown: " in signed.err) == (0, loud.out, True)
     odd = own.run("epsilon contract check bank-a.toml dataset.yaml")
     assert (odd.code, "kind" in odd.err) == (2, True)
 
