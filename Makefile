@@ -32,7 +32,7 @@ help: ## show this list
 demo: .venv/.ready ## set everything up and run the main job, from policy to model
 	@$(BIN)/epsilon demo
 
-test: .venv/.ready .venv/.witness ## set everything up and run the tests
+test: .venv/.ready .venv/.witness .venv/.clients ## set everything up and run the tests
 	@$(BIN)/python -m pytest --cpu-budget $(TEST_CPU_S)
 
 unit: .venv/.ready ## run the tests of the pure packages: no file, no network, no process
@@ -70,7 +70,7 @@ mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, the r
 	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m mutmut run
 	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m tests.mutants.report
 
-soak: .venv/.ready .venv/.witness ## the long tests, and examples that no run drew before
+soak: .venv/.ready .venv/.witness .venv/.clients ## the long tests, and examples that no run drew before
 	@$(BIN)/python -m pytest -m "hypothesis and not bench and not soak" --hypothesis-profile=default
 	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m soak
 
@@ -103,11 +103,16 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
 	    "$$t/dev" "$$t/mutants"; } > "$$t/mutants.lock" && \
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --group clients -o "$$t/generator" > /dev/null && \
+	{ echo "# What generates a Python client, and what that client needs; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; cat "$$t/generator"; } > "$$t/clients.lock" && \
 	{ echo "# The witness and the verifiers that are not ours; install with --no-deps into a folder of its own."; \
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock and witness.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, clients.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
@@ -185,4 +190,16 @@ INSTALL = if command -v uv > /dev/null; then \
 	@echo "setup: a witness and verifiers that are not ours"
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps \
 	  --ignore-requires-python --require-hashes --target .venv/witness -r witness.lock
+	@touch $@
+
+# Generators of clients: openapi-python-client, which asks for an older Typer than ours, and openapi-typescript.
+.venv/.clients: clients.lock tests/generated_clients/package-lock.json .venv/.ready
+	@command -v npm > /dev/null || { echo "npm is missing: apt install nodejs npm"; exit 1; }
+	@command -v openssl > /dev/null || { echo "openssl is missing: apt install openssl"; exit 1; }
+	@rm -rf $@ .venv/clients
+	@echo "setup: generators of clients"
+	@$(INSTALL) && \
+	install --no-deps --require-hashes --target .venv/clients -r clients.lock
+	@cp tests/generated_clients/package.json tests/generated_clients/package-lock.json .venv/clients
+	@npm ci --prefix .venv/clients --ignore-scripts --no-audit --no-fund --loglevel=error > /dev/null
 	@touch $@
