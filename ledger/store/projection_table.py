@@ -101,6 +101,8 @@ def _of_key(*columns: Any) -> Any:  # noqa: ANN401 - SQLAlchemy's own types
 _POSTGRES_TYPES: Final = {int: "bigint", str: "text", bytes: "bytea"}
 _ROWS_MAX: Final = 512
 """Rows of one statement on SQLite, which takes 32,766 parameters; a power of two."""
+_FEW: Final = 8
+"""Up to so many rows there is a statement of each number; beyond, of each power of two."""
 
 
 @cache
@@ -134,8 +136,9 @@ def put_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...
         return
     start = 0
     while start < len(rows):
-        # Sizes are powers of two, so that the driver's cache holds every statement.
-        size = min(_ROWS_MAX, 1 << (len(rows) - start).bit_length() - 1)
+        # Sizes are few, so that the driver's cache holds every statement.
+        left = len(rows) - start
+        size = left if left <= _FEW else min(_ROWS_MAX, 1 << left.bit_length() - 1)
         values = tuple(chain.from_iterable(rows[start : start + size]))
         run_plainly(connection, _putting(table, size, replaces=replaces, postgres=False), values)
         start += size

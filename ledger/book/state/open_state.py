@@ -229,7 +229,7 @@ class OpenState(MemoryState):
 
     def take_changes(self) -> Changes:
         """What changed since the last call, by part; what is settled leaves memory."""
-        found = {name: [(key, part[key]) for key in part.changed] for name, part in self.parts.items()}
+        found = {name: [(key, part[key]) for key in part.changed] for name, part in self.parts.items() if part.changed}
         self.forget_changes()
         return found
 
