@@ -88,7 +88,7 @@ def attach(  # noqa: PLR0913 - the numbers of a run
     noise = calibrate_noise(probability, steps, wanted, share, RELATION)
     plan = Plan(probability, noise, parse_positive(clipping_norm, "clipping_norm"), steps, batch)
     engine = Engine(plan, model, loss, data)
-    engine.check_optimiser(optimiser)
+    engine.traced.check_optimiser(optimiser)
     return LocalRun(engine, optimiser, plan, _identities(inputs, targets, identities), Path(book), total, share)
 
 
