@@ -40,6 +40,10 @@ def charge(case: Case, body: MakeCharge) -> None:
     for policy in policies:
         if policy.pipeline:
             case.exists("pipeline_not_named", body.pipeline, "the pipeline's digest", "named", policy.source)
+        if policy.step_leases:
+            case.check(
+                "leases_not_asked", bool(body.step_leases), "step leases", "asked for by the charge", policy.source
+            )
     case.caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
     changes = (binding_until(facts, facts.partitions[ref], binds, case.now) for ref, binds in bound.items())
     case.until, case.runs_max = min((document.ends, *changes)), document.runs_max

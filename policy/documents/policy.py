@@ -81,6 +81,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
         partition_age_days_max: after so many days a partition takes no more charges; required at Level 1.
         pipeline: a charge names the digest of what its clean room is to run, and the attestation says the same.
         shared_accounts: whether a consumer is shown the part of others in everyone's account exactly.
+        step_leases: a charge leases its steps before they are taken, so that a copy of its run ends.
         tuning: whether every trial is charged, or tuning happens on public data alone.
     """
 
@@ -111,6 +112,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     quota: Quota | None = None
     sealed: Sealed | None = None
     shared_accounts: Annotated[str, words("rounded", "exact")] = "rounded"
+    step_leases: bool = False
     tuning: Annotated[str, words("charged", "public")] = "charged"
     watermark: bool = False
     bytes_max: ClassVar[int] = POLICY_DOCUMENT_BYTES_MAX

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.audit.replay import verify_book
-from ledger.book.book import Outcome, Submission
+from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.runs.step_lease import GENERATIONS_MAX, LEASES_MAX
 from ledger.domain.facts import StepLeases
 from ledger.wire import canonical_json as c
@@ -101,6 +103,29 @@ def test_of_copies_that_ask_at_once_one_gets_the_steps(world: StoredWorld) -> No
         for one in threads:
             one.join()
         assert sorted(found) == ["conflict", "permitted"]
+
+
+@pytest.mark.parametrize("rounds", [5, pytest.param(200, marks=pytest.mark.soak)])
+def test_of_copies_at_two_services_one_gets_the_steps(tmp_path: Path, rounds: int) -> None:
+    """Each copy asks a book of its own on one database; of every block one gets a lease, and either may be first."""
+    with open_world(tmp_path, "postgresql", founded=False) as world:
+        world.found(*world.founding_with(partitions={"2026-q4": {"epsilon": "8"}}))
+        run = begun(world)
+        with closing(world.open()) as other:
+            for first in range(1, rounds + 1):
+                barrier, asked = threading.Barrier(2), [lease(world, run, first, first) for _ in range(2)]
+
+                def ask(book: Book, one: Submission, barrier: threading.Barrier = barrier) -> str:
+                    barrier.wait()
+                    return book.submit([one])[0].code.word
+
+                with ThreadPoolExecutor(2) as threads:
+                    found = [*threads.map(ask, (world.book, other), asked)]
+                assert sorted(found) == ["conflict", "permitted"]
+        with world.read() as facts:
+            leases = facts.charges[run].leases
+        assert leases is not None
+        assert (leases.steps, leases.granted) == (rounds, rounds)
 
 
 def test_leases_and_generations_are_bounded(world: StoredWorld) -> None:

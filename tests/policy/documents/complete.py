@@ -15,6 +15,7 @@ FULL: Final[dict[str, dict[str, Any]]] = {
         "load": PLAN,
         "notice_hours": 24,
         "pipeline": True,
+        "step_leases": True,
         "quota": {"share_max": "0.5"},
         "run": {
             "delta_max": "0.00001",
