@@ -12,6 +12,7 @@ from api.auth.authorisation import Caller, sees_entry
 from api.auth.visibility import get_visible, not_found, visible_partition
 from api.http.field_types import PathHolder, PathName, PathRef, QueryRef
 from api.http.pagination import Page, fetch_from, scope_of
+from api.http.problems import Problem
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import account_answers as answers
 from api.wire.responses import shows_text
@@ -20,6 +21,7 @@ from ledger.book.state.account_proof import account_proof
 from ledger.commands.runs.model_ancestry import charged_epsilon, epsilon_with_ancestry
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL
+from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
 from policy.planning.shared_account import is_rounded
@@ -56,9 +58,10 @@ def read_accounts(view: View, partition: QueryRef) -> answers.AccountPage:
 def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> Response:
     """What proves an account offline. Raises: Malformed, Problem."""
     found = visible_partition(view.facts, partition, "partition", view.caller)
-    exact = holder != GLOBAL or view.caller.watches(found) or not is_rounded(view.facts, found, view.time)
-    if not exact or not view.caller.sees_account(found, holder, view.facts):
-        # A proof shows the account as it is.
+    if holder == GLOBAL and not view.caller.watches(found) and is_rounded(view.facts, found, view.time):
+        detail = "a proof shows an account exactly, and consumers are shown everyone's rounded: ask for your lineage's"
+        raise Problem(Code.NOT_AUTHORISED, detail, field="holder")
+    if not view.caller.sees_account(found, holder, view.facts):
         raise not_found(f"account {holder} of {partition}")
     stated = view.context.stated(view.facts.size)
     if stated is None:

@@ -75,7 +75,7 @@ def test_a_competitor_s_plan_cannot_be_told_from_another(tmp_path: Path) -> None
             exact.append(_shown(world, HOSPITAL))
             proof = f"/v1/accounts/global/proof?partition={PARTITION}"
             hidden = world.http.get(proof, headers=world.everybody.shown(BANK_A)).json()
-            assert (hidden["status"], hidden["detail"]) == (404, f"there is no account global of {PARTITION}")
+            assert (hidden["status"], hidden["field"]) == (403, "holder")
             theirs[-1]["remaining"] = _refused(world, BANK_A)
     assert theirs[0] == theirs[1] == theirs[2]
     assert len({str(one) for one in exact}) == len(STEPS)

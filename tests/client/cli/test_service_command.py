@@ -52,11 +52,15 @@ def test_account_writes_a_proof(world: ServedWorld, profile: Path, tmp_path: Pat
     """Checked before it is written; offline it takes the log's key alone."""
     state_now(world.book)
     path = tmp_path / "account.json"
-    told = CliRunner().invoke(client_commands, ["account", str(profile), PARTITION, "--proof", str(path)])
+    with world.book.read() as facts:
+        own = f"lineage:{facts.organisations[BANK_A].node}"
+    ask = ["account", str(profile), PARTITION, "--proof", str(path), "--holder"]
+    assert CliRunner().invoke(client_commands, [*ask, "global"]).exit_code == 6
+    told = CliRunner().invoke(client_commands, [*ask, own])
     assert (told.exit_code, "`epsilon verify` shows" in told.stderr) == (0, True), told.output
     found = verify_account(path.read_text(), world.log)
     with world.book.read() as facts:
-        account = facts.accounts[PARTITION, "global"]
+        account = facts.accounts[PARTITION, own]
     assert found.balance == Balance(*account.posted, *account.pending)
     missing = ["account", str(profile), PARTITION, "--proof", str(path), "--holder", "lineage:9999"]
     assert CliRunner().invoke(client_commands, missing).exit_code == 4
