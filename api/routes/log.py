@@ -34,6 +34,8 @@ _FOREVER: Final = "immutable, max-age=31536000"
 PUBLIC: Final = f"public, {_FOREVER}"
 PRIVATE: Final = f"private, {_FOREVER}"
 """Of what needs a token: ``public`` would let a shared cache give it to whoever asks next (RFC 9111, section 3.5)."""
+_DESCRIBED: Final = {"link": '</v1/openapi.json>; rel="service-desc", </docs>; rel="service-doc"'}
+"""Where the API is described, for programs and for people (RFC 8631, section 4)."""
 _KIND: Final[Any] = Query(
     pattern=f"^({'|'.join(KINDS)})$",
     description="those on one kind of command",
@@ -61,7 +63,7 @@ class ConsistencyProof(Record, frozen=True):
 @ROUTES.route("/v1/log", content=shows(Log))
 def read_log(view: View) -> Response:
     """The log's name and public key."""
-    return json_response(Log.project(view.context.log))
+    return json_response(Log.project(view.context.log), headers=_DESCRIBED)
 
 
 @ROUTES.route("/v1/checkpoint", content=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"))

@@ -26,7 +26,7 @@ from api.http.query_parameters import AsOf
 from api.http.snapshots import SnapshotProvider
 from api.keys.data_key_store import KeyStore
 from api.routes.progress import Progress
-from api.wire.responses import Responses, json_response, shows, shows_tagged
+from api.wire.responses import Responses, json_response, shows, shows_page, shows_tagged
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.state.state_statements import StatedTree
 from ledger.domain.facts import Facts
@@ -115,7 +115,8 @@ class ReadRoutes:
             own = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in known.parameters.values() if one.name != "view"]
             absent = {"caller": name in PUBLIC, "paging": not paged, "as_of": not as_of}
             given = [one for field, one in _GIVEN.items() if not absent.get(field)]
-            responses = content or (shows_tagged if tagged else shows)(known.return_annotation, *problems)
+            shown = shows_page if paged else shows_tagged if tagged else shows
+            responses = content or shown(known.return_annotation, *problems)
 
             def add_to(router: APIRouter, context: ReadContext) -> None:
                 endpoint = _endpoint(read, context, slow=slow, tagged=tagged)
@@ -152,6 +153,14 @@ _ANONYMOUS: Final = Caller("", ())
 _GIVEN: Final = signature(_given, eval_str=True).parameters
 
 
+def _next_page(request: Request, page: Page[Any]) -> dict[str, str]:
+    """The address of the next page as a link (RFC 8288), relative to the service; nothing on the last page."""
+    if page.next_cursor is None:
+        return {}
+    following = request.url.include_query_params(cursor=page.next_cursor)
+    return {"link": f'<{following.path}?{following.query}>; rel="next"'}
+
+
 def _endpoint(
     read: Callable[..., Record | Response], context: ReadContext, *, slow: bool, tagged: bool
 ) -> Callable[..., Response]:
@@ -166,6 +175,8 @@ def _endpoint(
             answer = read(View(facts, caller, context, as_of, paging), **parameters)
             if isinstance(answer, Response):
                 return answer
-            return tagged_response(request, answer) if tagged else json_response(answer)
+            if tagged:
+                return tagged_response(request, answer)
+            return json_response(answer, headers=_next_page(request, answer) if isinstance(answer, Page) else None)
 
     return endpoint

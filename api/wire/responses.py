@@ -57,6 +57,13 @@ def shows_tagged(kind: Any, *problems: int) -> Responses:  # noqa: ANN401 - a ty
     return {**shown, 200: {**shown[200], "headers": tag}, 304: {"description": "If-None-Match names the current tag"}}
 
 
+def shows_page(kind: Any, *problems: int) -> Responses:  # noqa: ANN401 - a type
+    """The same, for a page of a list: the address of the next page is a link (RFC 8288)."""
+    shown = shows(kind, *problems)
+    link = {"link": {"description": '<address of the next page>; rel="next"', "schema": {"type": "string"}}}
+    return {**shown, 200: {**shown[200], "headers": link}}
+
+
 def _schema(kind: Any) -> Schema:  # noqa: ANN401 - a type, or its schema
     return kind if isinstance(kind, dict) else schema_of(kind)
 
@@ -105,6 +112,6 @@ def reasons(body: c.Object) -> tuple[Reason, ...]:
     return tuple(Reason(code=check.code, detail=check.text) for check in checks if not check.passed)
 
 
-def json_response(answer: Record | c.Json, status: int = 200) -> Response:
+def json_response(answer: Record | c.Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Canonical JSON that no cache stores: it may change with the next entry."""
-    return Response(write(answer), status, {"cache-control": "no-store"}, JSON_TYPE)
+    return Response(write(answer), status, {"cache-control": "no-store", **(headers or {})}, JSON_TYPE)

@@ -179,6 +179,28 @@ def test_progress_informs_and_refunds_nothing(world: ServedWorld, room: CleanRoo
     )
 
 
+def test_links_lead_through_a_list(quiet: ServedWorld) -> None:
+    """Followed from the first page to the last, with the parameters of the first; the last has no link."""
+    whole = _get(quiet, "/v1/decisions", limit="200", refused="false")["items"]
+    address, items = "/v1/decisions?limit=2&refused=false", list[Any]()
+    while address:
+        answer = quiet.http.get(address).raise_for_status()
+        items += answer.json()["items"]
+        following = answer.links.get("next", {}).get("url", "")
+        assert bool(following) == (answer.json()["next_cursor"] is not None)
+        assert not following or following.startswith("/v1/decisions?")
+        address = following
+    assert len(whole) > 2
+    assert items == whole
+
+
+def test_the_log_leads_to_the_description_of_the_api(quiet: ServedWorld) -> None:
+    """For programs and for people (RFC 8631)."""
+    links = quiet.http.get("/v1/log").raise_for_status().links
+    for relation in ("service-desc", "service-doc"):
+        assert quiet.http.get(links[relation]["url"]).status_code == 200
+
+
 def test_a_misspelt_parameter_is_refused(quiet: ServedWorld) -> None:
     """What is left out and what is misspelt are told apart."""
     for query in ("as_off=1", "limit=0", "limit=201", "limit=1&limit=2", "limit=07", "cursor=AAAA"):
