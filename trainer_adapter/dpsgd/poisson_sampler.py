@@ -1,7 +1,8 @@
 """True Poisson sampling: at every step each record enters on its own, with one probability.
 
-A record enters if and only if its own 64-bit word is below floor(probability * 2^64), worked out on the exact
-fraction. So the sampler's probability is at most the plan's, by less than 2^-64, and the charge covers it.
+A record enters with probability floor(probability * 2^64) / 2^64, worked out on the exact fraction: at most the
+plan's, by less than 2^-64, and the charge covers it. Up to 1/16 the gaps between records that enter are drawn, exactly
+(``geometric_gaps``), by about as many words as records enter; above it a record enters if its own word is below.
 A draw is then cut into microbatches of one fixed size whose last is filled with masked places.
 """
 
@@ -10,14 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from math import sqrt
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainer_adapter.dpsgd.csprng import Stream
+from trainer_adapter.dpsgd.geometric_gaps import gaps
 
 WORDS_AT_ONCE: Final = 1 << 20
+GAPS_BELOW: Final = 1 << 60
+"""Up to this threshold, a probability of 1/16, gaps are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,11 @@ def threshold(probability: Fraction) -> int:
 def draw(stream: Stream, records: int, probability: Fraction) -> NDArray[np.int64]:
     """One logical batch: the places of the records that enter, rising, int64, their number random.
 
-    Takes exactly ``records`` words of the stream, so a record's chance never depends on another's.
+    Each enters by itself, whichever others do.
     """
     below = threshold(probability)
+    if below <= GAPS_BELOW:
+        return _by_gaps(stream, records, below)
     drawn = []
     for start in range(0, records, WORDS_AT_ONCE):
         words = stream.words(min(WORDS_AT_ONCE, records - start))
@@ -60,6 +67,18 @@ def draw(stream: Stream, records: int, probability: Fraction) -> NDArray[np.int6
         inside = np.arange(len(words)) if below == 1 << 64 else np.flatnonzero(words < np.uint64(below))
         drawn.append(inside.astype(np.int64) + start)
     return np.concatenate(drawn) if drawn else np.empty(0, dtype=np.int64)
+
+
+def _by_gaps(stream: Stream, records: int, below: int) -> NDArray[np.int64]:
+    """The same, from one record that enters to the next."""
+    drawn, last = [np.empty(0, dtype=np.int64)], -1
+    while below and last < records - 1:
+        expected = (records - 1 - last) * below / 2.0**64
+        count = min(WORDS_AT_ONCE, int(expected + 4 * sqrt(expected)) + 8)
+        places = last + np.cumsum(gaps(stream, count, below, records) + 1)
+        last = int(places[-1])
+        drawn.append(places[places < records])
+    return np.concatenate(drawn)
 
 
 def microbatches(drawn: NDArray[np.int64], size: int) -> Iterator[Microbatch]:
