@@ -55,7 +55,7 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
         findings.failed("attestation_malformed", str(error), source)
         return findings.checks
     findings.passed("attestation_malformed", f"is a token of the form {evidence.form}", source)
-    _signature(findings, evidence, attestation, source)
+    _signature(findings, evidence, attestation, now, source)
     _times(findings, evidence, now, source)
     findings.equal("attestation_nonce", "nonce", evidence.bound.get("nonce"), expected.nonce, source)
     findings.check("attestation_debuggable", not evidence.debuggable, "the clean room", "closed to debuggers", source)
@@ -69,10 +69,10 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
     return findings.checks
 
 
-def _signature(findings: Findings, evidence: Evidence, attestation: Attestation, source: str) -> None:
+def _signature(findings: Findings, evidence: Evidence, attestation: Attestation, now: int, source: str) -> None:
     issuer = evidence.claims.get("iss")
     named = [one for one in attestation.attesters if (one.format, one.issuer) == (evidence.form, issuer)]
-    pinned = [key for one in named for key in one.pinned]
+    pinned = [key for one in named if one.counts(now) for key in one.pinned]
     findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", "a pinned attester", source)
     signed = any(_signed_by(evidence.text, key) for key in pinned)
     verifies = f"signature {'verifies' if signed else 'does not verify'} with {len(pinned)} pinned key(s)"

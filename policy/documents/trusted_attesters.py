@@ -25,6 +25,7 @@ from ledger.wire.field_types import distinct, register_type, rule, text, words
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.documents.attestation_conditions import ReleasePolicy
+from policy.documents.document import Time
 
 ATTESTERS_MAX: Final = 16
 KEYS_MAX: Final = 32
@@ -85,16 +86,24 @@ _RsaKey = Annotated[RsaPublicKey, rule("must be an RSA key for RS256 signatures"
 
 
 class Attester(Record, frozen=True):
-    """An attestation service, pinned: the issuer it writes into tokens, their form, and the keys that sign them."""
+    """An attestation service, pinned: the issuer it writes into tokens, their form, and the keys that sign them.
+
+    These keys count from ``starts`` until ``until``; without them, as long as the policy does. A rotation lists the
+    attester twice, with the old keys and with the new ones, and dates that overlap.
+    """
 
     issuer: Annotated[str, text(500)]
     format: Annotated[str, words(*FORMATS)] = "eat"
     key: Annotated[PublicKey, rule("must be an OKP key on Ed25519")] | None = None
     keys: Annotated[tuple[_RsaKey, ...], distinct(KEYS_MAX)] | None = None
+    starts: Time | None = None
+    until: Time | None = None
 
     def __post_init__(self) -> None:
-        """Hold the keys to the form. Raises: Malformed."""
+        """Hold the keys to the form, and the dates to their order. Raises: Malformed."""
         super().__post_init__()
+        if self.starts is not None and self.until is not None and self.until <= self.starts:
+            raise Malformed("until", "must lie after starts")
         needed, other = ("key", "keys") if self.format == "eat" else ("keys", "key")
         if getattr(self, other) is not None:
             raise Malformed(other, "is not a known field")
@@ -107,6 +116,10 @@ class Attester(Record, frozen=True):
     def pinned(self) -> tuple[PublicKey | RsaPublicKey, ...]:
         """The keys that may have signed its tokens."""
         return (self.key,) if self.key is not None else self.keys or ()
+
+    def counts(self, now: int) -> bool:
+        """Whether its keys count at a time (ms)."""
+        return (self.starts is None or self.starts <= now) and (self.until is None or now < self.until)
 
 
 _FORMS: Final = Meta(

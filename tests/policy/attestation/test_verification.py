@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from ledger.crypto.detached_jws import public_key
 from ledger.wire.canonical_json import base64url
+from ledger.wire.malformed import Malformed
 from policy.attestation.verification import Expected, verify
+from policy.checks.field_readers import format_time
 from policy.documents.document import read_value
 from policy.documents.trusted_attesters import Attestation
 from tests.factories.documents import NONCE
@@ -237,3 +239,25 @@ def test_the_gate_binds_a_token_to_its_request(change: dict[str, Any], code: str
     verdict = decide("key_release", change)
     assert not verdict.permit
     assert {check.code for check in verdict.checks if not check.passed} == {code}
+
+
+def test_an_attesters_keys_count_between_their_dates() -> None:
+    """Each edge to the millisecond; a rotation lists the attester twice, and both count where the dates overlap."""
+    now = NOW_S * 1000
+    old: dict[str, Any] = {"issuer": CLAIMS["iss"], "key": public_key(ATTESTER_KEY).to_json()}
+    new: dict[str, Any] = {"issuer": CLAIMS["iss"], "key": public_key(OTHER_KEY).to_json()}
+    made = {key: token(HEADER, GOOD, key.sign) for key in (ATTESTER_KEY, OTHER_KEY)}
+
+    def counted(starts: int, until: int, at: int) -> list[bool]:
+        dated = [{**old, "until": format_time(until)}, {**new, "starts": format_time(starts)}]
+        listed = {**POLICY["attestation"], "attesters": dated, "claims": PINNED}
+        attestation = read_value(Attestation, listed, "attestation")
+        return [not faults(data, attestation, at) for data in made.values()]
+
+    assert counted(now - 1000, now + 1000, now) == [True, True]
+    assert counted(now, now, now) == [False, True]
+    assert counted(now + 1000, now + 1000, now + 999) == [True, False]
+    assert counted(now + 1000, now - 1000, now) == [False, False]
+    dates = {"starts": format_time(now), "until": format_time(now)}
+    with pytest.raises(Malformed, match="until: must lie after starts"):
+        read_value(Attestation, {**POLICY["attestation"], "attesters": [{**old, **dates}]}, "attestation")
