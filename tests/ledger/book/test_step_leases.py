@@ -23,6 +23,7 @@ from tests.factories.documents import dense_plan
 from tests.factories.people import BANK_A, LOG, CleanRoom
 from tests.factories.statements import state_now
 from tests.factories.stored import ENGINES, StoredWorld, no_step, open_world
+from tests.ledger.book.state.test_open_state import writer
 
 STEPS = 1_000
 PLAN = dense_plan(STEPS, noise="40", probability="0.01")
@@ -190,5 +191,7 @@ def test_a_book_with_leases_is_verified(tmp_path: Path) -> None:
         posted = world.send(BANK_A, "post", {**body, "lease": newest.id}, f"post-{run}", CleanRoom(run).signer)
         assert posted.code.word == "posted"
         state_now(world.book)
+        # What made the settled charge again: its own entry, its key release and its post, however many leases it had.
+        assert len(writer(world).records.positions(run)) == 3
         report = verify_book(world.url, LOG, no_step, gate=gate)
         assert (report.entries, report.decided, report.judged) == (world.size, True, True)
