@@ -51,10 +51,10 @@ def close_batch(batch: Batch, signer: LogSigner) -> None:
     batch.tree.proofs(batch.repeated)
 
 
-def write_batch(connection: Connection, batch: Batch) -> None:
-    """Write the rows of a closed batch in its transaction: the entries last, where the database compares their places.
+def commit_batch(connection: Connection, batch: Batch) -> None:
+    """Write the rows of a closed batch and commit them, on PostgreSQL in one round trip.
 
-    On PostgreSQL the commit goes with them; elsewhere the caller commits, which is the same to it in both.
+    The entries come after what they change, where the database compares their places.
 
     Raises:
         Malformed: if the log has other entries than those that the batch was decided on.
@@ -62,12 +62,13 @@ def write_batch(connection: Connection, batch: Batch) -> None:
     # On PostgreSQL the state has caught up under the lock, and the database compares each place.
     if not is_postgres(connection) and (found := appended(connection)) != batch.start:
         raise Malformed("checkpoint", f"is of {batch.start} entries, the book has {found} others")
-    with sent_together(connection, commits=True):
+    with sent_together(connection):
         for name, values in batch.changes.items():
             replace_rows(connection, PROJECTIONS[name], values)
         put_rows(connection, ENTRY, batch.rows)
         put_rows(connection, TREE_NODE, batch.tree.added)
         put_rows(connection, CHECKPOINT, [(batch.tree.size, batch.note)])
+        connection.commit()
 
 
 def answers_of(batch: Batch) -> tuple[list[tuple[Call, Answer]], list[Call]]:
@@ -182,8 +183,7 @@ class Committer:
                 self._commit_alone(batch)
             elif batch.rows and connection is not None:
                 with connection:
-                    write_batch(connection, batch)
-                    connection.commit()
+                    commit_batch(connection, batch)
             elif connection is not None:
                 connection.close()
         except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
@@ -199,8 +199,7 @@ class Committer:
         if self._own is None:
             self._own = self._writes.connect()
         try:
-            write_batch(self._begun(self._own), batch)
-            self._own.commit()
+            commit_batch(self._begun(self._own), batch)
         except BaseException:
             # Nothing is committed after this, and the next process finds no lock.
             self._own.close()

@@ -272,11 +272,10 @@ def run_together(connection: Connection, statements: Sequence[tuple[str, Sequenc
 
 
 @contextmanager
-def sent_together(connection: Connection, *, commits: bool = False) -> Iterator[None]:
+def sent_together(connection: Connection) -> Iterator[None]:
     """Send the statements of the block, which return no rows, without waiting for each (a pipeline of PostgreSQL).
 
-    Args:
-        commits: send the commit with them; SQLAlchemy's own commit then finds nothing left to do.
+    A commit may be the last of them.
 
     Raises:
         psycopg.Error: the first error of any, at the end of the block.
@@ -285,8 +284,6 @@ def sent_together(connection: Connection, *, commits: bool = False) -> Iterator[
     if isinstance(driver, psycopg.Connection):
         with driver.pipeline():
             yield
-            if commits:
-                driver.commit()
     else:
         yield
 

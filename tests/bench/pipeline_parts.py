@@ -10,7 +10,7 @@ from typing import TypeVar
 from ledger.book.batch import Batch, Recorder
 from ledger.book.call_queue import Call
 from ledger.book.prepare import CommandPricing
-from ledger.book.publish import close_batch, write_batch
+from ledger.book.publish import close_batch, commit_batch
 from ledger.book.submitted_command import Submission
 from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
@@ -68,8 +68,9 @@ class Pipeline:
                 assert batch.record_call(call, commands)
 
         def commit() -> None:
-            with self._writes.begin() as connection:
-                write_batch(connection, batch)
+            with self._writes.connect() as connection:
+                connection.begin()
+                commit_batch(connection, batch)
 
         self._timed("decide, apply and append", record)
         self._timed("sign the checkpoint, take the changes", lambda: close_batch(batch, self._recorder.signer))
