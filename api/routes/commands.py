@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
@@ -31,11 +32,11 @@ from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
 from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, QUOTES
-from ledger.accounts.pricing import PricedRun
 from ledger.accounts.run_epsilon import run_epsilon
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.registry import PATHS
 from ledger.commands.runs.charge import CHARGE
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.facts import Partition
@@ -53,6 +54,7 @@ IfMatch = Annotated[str | None, Header(description="the tag of the version that 
 
 WARNINGS_MAX: Final = 16
 """Warnings in one answer."""
+_LOG: Final = logging.getLogger("api.commands")
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _LINKS: Final[dict[str, Any]] = {
@@ -122,11 +124,18 @@ class _Decider(NamedTuple):
             if outcome.code.refused:
                 raise await run_sync(with_headroom, self.book, outcome, submission.command, caller)
             if asked.kind == CHARGE.name:
-                body = CHARGE.read_body(submission.command)
-                partitions = await self.reads.run(lambda facts: [facts.partitions[ref] for ref in body.partitions])
-                outcome = await run_sync(_with_epsilon, outcome, partitions, body)
+                outcome = await self._with_epsilon(outcome, CHARGE.read_body(submission.command))
             warnings = await run_sync(self._warnings, submission) if asked.kind in WARNED else []
             return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if asked.dry else None)
+
+    async def _with_epsilon(self, outcome: Outcome, run: MakeCharge) -> Outcome:
+        """A permitted charge with the ε of its run, or without: what is recorded is answered whatever fails here."""
+        try:
+            partitions = await self.reads.run(lambda facts: [facts.partitions[ref] for ref in run.partitions])
+            return await run_sync(_with_epsilon, outcome, partitions, run)
+        except Exception:  # noqa: BLE001 - whatever it was, the charge is recorded
+            _LOG.exception("the answer to a charge does not have its epsilon")
+            return outcome
 
     def _warnings(self, submission: Submission) -> list[str]:
         pending = submission.pending
@@ -155,8 +164,7 @@ class _Decider(NamedTuple):
             return answer(outcome, {"envelope": envelope})
 
 
-def _with_epsilon(outcome: Outcome, partitions: list[Partition], run: PricedRun) -> Outcome:
-    """A permitted charge, recorded or not, with the ε of its run; a plan is computed once and kept."""
+def _with_epsilon(outcome: Outcome, partitions: list[Partition], run: MakeCharge) -> Outcome:
     lines: list[c.Json] = [run_epsilon(one, run).to_json() for one in partitions]
     return structs.replace(outcome, body={**outcome.body, "run_epsilon": lines})
 
