@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 import typer
 
@@ -24,7 +24,7 @@ from client.cli.output import print_exposures, print_fields, print_json, print_o
 if TYPE_CHECKING:
     from client.service.answers import Answer
     from client.service.service import Service
-    from ledger.wire.canonical_json import Object
+    from ledger.wire.canonical_json import Json, Object
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -38,6 +38,7 @@ _SIGNED: Final = (
 
 
 _YES: Final = Parameter("yes", Parameter.KEYWORD_ONLY, annotation=Yes, default=False)
+Sent: TypeAlias = "Object | SignedDocument | BodyWithDocuments"
 Preview = Callable[["Service", "Object"], "list[Object]"]
 """The accounts that a command's body would change, as the service reports them."""
 
@@ -48,6 +49,15 @@ class SignedDocument:
 
     path: Path
     signatures: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BodyWithDocuments:
+    """A command's body, and files that are stored first: the list ``field`` of the body names them by digest."""
+
+    body: Object
+    field: str
+    documents: Sequence[Path]
 
 
 class Result(NamedTuple):
@@ -193,13 +203,19 @@ def as_command(  # noqa: PLR0913 - what a signature is made of
 
 
 def _show_first(  # noqa: PLR0913 - what is sent and what is asked
-    path: Path, kind: str, sent: Object | SignedDocument, preview: Preview, asks: str, *, quiet: bool
+    path: Path,
+    kind: str,
+    sent: Sent,
+    preview: Preview,
+    asks: str,
+    *,
+    quiet: bool,
 ) -> None:
     """Show what a command would change, and ask. Raises: Malformed, unless it may be sent; Unreachable, OSError."""
     from client.http.problems import Refused
     from client.profile.profile import Profile
 
-    assert not isinstance(sent, SignedDocument)
+    assert not isinstance(sent, SignedDocument | BodyWithDocuments)
     profile = Profile.load(path)
     signer = profile.signer()
     with profile.open() as service:
@@ -217,12 +233,19 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
         confirm(asks, "was not confirmed: nothing was recorded", required=required)
 
 
-def _send(path: Path, kind: str, sent: Object | SignedDocument, name: str, *, dry_run: bool) -> tuple[Answer, str]:
+def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tuple[Answer, str]:
     """Sign and send; the answer, and what it is about. Raises: Malformed, Refused, Unreachable, OSError."""
     from client.profile.profile import Profile
     from client.service.detached_signatures import read_document, read_signatures
 
     profile = Profile.load(path)
+    if isinstance(sent, BodyWithDocuments):
+        files = [read_document(one) for one in sent.documents]
+        signer = profile.signer()
+        with profile.open() as service:
+            digests: list[Json] = [service.put_document(signer, data).document for data in files]
+            body: Object = {**sent.body, sent.field: digests}
+            return service.submit(signer, profile.actor, kind, body, name, dry_run=dry_run), ""
     if not isinstance(sent, SignedDocument):
         with profile.open() as service:
             return service.submit(profile.signer(), profile.actor, kind, sent, name, dry_run=dry_run), ""
@@ -236,6 +259,6 @@ def _send(path: Path, kind: str, sent: Object | SignedDocument, name: str, *, dr
             for key_id, signature in given.items()
             if key_id != signer.key_id
         ]
-        body: Object = {"document": stored.document, "signatures": [stored.signature, *others]}
+        body = {"document": stored.document, "signatures": [stored.signature, *others]}
         answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces, dry_run=dry_run)
     return answer, f"{kind} {stored.document}"

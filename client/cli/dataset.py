@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from client.cli.arguments import PartitionRef, read_object
-from client.cli.command_group import CommandGroup, SignedDocument
+from client.cli.command_group import BodyWithDocuments, CommandGroup, SignedDocument
 from client.cli.output import print_fields, print_rows
 
 if TYPE_CHECKING:
@@ -33,13 +33,22 @@ def recommend(document: _Document) -> SignedDocument:
 
 
 @group.signed_command(
-    "partition", "hospital.toml partition.json", "hospital.toml partition.json --id scans-2026-q4 --json"
+    "partition",
+    "hospital.toml partition.json --commitments 2026-q4/share/commitments-1.bin",
+    "hospital.toml partition.json --id scans-2026-q4 --json",
 )
 def open_partition(
     body: Annotated[Path, typer.Argument(metavar="FILE", help="The partition with its budget and rule, in JSON.")],
-) -> Object:
+    *,
+    commitments: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Commitments, as `dataset seal` wrote them. May be repeated."),
+    ] = None,
+) -> Object | BodyWithDocuments:
     """Open a partition with a budget of its own, fixed for its life."""
-    return read_object(body)
+    if not commitments:
+        return read_object(body)
+    return BodyWithDocuments(read_object(body), "commitments", commitments)
 
 
 @group.signed_command(

@@ -40,7 +40,7 @@ def _write(path: Path, inputs: Sequence[Sequence[float]], targets: Sequence[str]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A service whose partition is a table of thirty columns, sealed under the key that its store has."""
-    with open_place(tmp_path_factory.mktemp("own") / "a place") as found:
+    with open_place(tmp_path_factory.mktemp("own") / "a place", records_min=100) as found:
         data, known = load_breast_cancer(), found.folder / "data"
         targets = [("malignant", "benign")[one] for one in data.target]
         _write(known / "patients.csv", data.data[TRAIN], targets[TRAIN])
@@ -100,6 +100,25 @@ def test_a_table_becomes_a_released_model(place: Place) -> None:
     charge = place.charge("table")
     assert charge is not None
     assert charge.plan == Plan.parse(found["plan"]).digest
+
+
+def test_commitments_open_a_partition_once(place: Place) -> None:
+    """Stored and named by the command; the same records under another name are refused."""
+    made = place.folder / "data" / "committed"
+    command = ["dataset", "commit", str(place.folder / "data" / "patients.csv"), "--out", str(made)]
+    done = CliRunner().invoke(client, [*command, "--schema", str(place.folder / "data" / "schema.toml")])
+    assert done.exit_code == 0, done.output
+    document, profile = made / "share" / "commitments-1.bin", str(place.profile(place.tdp))
+    for name, code in (("2027-q1", 0), ("2027-q2", 3)):
+        body = participants.partition(place.tdp, name, 455)
+        (made / f"{name}.json").write_text(json.dumps({**body, "records": 455}))
+        words = ["dataset", "open-partition", profile, str(made / f"{name}.json"), "--commitments", str(document)]
+        done = CliRunner().invoke(client, words)
+        assert done.exit_code == code, done.output
+    assert "records_overlap" in done.stderr
+    with place.book.read() as facts:
+        opened = facts.partitions[f"{place.tdp.did}/{participants.DATASET}/2027-q1"]
+        assert facts.documents[opened.commitments[0]] == document.read_bytes()
 
 
 def test_the_noise_is_the_least_that_keeps_epsilon(place: Place) -> None:
