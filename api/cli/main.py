@@ -1,7 +1,8 @@
-"""Commands of the service: ``epsilon serve``, ``dev-issuer`` and ``demo``."""
+"""Commands of the service: ``epsilon up``, ``serve``, ``dev-issuer`` and ``demo``."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -84,6 +85,39 @@ def dev_issuer(
         issuer = known.issuer(profile.parent, url, unix_ms)
     typer.echo(f"Development issuer (no real authentication) at {url} until interrupted.", err=True)
     run(create_issuer_app(issuer), listener)
+
+
+@_GROUP.command("", "~/ledger --port 8010 --issuer-port 8110")
+def up(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder, or one that it made.")] = Path(
+        "epsilon-up"
+    ),
+    port: Annotated[
+        int | None, typer.Option(help="Port of a new folder's service, 0: a free one. Default: 8000.", min=0, max=65535)
+    ] = None,
+    issuer_port: Annotated[
+        int | None, typer.Option(help="Port of its issuer, 0: a free one. Default: 8100.", min=0, max=65535)
+    ] = None,
+    *,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the service's own log, in JSON.")] = False,
+) -> None:
+    """Make and run a ledger for development on this machine."""
+    typer.echo(f"Starting in {folder}; Ctrl-C stops it.")
+    import logging
+
+    from api.cli.up import run_development
+    from api.middleware.json_log import log_to
+    from api.setup.development_folder import FolderTaken
+    from ledger.book.submitted_command import BookUnusable
+    from ledger.domain.outcomes import Code
+
+    with errors_reported():
+        try:
+            log_to(sys.stderr, logging.INFO if verbose else logging.ERROR)
+            run_development(folder, port, issuer_port, typer.echo)
+        except (FolderTaken, BookUnusable) as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(Code.CONFLICT.exit_code) from None
 
 
 @_GROUP.command("", "/tmp/epsilon-demo")  # noqa: S108 - an example

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 import socket
 import sys
@@ -20,6 +19,7 @@ from api.keys.data_key_store import FileKeyStore, KeyStore
 from api.middleware.json_log import log_to
 from api.server.http_server import base_url, server_of
 from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
+from api.setup.key_files import service_secret
 from ledger.book.book import Book, BookUnusable
 from ledger.book.wall_clock import ClockWatch, unix_ms
 from ledger.domain.outcomes import Code
@@ -65,9 +65,7 @@ def run_service(
             raise typer.Exit(getattr(error, "exit_code", Code.CONFLICT.exit_code)) from None
         url = settings.url or base_url(listener)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
-        # The same in every process that serves this book.
-        named = b"epsilon-ledger service v1 " + settings.origin.encode()
-        secret = hmac.digest(log_key.private_bytes_raw(), named, "sha256")
+        secret = service_secret(log_key, settings.origin)
         app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, secret=secret)
         preload_pricing()
         server = server_of(app, settings.proxies)

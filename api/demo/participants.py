@@ -11,6 +11,7 @@ from typing import Final
 
 from client.keys.signer import Signer
 from client.service.answers import Answer
+from client.service.registration import registration
 from client.service.service import Service
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
@@ -55,8 +56,7 @@ class Organisation:
 
     def register(self, registrar: Organisation) -> Answer:
         """Enter it by the registrar's word, with proof that it has its key."""
-        claim: c.Object = {"key": self.signer.jwk, "name": self.name, "organisation": self.did, "roles": [self.role]}
-        return registrar.submit("organisation", {**claim, "possession": self.signer.sign(c.dump(claim))})
+        return registrar.submit("organisation", registration(self.signer, self.did, self.name, [self.role]))
 
     def enter(self, kind: str, document: c.Object, *others: Organisation) -> tuple[str, Answer]:
         """Store a document with everyone's signature, and enter it; its digest."""

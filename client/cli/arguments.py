@@ -41,7 +41,16 @@ ChargeId = Annotated[
     str, typer.Argument(metavar="CHARGE", help="The id of the charge.", autocompletion=complete_charge_id)
 ]
 PartitionRef = Annotated[str, typer.Argument(metavar="PARTITION", help="provider/dataset/partition.")]
-_TIME: Final = typer.Option(formats=["%Y-%m-%dT%H:%M:%SZ"], metavar="TIME", help="In UTC: 2026-01-31T00:00:00Z.")
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time in UTC as 2026-01-31T00:00:00Z") from None
+
+
+_TIME: Final = typer.Option(parser=_time, metavar="TIME", help="In UTC: 2026-01-31T00:00:00Z.")
 Time = Annotated[datetime, _TIME]
 OptionalTime = Annotated[datetime | None, _TIME]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,65 +16,113 @@ from client.cli.arguments import (
     OptionalTime,
     ProfilePath,
     fresh_id,
-    milliseconds,
-    read_object,
 )
-from client.cli.command_group import TOP_LEVEL, CommandGroup, Result
+from client.cli.command_group import TOP_LEVEL, CommandGroup
 from client.cli.error_report import errors_reported
-from client.cli.output import epsilon_lines, print_fields, print_outcome
+from client.cli.output import epsilon_lines, print_fields, print_json, print_outcome
+from client.cli.planned_run.charge_file import FIELDS, Body, Changes, Contract, Noise, Partitions, Steps, read_charge
+from client.profile.shell_commands import epsilon_command
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Callable, Iterator
 
-    from client.profile.profile import Profile
+    from client.service.answers import Answer
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
 group = CommandGroup("charge", "Charges: make one, show its state, settle it.")
 
-_Body = Annotated[Path, typer.Argument(metavar="CHARGE", help="The body of a charge, in JSON.")]
-_Contract = Annotated[
-    str, typer.Option("--contract", metavar="CONTRACT", help="A contract's file or SHA-256, where CHARGE names none.")
-]
+QUOTE_MS = 86_400_000
+"""The deadline of a quote that names none: so many milliseconds from now."""
 
 
-@TOP_LEVEL.profile_command(
-    "bank-a.toml charge.json",
-    "bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
+@TOP_LEVEL.command(
+    "bank-a.toml charge.json --contract contract.yaml",
+    "bank-a.toml charge.json --contract contract.yaml --noise 4 --steps 80 --json",
 )
-def quote(caller: Profile, charge: _Body, contract: _Contract = "", deadline: OptionalTime = None) -> Result:
-    """Get the decision that a charge would get now; nothing is recorded."""
-    body = _body(charge, contract, deadline)
-    with caller.open() as service:
-        answer = service.quote(caller.signer(), caller.actor, body)
-    lines = [f"  {line}" for line in epsilon_lines(answer.body.get("run_epsilon"))]
-    return Result(answer.body, "\n".join([f"The charge would be {answer.outcome}.", *lines]))
+def quote(  # noqa: PLR0913 - each an option
+    profile: ProfilePath,
+    charge: Body,
+    *,
+    contract: Contract = "",
+    deadline: OptionalTime = None,
+    noise: Noise = "",
+    steps: Steps = None,
+    partition: Partitions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask what a run would get: its ε, the budget used, the runs that remain."""
+    from client.keys.clean_room_keys import RoomKeys
+    from client.profile.profile import Profile
+
+    changes = Changes(contract, deadline, noise, steps, tuple(partition or ()))
+    with errors_reported(as_json=as_json, fields=FIELDS):
+        caller = Profile.load(profile)
+        signer, body = caller.signer(), read_charge(charge, changes)
+        with caller.open() as service:
+            asked: Object = {
+                "clean_room": RoomKeys.generate().public,
+                "deadline": int(service.clock() * 1000) + QUOTE_MS,
+                **body,
+            }
+            again = ("quote", profile, charge)
+            answer = _advised(service, lambda: service.quote(signer, caller.actor, asked), body, changes, again)
+            report = None if as_json else service.plan_report(body)
+    if report is None:
+        print_json(answer.body)
+        return
+    from client.cli.planned_run.plan_answer import permitted_lines
+
+    for line in permitted_lines(report):
+        typer.echo(line)
 
 
 @group.command(
-    "bank-a.toml charge.json --id run-1",
-    "bank-a.toml charge.json --contract contract.json --deadline 2026-12-01T00:00:00Z --json",
+    "bank-a.toml charge.json --contract contract.yaml --deadline 2026-12-01T00:00:00Z --id run-1",
+    "bank-a.toml charge.json --contract contract.yaml --deadline 2026-12-01T00:00:00Z --room room.pem --json",
     note="`epsilon train` makes its own charge; this is for clean rooms that train by other means.",
 )
-def make(  # noqa: PLR0913 - each an argument
+def make(  # noqa: PLR0913 - each an option
     profile: ProfilePath,
-    charge: _Body,
-    id: CommandId = "",  # noqa: A002 - the wire's name
+    charge: Body,
     *,
-    contract: _Contract = "",
+    contract: Contract = "",
     deadline: OptionalTime = None,
+    noise: Noise = "",
+    steps: Steps = None,
+    partition: Partitions = None,
+    room: Annotated[
+        Path | None,
+        typer.Option("--room", metavar="FILE", help="The clean room's signing key; made if there is no file."),
+    ] = None,
+    id: CommandId = "",  # noqa: A002 - the wire's name
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Charge a run before it starts: it counts in full until it is posted or voided, or its deadline passes."""
+    """Charge a run before it starts; it counts in full until it is settled."""
     from client.profile.profile import Profile
+    from ledger.wire.malformed import Malformed
 
     name = fresh_id("charge", id)
-    with errors_reported(as_json=as_json, id=name):
-        body, caller = _body(charge, contract, deadline), Profile.load(profile)
+    changes = Changes(contract, deadline, noise, steps, tuple(partition or ()))
+    with errors_reported(as_json=as_json, id=name, fields=FIELDS), ExitStack() as kept:
+        caller = Profile.load(profile)
+        signer, body = caller.signer(), read_charge(charge, changes)
+        if "deadline" not in body:
+            raise Malformed("--deadline", "is missing: say until when the run is over, as 2026-01-31T00:00:00Z")
+        sent = body
+        if "clean_room" not in body:
+            place = room or Path(f"{name}.room.pem")
+            sent = {**body, "clean_room": kept.enter_context(_room_keys(place, dry_run=dry_run))}
+        elif room is not None:
+            raise Malformed("--room", f"names keys, and {charge} has a clean room's: leave one of them out")
         with caller.open() as service:
+
+            def ask() -> Answer:
+                return service.submit(signer, caller.actor, "charge", sent, name, dry_run=dry_run)
+
             before = _accounts(service, caller.actor, body)
-            answer = service.submit(caller.signer(), caller.actor, "charge", body, name, dry_run=dry_run)
+            answer = _advised(service, ask, body, changes, ("charge", "make", profile, charge))
             after = {} if answer.index is None else _accounts(service, caller.actor, body)
     shown: Any = [
         {**{field: one[field] for field in _SHOWN}, "share_before": before.get(key, {}).get("share", "0 %")}
@@ -83,6 +132,68 @@ def make(  # noqa: PLR0913 - each an argument
     if not as_json:
         for line in (*epsilon_lines(answer.body.get("run_epsilon")), *map(_account_line, shown)):
             typer.echo(f"  {line}")
+
+
+@contextmanager
+def _room_keys(path: Path, *, dry_run: bool) -> Iterator[Object]:
+    """The public keys of the clean room in a file, made if it is not there: a retry finds them, as its id is the same.
+
+    Keys that were made for a charge that the service did not make are removed.
+
+    Raises:
+        Malformed, OSError.
+    """
+    from client.http.problems import Refused
+    from client.keys.clean_room_keys import RoomKeys
+    from ledger.domain.exit_codes import ExitCode
+
+    if dry_run or path.exists():
+        yield (RoomKeys.load(path) if path.exists() else RoomKeys.generate()).public
+        return
+    keys = RoomKeys.generate()
+    written = keys.save(path)
+    try:
+        yield keys.public
+    except Refused as refused:
+        if refused.exit_code not in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}:
+            for one in written:
+                one.unlink()
+        raise
+    typer.echo(f"The clean room's keys: {written[0]} signs its commands, {written[1]} opens its data keys.", err=True)
+
+
+def _advised(
+    service: Service, ask: Callable[[], Answer], body: Object, changes: Changes, again: tuple[str | Path, ...]
+) -> Answer:
+    """The answer; a refusal says which smallest changes would pass, with the command for each. Raises: Refused."""
+    from client.http.problems import Refused
+    from ledger.domain.exit_codes import ExitCode
+
+    try:
+        return ask()
+    except Refused as refused:
+        if refused.exit_code == ExitCode.REFUSED:
+            refused.advice = _advice(service, body, changes, again)
+        raise
+
+
+def _advice(service: Service, body: Object, changes: Changes, again: tuple[str | Path, ...]) -> tuple[str, ...]:
+    from client.cli.planned_run.plan_answer import blocked_lines, changes_that_pass
+    from client.http.problems import Refused, Unreachable
+
+    try:
+        report = service.plan_report(body)
+    except (Refused, Unreachable):
+        # The refusal itself is what has to be told.
+        return ()
+    refs = body.get("partitions")
+    lines = [*blocked_lines(report)]
+    for sentence, changed in changes_that_pass(report, changes, refs if isinstance(refs, list) else []):
+        given = ["--contract", changes.contract] if changes.contract else []
+        if changes.deadline is not None:
+            given += ["--deadline", changes.deadline.strftime("%Y-%m-%dT%H:%M:%SZ")]
+        lines += [f"would pass: {sentence}", f"  {epsilon_command(*again, *given, *changed.words())}"]
+    return tuple(lines)
 
 
 _SHOWN: Final = ("binding", "closed", "name", "partition", "runs_like_the_last", "share")
@@ -160,20 +271,3 @@ def post(  # noqa: PLR0913 - each an argument
 def void(charge: ChargeId) -> Object:
     """Void a charge while its key is not released: all of it returns to the budget."""
     return {"charge": charge}
-
-
-def _body(charge: Path, contract: str, deadline: datetime | None) -> Object:
-    """A charge's body, completed from the command line. Raises: Malformed, OSError."""
-    from client.service.detached_signatures import digest_of
-    from ledger.wire.malformed import Malformed
-
-    body = read_object(charge)
-    given: Object = {}
-    if contract:
-        given["contract"] = digest_of(contract)
-    if deadline is not None:
-        given["deadline"] = milliseconds(deadline)
-    for field, value in given.items():
-        if body.get(field, value) != value:
-            raise Malformed(f"{charge}: {field}", f"says another {field} than --{field}")
-    return {**body, **given}

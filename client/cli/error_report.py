@@ -7,8 +7,9 @@ Data go to stdout, everything else to stderr. With ``--json`` an error is data t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -64,6 +65,7 @@ def errors_reported(
     id: str = "",  # noqa: A002 - the wire's name
     ending: Ending = _single,
     printer: ErrorPrinter = print_error,
+    fields: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[None]:
     """Report an error of the block and end the program with its exit code.
 
@@ -72,6 +74,7 @@ def errors_reported(
         id: of the command that is sent, where there is one.
         ending: for a block that sends several commands.
         printer: writes the object to stdout.
+        fields: fields as the service names them, by how the user typed them.
     """
     from client.http.problems import Refused, Unreachable
     from ledger.wire.malformed import Malformed
@@ -81,13 +84,27 @@ def errors_reported(
     except (Refused, Unreachable, Malformed, OSError) as error:
         code, step = ending(error, exit_code_of(error) or ExitCode.INTERNAL_ERROR, _next_step(error, id))
         report = _report(error, id)
-        typer.echo(f"{report['code']}: {report['detail']}", err=True)
-        for reason in error.reasons if isinstance(error, Refused) else ():
-            typer.echo(f"  {reason.code}: {reason.detail}", err=True)
+        detail = _as_typed(str(report["detail"]), str(report.get("field", "")), fields)
+        reasons = error.reasons if isinstance(error, Refused) else ()
+        # A sentence that is made of the reasons is not said twice.
+        several = len(reasons) > 1 and detail == "; ".join(one.detail for one in reasons)
+        typer.echo(f"{report['code']}: {f'{len(reasons)} reasons' if several else detail}", err=True)
+        for one in reasons:
+            typer.echo(f"  {one.code}{f': {one.detail}' if one.detail != detail else ''}", err=True)
+        for line in error.advice if isinstance(error, Refused) else ():
+            typer.echo(f"  {line}", err=True)
         typer.echo(step, err=True)
         if as_json:
             printer({"field": "", "id": "", "index": None, "reasons": [], **report, "exit_code": code})
         raise typer.Exit(code) from None
+
+
+def _as_typed(detail: str, field: str, fields: Mapping[str, str]) -> str:
+    """A sentence that begins with a field's name, with the name that the user typed."""
+    for name, typed in fields.items():
+        if field == name or field.startswith((f"{name}.", f"{name}[")):
+            return typed + detail.removeprefix(name) if detail.startswith(name) else detail
+    return detail
 
 
 def _next_step(error: Exception, name: str) -> str:

@@ -73,16 +73,11 @@ def claim(
 ) -> None:
     """Write an organisation's registration for its SRO: name, roles, public key, and proof of possession."""
     from client.profile.profile import Profile
-    from ledger.commands.registry import read_body
-    from ledger.domain.command import Command
-    from ledger.wire import canonical_json as c
+    from client.service.registration import registration
 
     with errors_reported():
         caller = Profile.load(profile)
-        signer = caller.signer()
-        claimed: Object = {"key": signer.jwk, "name": name, "organisation": caller.actor, "roles": [*role]}
-        body: Object = {**claimed, "possession": signer.sign(c.dump(claimed))}
-        read_body(Command("organisation", "claim", caller.actor, signer.key_id, body))
+        body = registration(caller.signer(), caller.actor, name, role)
     print_json(body)
 
 

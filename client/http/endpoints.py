@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote as percent_encode
 
 SIGNATURE_HEADER: Final = "x-jws-signature"
 JSON_TYPE: Final = "application/json"
 PROBLEM_TYPE: Final = "application/problem+json"
 
 QUOTES: Final = "/v1/quotes"
+PLANS: Final = "/v1/plans"
 DOCUMENTS: Final = "/v1/documents"
 MODEL_KEYS: Final = "/v1/model-keys"
 BATCH: Final = "/v1/charges/batch"
 BATCH_MAX: Final = 64
+
+
+def path_of(name: str) -> str:
+    """A name as it stands in a path."""
+    # A DID may hold a percent sign, which the service must get back as one.
+    return percent_encode(name, safe="/:")

@@ -42,6 +42,7 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         field: where in the input, as a dotted path; empty where no field is to blame.
         id: the command's id, empty where none was read.
         index: the index of the entry that records the refusal; None where it is not recorded.
+        advice: lines for people, by who asked: what would be admitted instead.
     """
 
     def __init__(self, status: int, problem: Object) -> None:
@@ -55,6 +56,7 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         index = problem.get("index")
         self.index = index if isinstance(index, int) else None
         self.reasons = _reasons(problem.get("reasons"))
+        self.advice: tuple[str, ...] = ()
         super().__init__(f"{self.code}: {self.detail or self.title or f'HTTP status {status}'}")
 
     @property

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Final, Self
-from urllib.parse import quote as percent_encode
 
 import httpx
 
 from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
-from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, QUOTES, SIGNATURE_HEADER
+from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PLANS, QUOTES, SIGNATURE_HEADER, path_of
 from client.http.retry_policy import RetryPolicy
 from client.http.transport import Sender, object_of, objects_of
 from client.keys.signer import Signer
@@ -127,6 +126,10 @@ class Service:
         command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
         return self._decided(QUOTES, signer, command)
 
+    def plan_report(self, body: c.Object) -> c.Object:
+        """What a run would get, how much fits, and what would pass instead. Raises: Refused, Unreachable."""
+        return object_of(self._send("POST", PLANS, c.dump(body)))
+
     def put_document(self, signer: Signer, data: bytes) -> Stored:
         """Store a document and the signature over it. Raises: Refused, Unreachable."""
         digest = c.digest(data)
@@ -154,11 +157,11 @@ class Service:
 
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""
-        return self._get(f"/v1/policies/{_path(domain)}")
+        return self._get(f"/v1/policies/{path_of(domain)}")
 
     def lineage(self, organisation: str) -> c.Object:
         """An organisation's node in the lineage graph and those near it. Raises: Refused, Unreachable."""
-        return self._get(f"/v1/lineage/{_path(organisation)}")
+        return self._get(f"/v1/lineage/{path_of(organisation)}")
 
     def challenge(self, charge: str) -> str:
         """A one-time nonce for the key release of a charge. Raises: Refused, Unreachable."""
@@ -176,27 +179,27 @@ class Service:
 
     def report_progress(self, charge: str, steps: int) -> None:
         """Report how many steps of a run are done, as its clean room. Raises: Refused, Unreachable."""
-        self._send("POST", f"/v1/charges/{_path(charge)}/progress", c.dump({"steps": steps}))
+        self._send("POST", f"/v1/charges/{path_of(charge)}/progress", c.dump({"steps": steps}))
 
     def charge(self, charge: str) -> c.Object:
         """The current state of a charge. Raises: Refused, Unreachable."""
-        return self._get(f"/v1/charges/{_path(charge)}")
+        return self._get(f"/v1/charges/{path_of(charge)}")
 
     def run_epsilon(self, charge: str) -> c.Object:
         """The ε of a charge's run, and with all that its model descends from. Raises: Refused, Unreachable."""
-        return self._get(f"/v1/charges/{_path(charge)}/epsilon")
+        return self._get(f"/v1/charges/{path_of(charge)}/epsilon")
 
     def contract(self, document: str) -> c.Object:
         """The current state of a contract, by its document's digest. Raises: Refused, Unreachable."""
-        return self._get(f"/v1/contracts/{_path(document)}")
+        return self._get(f"/v1/contracts/{path_of(document)}")
 
     def keys_of(self, organisation: str) -> list[c.Object]:
         """Every signing key that an organisation has or had. Raises: Refused, Unreachable."""
-        return objects_of(self._get(f"/v1/organisations/{_path(organisation)}/keys").get("items"))
+        return objects_of(self._get(f"/v1/organisations/{path_of(organisation)}/keys").get("items"))
 
     def partition(self, ref: str) -> c.Object:
         """The current state of a partition. Raises: Refused, Unreachable."""
-        return self._get(f"/v1/partitions/{_path(ref)}")
+        return self._get(f"/v1/partitions/{path_of(ref)}")
 
     def partitions(self) -> tuple[str, ...]:
         """The references of all partitions. Raises: Refused, Unreachable."""
@@ -214,7 +217,7 @@ class Service:
     def account_proof(self, partition: str, holder: str) -> str:
         """What proves an account offline, checked if the log is known. Raises: Refused, Unreachable, Malformed."""
         query = {"partition": partition}
-        proof = self._guard.send("GET", f"/v1/accounts/{_path(holder)}/proof", query=query).text
+        proof = self._guard.send("GET", f"/v1/accounts/{path_of(holder)}/proof", query=query).text
         if self._guard.seen is not None:
             self._guard.trust(verify_account(proof, self._guard.seen.log).note)
         return proof
@@ -225,7 +228,7 @@ class Service:
 
     def receipt(self, id: str) -> str:  # noqa: A002 - the wire's name
         """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable, Malformed."""
-        return self._guard.trusted_receipt(self._guard.send("GET", f"/v1/receipts/{_path(id)}").text)
+        return self._guard.trusted_receipt(self._guard.send("GET", f"/v1/receipts/{path_of(id)}").text)
 
     def trust_receipt(self, receipt: str) -> None:
         """Hold the checkpoint of a receipt that was kept to the log that was seen, by the service's proof.
@@ -291,8 +294,3 @@ class Service:
         if answer.receipt is not None:
             self._guard.trusted_receipt(answer.receipt)
         return answer
-
-
-def _path(name: str) -> str:
-    # A DID may hold a percent sign, which the service must get back as one.
-    return percent_encode(name, safe="/:")

@@ -193,13 +193,19 @@ def _settled(passes: Callable[[int], bool], found: int, none: int, limit: int) -
 
 
 class RunsThatFit(Record, frozen=True):
-    """How many more such runs one account admits, if there are no other charges, and the share of its capacity used."""
+    """How many more such runs one account admits, if there are no other charges, and the share of its capacity used.
+
+    Attributes:
+        used: before the run.
+        used_after: with it, if it were admitted.
+    """
 
     holder: Holder
     name: WhoseAccount
     partition: Ref
     runs: Natural
     used: Percent
+    used_after: Percent | None = None
 
 
 class MoreRuns(Record, frozen=True):
@@ -239,6 +245,7 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
             partition=room.limit.partition,
             runs=room.rule.runs(room.before, room.limit.cap, room.run),
             used=Percent.of(room.rule.share(room.before, room.limit.cap)),
+            used_after=Percent.of(room.rule.share(room.after, room.limit.cap)),
         )
         for room in rooms
     )

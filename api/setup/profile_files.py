@@ -1,0 +1,45 @@
+"""Profiles as text: the tables that ``epsilon serve``, ``epsilon dev-issuer`` and the parties' commands read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from ledger.files.atomic_file import SHARED, create_file
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_DELETE: Final = "\x7f"
+
+Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
+
+
+def profile_text(tables: Mapping[str, Mapping[str, Value]], comment: str = "") -> str:
+    """A profile of these tables (TOML 1.0); a value that is a mapping becomes a table of its own, after the others."""
+    lines = [*(f"# {line}" for line in comment.splitlines()), "v = 1"]
+    for name, table in tables.items():
+        nested = {key: one for key, one in table.items() if isinstance(one, Mapping)}
+        own = {key: one for key, one in table.items() if not isinstance(one, Mapping)}
+        if own:
+            lines += ["", f"[{name}]", *(f"{_key(key)} = {_value(one)}" for key, one in own.items())]
+        for key, one in nested.items():
+            lines += ["", f"[{name}.{_key(key)}]", *(f"{_key(each)} = {_value(text)}" for each, text in one.items())]
+    return "\n".join(lines) + "\n"
+
+
+def create_profile(path: Path, tables: Mapping[str, Mapping[str, Value]], comment: str = "") -> None:
+    """Write a new profile. Raises: FileExistsError, OSError."""
+    create_file(path, profile_text(tables, comment).encode("utf-8"), mode=SHARED)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _value(name)
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    # JSON escapes all that TOML's basic strings have to, but for one character.
+    return json.dumps(value, ensure_ascii=False).replace(_DELETE, "\\u007f")

@@ -1,0 +1,235 @@
+"""`epsilon up`: what it makes, what it refuses, what it prints, and that an interrupted start is completed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from api.cli.up import next_commands, run_development
+from api.setup import development_folder as development
+from api.setup.development_folder import PARTIES, DevelopmentFolder, FolderTaken
+from client.profile.profile import Profile
+from epsilon_ledger.__main__ import assemble
+from ledger.domain.outcomes import Code
+
+EPSILON = str(Path(sys.executable).with_name("epsilon"))
+PLACE = "my ledger's folder"
+
+
+@dataclass(frozen=True)
+class Up:
+    """A started `epsilon up`, and what it printed until it served."""
+
+    process: subprocess.Popen[str]
+    place: Path
+    lines: list[str]
+
+    @property
+    def folder(self) -> Path:
+        """Where it runs."""
+        return self.place / PLACE
+
+
+def _started(place: Path, *options: str) -> Up:
+    process = subprocess.Popen(
+        [EPSILON, "up", PLACE, *options], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if line.endswith("until interrupted.\n"):
+            return Up(process, place, lines)
+    process.communicate()
+    raise AssertionError("\n".join(lines))
+
+
+def _stopped(up: Up) -> str:
+    up.process.send_signal(signal.SIGINT)
+    rest, _ = up.process.communicate()
+    return rest
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One that runs while the module's tests do, in a folder whose name has to be quoted."""
+    up = _started(tmp_path_factory.mktemp("stranger"), "--port", "0", "--issuer-port", "0")
+    yield up
+    rest = _stopped(up)
+    assert up.process.returncode == 0
+    assert "Stopped. To go on: " in rest
+
+
+def _epsilon(place: Path, *words: str) -> tuple[int, str, str]:
+    with chdir(place):
+        done = CliRunner().invoke(assemble(words[0]), [*words], env={"COLUMNS": "80"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_each_printed_command_works_as_pasted(up: Up) -> None:
+    """In their order, from where it was started; in another shell the one that writes a file, the others in here."""
+    printed = [line.strip() for line in up.lines if line.startswith(("  /", "  ./"))]
+    assert len(printed) == 6
+    for line in printed:
+        words = shlex.split(line)
+        assert words[0] == EPSILON
+        if ">" in words:
+            subprocess.run(["/bin/sh", "-c", line], cwd=up.place, check=True, capture_output=True)
+            continue
+        code, out, err = _epsilon(up.place, *words[1:])
+        assert code == 0, (line, err)
+    assert "did:web:tdp.localhost/example/first" in out
+
+
+def test_what_people_read_fits_80_columns(up: Up) -> None:
+    """But for commands, which are lines of shell."""
+    assert not [line for line in up.lines if len(line) > 80 and EPSILON not in line]
+
+
+def test_keys_are_their_owner_s_alone_and_the_folder_too(up: Up) -> None:
+    """Every private key has mode 0600, in a folder of mode 0700."""
+    keys = sorted((up.folder / "keys").iterdir())
+    assert [path.stem for path in keys] == ["attester", "auditor", "issuer", "log", "sro", "tdc", "tdp"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
+    assert stat.S_IMODE(up.folder.stat().st_mode) == 0o700
+
+
+def test_each_profile_reads_without_a_login(up: Up) -> None:
+    """A token for each of the four, by its key; the log is the one that its profile names."""
+    for party in PARTIES:
+        with Profile.load(up.folder / f"{party.slug}.toml").open() as service:
+            assert service.log()["vkey"] == (up.folder / "log.vkey").read_text(encoding="ascii").strip()
+            assert service.policy("development")["domain"] == "development"
+
+
+def test_a_second_start_is_one_sentence(up: Up) -> None:
+    """It names the folder and what to do; nothing is changed."""
+    code, _, err = _epsilon(up.place, "up", PLACE)
+    assert code == Code.CONFLICT.exit_code
+    assert err == (f"another `epsilon up` runs {PLACE}: use it, stop it with Ctrl-C, or name another folder\n")
+
+
+def test_it_listens_on_loopback_alone(up: Up) -> None:
+    """Both ports are bound to 127.0.0.1, as the kernel lists them."""
+    mark = development.marked(up.folder)
+    assert mark is not None
+    table = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    listening = [words[1].split(":") for words in map(str.split, table) if words[3] == "0A"]
+    for port in (mark.port, mark.issuer_port):
+        assert [address for address, hexed in listening if int(hexed, 16) == port] == ["0100007F"]
+
+
+def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
+    """Also one with a hidden file only, a file, and a link to nowhere."""
+    for name in ("thesis.txt", ".hidden"):
+        folder = tmp_path / name.strip(".")
+        folder.mkdir()
+        (folder / name).write_text("mine", encoding="ascii")
+        code, _, err = _epsilon(tmp_path, "up", folder.name)
+        assert (code, err) == (5, f"{folder.name} holds what `epsilon up` did not make: name another folder\n")
+        assert [path.name for path in folder.iterdir()] == [name]
+    (tmp_path / "file").write_text("mine", encoding="ascii")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "nothing")
+    for name in ("file", "nowhere"):
+        assert _epsilon(tmp_path, "up", name)[0] == 5
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_taken_port_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    """Of a new folder it names the option; no folder is made."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = _epsilon(tmp_path, "up", "new", "--port", str(port))
+        assert (code, err) == (
+            5,
+            f"port {port} is in use: stop what listens there, or choose another one with --port\n",
+        )
+        assert not (tmp_path / "new").exists()
+        development.claim(tmp_path / "made", port, port)
+        code, _, err = _epsilon(tmp_path, "up", "made")
+        assert (code, err) == (5, f"port {port} is in use: stop what listens there, or name another folder\n")
+        code, _, err = _epsilon(tmp_path, "up", "made", "--port", "1")
+        assert (code, err) == (
+            5,
+            f"the profiles in made name port {port}: leave --port out, or name another folder\n",
+        )
+
+
+def test_a_making_interrupted_after_any_file_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt may write one more file before it is interrupted; the last one finds all as the others left it."""
+    link, folder = os.link, tmp_path / "folder"
+    keys: dict[Path, bytes] = {}
+    attempts, left = 0, 1
+
+    def interrupted_link(source: Path, target: Path) -> None:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        link(source, target)
+
+    with ExitStack() as stack, monkeypatch.context() as patched:
+        patched.setattr(os, "link", interrupted_link)
+        while True:
+            attempts, left = attempts + 1, 1
+            try:
+                assert development.is_ours_or_free(folder)
+                if development.marked(folder) is None:
+                    development.claim(folder, 1, 2)
+                mark = development.marked(folder)
+                assert mark is not None
+                made = DevelopmentFolder(folder, mark)
+                development.complete(made)
+                break
+            except KeyboardInterrupt:
+                for path in folder.rglob("*.pem"):
+                    assert keys.setdefault(path, path.read_bytes()) == path.read_bytes()
+        stack.enter_context(development.held(folder))
+    assert attempts > len(PARTIES) + 3
+    assert {path: path.read_bytes() for path in folder.rglob("*.pem")}.items() >= keys.items()
+    assert Profile.load(made.profile_of(PARTIES[0])).log.origin == mark.origin
+    assert not [*folder.rglob("*.part")]
+
+
+def test_a_killed_one_goes_on(tmp_path: Path) -> None:
+    """Killed while it serves, it starts again on its ports, with the same parties; nothing is registered twice."""
+    up = _started(tmp_path, "--port", "0", "--issuer-port", "0")
+    up.process.kill()
+    up.process.communicate()
+    again = _started(tmp_path)
+    try:
+        assert again.lines[-1] == up.lines[-1]
+        with Profile.load(again.folder / "auditor.toml").open() as service:
+            assert service.checkpoint().splitlines()[1] == "5"
+    finally:
+        _stopped(again)
+
+
+def test_a_mark_of_others_is_refused(tmp_path: Path) -> None:
+    """What is not as it writes it is not taken over."""
+    (tmp_path / development.MARK).write_text("{}", encoding="ascii")
+    with pytest.raises(FolderTaken, match=r"is not as `epsilon up` writes it"):
+        run_development(tmp_path, None, None, print)
+
+
+def test_commands_are_quoted_for_the_shell() -> None:
+    """A folder's name is one word, whatever it holds."""
+    for line in next_commands(Path("a b'c$(d)")):
+        words = shlex.split(line)
+        assert all(re.match(r"a b'c\$\(d\)/", word) for word in words if "$" in word)
+        assert sum("$" in word for word in words) >= 1
