@@ -36,8 +36,8 @@ def merger(
     as_json: AsJson = False,
 ) -> None:
     """Preview the effect of a merger on all budgets."""
+    from policy.cli.text_report import merger_lines
     from policy.planning.merger_impact import merged_accounts
-    from policy.planning.text_report import merger_lines
 
     with book_snapshot(book) as facts:
         for did in organisations:
@@ -64,8 +64,8 @@ def coalitions(
 ) -> None:
     """List the smallest coalitions of consumers that together would exceed a cap."""
     from ledger.wire.exact_numbers import parse_positive
+    from policy.cli.text_report import coalition_lines
     from policy.planning.coalition_search import coalitions as coalitions_of
-    from policy.planning.text_report import coalition_lines
 
     with book_snapshot(book) as facts:
         for ref in partition or ():
@@ -108,8 +108,8 @@ def _given(giver: str) -> Object:
 
 def _preview(book: str, kind: str, body: Object, at: str, *, as_json: bool) -> None:
     from ledger.domain.decision import Rejected
+    from policy.cli.text_report import exposure_lines
     from policy.planning.lineage_impact import exposure_changes
-    from policy.planning.text_report import exposure_lines
 
     with book_snapshot(book) as facts:
         try:

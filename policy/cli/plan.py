@@ -49,8 +49,8 @@ def impact(
 ) -> None:
     """Preview which datasets, contracts, partitions and accounts a new policy version would change or freeze."""
     from ledger.store.snapshot import Snapshot
+    from policy.cli.text_report import impact_lines
     from policy.planning.policy_impact import impact as impact_of
-    from policy.planning.text_report import impact_lines
     from policy.planning.usable_caps import declared_load
 
     with book_engine(book) as engine, engine.begin() as connection:
@@ -71,8 +71,8 @@ def impact(
 )
 def breaches(book: BookName, at: At = "", *, as_json: AsJson = False) -> None:
     """List the accounts that are over their cap, and by how much; such an account is frozen and admits no charge."""
+    from policy.cli.text_report import breach_lines
     from policy.planning.account_caps import accounts_over_cap
-    from policy.planning.text_report import breach_lines
 
     with book_snapshot(book) as facts:
         found = list(accounts_over_cap(facts, moment(at)))
@@ -105,8 +105,8 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a planned run: the decision, what fits, what would be admitted instead, how long the budget lasts."""
+    from policy.cli.text_report import run_lines
     from policy.planning.plan_report import first_since, report
-    from policy.planning.text_report import run_lines
 
     now = moment(at)
     with book_snapshot(book, as_of) as facts:
@@ -135,7 +135,7 @@ def again(
     """Re-evaluate a past charge with the state and policy in force then, or with another policy."""
     from ledger.commands.entry import Entry
     from ledger.commands.runs.charge import CHARGE
-    from policy.planning.text_report import decision_lines
+    from policy.cli.text_report import decision_lines
     from policy.planning.what_if import PlannedRun, WhatIf
 
     with book_snapshot(book) as now:
@@ -169,7 +169,7 @@ def prices(
     from ledger.wire import canonical_json as c
     from ledger.wire.malformed import Malformed
     from ledger.wire.records import convert
-    from policy.planning.text_report import price_lines
+    from policy.cli.text_report import price_lines
 
     with errors_reported():
         body = convert(OpenPartition, c.parse(file_bytes(partition, "partition"), 65_535, "partition"), "partition")

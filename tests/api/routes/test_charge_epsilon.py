@@ -15,8 +15,8 @@ from ledger.mechanisms.loss import loss_of
 from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert
+from policy.cli.text_report import run_lines
 from policy.planning.plan_report import report
-from policy.planning.text_report import run_lines
 from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom

@@ -10,11 +10,11 @@ import pytest
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import NAT
+from policy.cli.text_report import breach_lines, impact_lines, merger_lines, run_lines
 from policy.planning.account_caps import account_status, accounts_over_cap, empty_account, partition_bounds
 from policy.planning.merger_impact import merged_accounts
 from policy.planning.plan_report import report
 from policy.planning.policy_impact import impact
-from policy.planning.text_report import breach_lines, impact_lines, merger_lines, run_lines
 from tests.factories.documents import plan
 from tests.factories.people import BANKS
 from tests.policy.planning.market import policy_bytes
