@@ -1,0 +1,83 @@
+"""The quick start as a reader would follow it: every block of the page is run, or written to the file it names."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from safetensors.numpy import load_file
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "quick_start.md"
+BLOCKS: Final = re.findall(
+    r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
+"""Each block's language, what follows it (the file, or the terminal), and its text."""
+COMMANDS_MAX: Final = 15
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    """The commands of this environment are on the path, as the page asks."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+@contextmanager
+def served(place: Path, environment: dict[str, str], command: str) -> Iterator[None]:
+    """The first terminal, until the reader presses Ctrl-C there; on free ports."""
+    words = [*command.split(), "--port", "0", "--issuer-port", "0"]
+    process = subprocess.Popen(
+        words, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    try:
+        said = next((line for line in process.stdout if line.endswith("until interrupted.\n")), "")
+        assert said, process.wait()
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 0
+
+
+def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environment: dict[str, str]) -> None:
+    """In few commands, none of which fails; the model was released, and the book verifies."""
+    (up,) = (
+        text for language, where, text in BLOCKS if (language, where) == ("sh", "terminal 1") and "up" in text.split()
+    )
+    printed, ran = "", 0
+    with served(tmp_path, environment, up):
+        for language, where, text in BLOCKS:
+            if language != "sh":
+                (tmp_path / where).write_text(text)
+            elif not where:
+                done = subprocess.run(
+                    ["bash", "-euc", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+                )
+                assert done.returncode == 0, text + done.stdout + done.stderr
+                printed += done.stdout
+                ran += len(re.findall("^(?:epsilon|python) ", text, re.MULTILINE))
+    assert ran < COMMANDS_MAX
+    weights = load_file(tmp_path / "runs" / "first-run" / "model.safetensors")
+    assert sorted(one.shape for one in weights.values()) == [(2,), (2, 30)]
+    accuracy = re.search(r"accuracy ([\d.]+)% on the public test set", printed)
+    assert accuracy is not None
+    # Four of ten are of the smaller class.
+    assert float(accuracy[1]) > 80
+    assert "more such runs fit" in printed
+    assert "1 charge priced again" in printed
+
+
+def test_every_block_of_the_page_is_run_or_written() -> None:
+    """None is of another language, and each file has a name."""
+    assert {language for language, _, _ in BLOCKS} == {"sh", "toml", "json"}
+    assert all(where for language, where, _ in BLOCKS if language != "sh")
+    assert PAGE.read_text(encoding="utf-8").count("\n```") == 2 * len(BLOCKS)
