@@ -81,6 +81,9 @@ def _print_accounts(partitions: list[Object]) -> None:
             )
             for one in objects(partition["accounts"])
         ]
+        if not rows:
+            typer.echo("  No run has been charged: the whole budget is left.")
+            continue
         print_rows(("account of", "used", "more runs like the last", "ε at most", "what binds"), rows, fold_from=3)
 
 

@@ -72,6 +72,7 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
     assert accuracy is not None
     # Four of ten are of the smaller class.
     assert float(accuracy[1]) > 80
+    assert "No run has been charged" in printed
     assert "more such runs fit" in printed
     assert "1 charge priced again" in printed
 

@@ -24,7 +24,14 @@ from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.train import best_device, device_in_words, measure_in_words
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
-from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest, Pause, SealedContents, too_soon
+from trainer_adapter.session.model_release import (
+    MODEL_FILE,
+    SEALED_FILE,
+    ModelReleaseRequest,
+    Pause,
+    SealedContents,
+    too_soon,
+)
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 
@@ -106,7 +113,10 @@ def release(job: Job, service: Service, say: Say, pause: Pause | None = None) ->
 
 def _open(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
     """The sealed model's name, and what is in it."""
-    with (job.output / SEALED_FILE).open("rb") as file:
+    path = job.output / SEALED_FILE
+    if (job.output / MODEL_FILE).exists() and not path.exists():
+        raise Malformed("output", f"holds a released model ({MODEL_FILE}): it needs no opening")
+    with path.open("rb") as file:
         sealed = file.read(SEALED_BYTES_MAX + 1)
     if len(sealed) > SEALED_BYTES_MAX:
         raise Malformed("model", f"has more than {SEALED_BYTES_MAX} bytes")

@@ -169,6 +169,17 @@ def test_nothing_to_open_is_told_before_an_opening(place: Place) -> None:
     assert len(place.kinds()) == size
 
 
+def test_a_released_model_needs_no_opening(place: Place) -> None:
+    """Said so, rather than that a sealed one is missing; nothing is recorded."""
+    job, size = place.job("released"), len(place.kinds())
+    (place.folder / "runs" / "released").mkdir()
+    (place.folder / "runs" / "released" / "model.safetensors").write_bytes(b"weights")
+    for name in ("evaluate", "release"):
+        told = json.loads(_invoke(name, job, "--json").stdout)
+        assert (told["field"], "needs no opening" in told["detail"]) == ("output", True)
+    assert len(place.kinds()) == size
+
+
 def test_a_service_that_keeps_no_keys_opens_no_model(tmp_path: Path) -> None:
     """Said before an opening is recorded, which would hand over nothing."""
     with open_place(tmp_path / "place", authorise_only=True) as place:
