@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import Generator
@@ -92,7 +93,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Before anybody asks for a temporary folder."""
+    """Before a temporary folder is made or a process is started."""
+    # A shell lets what it runs in the background ignore interrupts, and so would every process that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "not bench" in config.option.markexpr and "not soak" in config.option.markexpr:
         _temporary_files_in_memory()
 

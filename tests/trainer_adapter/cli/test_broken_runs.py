@@ -204,7 +204,8 @@ def test_a_refusal_is_told_to_programs_and_to_people(place: Place) -> None:
     loud = Plan(PLAN.sampling_probability, PLAN.clipping_norm, PLAN.clipping_norm, 20, PLAN.batch_size_expected)
     size = len(place.kinds())
     done = CliRunner().invoke(app, ["train", str(place.job("loud", loud)), "--json"])
-    (told,) = [json.loads(line) for line in done.stdout.splitlines()]
+    *stages, told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["event"] for one in stages} == {"stage"}
     assert (told["event"], told["code"], told["index"]) == ("refused", "policy_denied", size)
     assert {"run_above_contract", "run_above_policy"} <= {reason["code"] for reason in told["reasons"]}
     assert done.exit_code not in {0, 1, 2}
