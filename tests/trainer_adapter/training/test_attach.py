@@ -213,7 +213,7 @@ def test_what_a_model_costs_is_reported_before_the_charge(place: Place) -> None:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     with attach(model, optimiser, cross_entropy, place.assignment("reported"), options) as run:
         next(iter(run))
-    (first,) = [at for at, line in enumerate(lines) if line.startswith("rounding may take 0.00% of a gradient")]
+    (first,) = [at for at, line in enumerate(lines) if line.startswith("rounding takes at most 0.01 % of a gradient")]
     (charged,) = [at for at, line in enumerate(lines) if line.startswith("charge reported is ")]
     assert first < charged
 
