@@ -148,7 +148,7 @@ class Engine:
         self.margin: Final = self._checked_margin(
             {**values, **{name: random[name].detach() for name in self._parameters}}, public
         )
-        per_cent = math.ceil(self.margin * 1e4) / 100
+        per_cent = max(1, math.ceil(self.margin * 1e4)) / 100
         self.told: Final = (f"rounding takes at most {per_cent} % of a gradient", *self._told_in_turn(values, public))
 
     def _told_in_turn(self, values: dict[str, Tensor], public: Batch) -> list[str]:
