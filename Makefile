@@ -115,7 +115,7 @@ lock: ## write the locks anew (needs uv)
 	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, clients.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
-	@rm -rf .venv demo dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
+	@rm -rf .venv demo demo-[0-9]* dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
 	  .import_linter_cache *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -135,8 +135,11 @@ ifneq ($(origin TORCH),file)
 .venv/.ready: torch-asked
 endif
 
+# A point every four seconds, however long an installation takes.
+BEAT = { while sleep 4; do printf .; done; } & beat=$$!; trap 'kill $$beat' EXIT
+
 # install ARGUMENTS: with uv when it is there, with pip when not.
-INSTALL = if command -v uv > /dev/null; then \
+INSTALL = $(BEAT); if command -v uv > /dev/null; then \
 	  install() { uv pip install --quiet --python $(BIN)/python "$$@"; }; \
 	else \
 	  install() { $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check "$$@"; }; \

@@ -125,15 +125,20 @@ def demo(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="The folder of the book and all other files.")
     ] = Path("demo"),
+    *,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete an earlier demonstration there.")] = False,
 ) -> None:
-    """Run the demonstration: a budget governed from policy to model, on real data."""
+    """Run the demonstration: a budget governed from policy to model, on real data.
+
+    An earlier demonstration and its book are kept: their folder gets another name.
+    """
     from rich.console import Console
 
     from api.demo.stage import StageTaken, perform
     from api.demo.trainer import TrainerFailed
 
     try:
-        perform(folder, Console())
+        perform(folder, Console(), replace=replace)
     except (StageTaken, TrainerFailed, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

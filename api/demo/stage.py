@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -44,9 +45,18 @@ class StageTaken(RuntimeError):  # noqa: N818 - what is the case
     """The folder holds something that no demonstration made."""
 
 
-def perform(folder: Path, console: Console) -> None:
-    """Run the whole story. Raises: StageTaken, OSError, TrainerFailed."""
-    _clear(folder)
+def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
+    """Run the whole story in ``folder``.
+
+    Args:
+        replace: delete what an earlier demonstration left there, rather than keep it under another name.
+
+    Raises:
+        StageTaken, OSError, TrainerFailed.
+    """
+    if (earlier := make_room(folder, replace=replace)) is not None:
+        console.print(f"[dim]The earlier demonstration and its book are kept in {earlier}.[/dim]")
+    _make_folders(folder)
     Signer.generate().save(folder / "log.pem")
     log_key = load_private(folder / "log.pem")
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
@@ -129,11 +139,22 @@ def _shown(path: Path) -> str:
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(path)
 
 
-def _clear(folder: Path) -> None:
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / _MARK).is_file():
-            raise StageTaken(f"{folder} holds something that no demonstration made: name another folder")
+def make_room(folder: Path, *, replace: bool) -> Path | None:
+    """Rename what an earlier demonstration left, or delete it; its new name, if any. Raises: StageTaken, OSError."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return None
+    if not (folder / _MARK).is_file():
+        raise StageTaken(f"{folder} holds something that no demonstration made: name another folder")
+    if replace:
         shutil.rmtree(folder)
+        return None
+    name = folder.resolve().name
+    free = (folder.resolve().with_name(f"{name}-{number}") for number in count(1))
+    earlier = folder.rename(next(one for one in free if not one.exists()))
+    return folder.with_name(earlier.name)
+
+
+def _make_folders(folder: Path) -> None:
     for name in ("data", "jobs", "keys", "runs"):
         (folder / name).mkdir(parents=True)
     (folder / _MARK).touch()

@@ -23,6 +23,7 @@ from dp_accounting.pld import PLDAccountant
 from safetensors import safe_open
 from typer.testing import CliRunner
 
+from api.demo.stage import make_room
 from epsilon_ledger.__main__ import assemble
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
@@ -332,6 +333,23 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "name another folder" in done.stderr
     assert mine.read_text(encoding="ascii") == "mine"
+
+
+def test_an_earlier_demonstration_is_kept_unless_told(tmp_path: Path) -> None:
+    """Under the first name that is free; with ``replace`` it is deleted."""
+    folder = tmp_path / "demo"
+    assert make_room(folder, replace=False) is None
+    for number in (1, 2, 3):
+        folder.mkdir()
+        (folder / ".epsilon-demo").touch()
+        (folder / "book.sqlite").write_text(str(number), encoding="ascii")
+        kept = make_room(folder, replace=number == 3)
+        assert kept == (None if number == 3 else tmp_path / f"demo-{number}")
+        assert not folder.exists()
+    assert [(one.name, (one / "book.sqlite").read_text()) for one in sorted(tmp_path.iterdir())] == [
+        ("demo-1", "1"),
+        ("demo-2", "2"),
+    ]
 
 
 def test_a_plan_prices_the_same_from_its_own_words() -> None:
