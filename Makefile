@@ -160,7 +160,7 @@ INSTALL = $(BEAT); if command -v uv > /dev/null; then \
 	echo "setup: epsilon-ledger" && \
 	install --no-deps --no-build-isolation -e .
 	@if [ "$(origin TORCH)" = file ] && $(BIN)/python -c 'import torch' 2> /dev/null; then exit 0; fi; \
-	[ -t 1 ] || quiet=-qq; \
+	[ -t 1 ] || { quiet=-qq; $(BEAT); }; \
 	bring() { $(BIN)/python -m pip install $$quiet --disable-pip-version-check "$$@"; }; \
 	echo "setup: PyTorch ($(TORCH))"; \
 	case "$$(uname -sm)" in "Linux x86_64") \
