@@ -1,6 +1,7 @@
 """The wheel that is built holds the whole project, and works where nothing else of it is."""
 
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -70,6 +71,38 @@ def test_the_command_runs(installed: Installed) -> None:
     """The wheel's `epsilon` shows its help, with a command of each room that brings one."""
     shown = installed.run("epsilon", "--help")
     assert "Usage: epsilon" in shown
+
+
+def test_a_ledger_runs_without_pytorch(installed: Installed, tmp_path: Path) -> None:
+    """A provider seals a table, and `epsilon up` serves: only training needs PyTorch, and says so."""
+    (site_packages,) = installed.home.glob("lib/python*/site-packages")
+    absent = site_packages / "torch.py"
+    absent.write_text("raise ModuleNotFoundError('No module named torch', name='torch')\n")
+    (tmp_path / "table.csv").write_text("age,ill\n" + "41,0\n52,1\n" * 60)
+    command = [str(installed.home / "bin" / "epsilon"), "up", "first", "--port", "0", "--issuer-port", "0"]
+    up = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert up.stdout is not None
+    try:
+        assert any(line.endswith("until interrupted.\n") for line in up.stdout), up.wait()
+        sealed, ref = str(tmp_path / "sealed"), "did:web:tdp.localhost/example/first"
+        installed.run(
+            "epsilon", "dataset", "seal", str(tmp_path / "table.csv"), ref, "--target", "ill", "--out", sealed
+        )
+        folder = tmp_path / "first"
+        installed.run("epsilon", "dataset", "register", str(folder / "tdp.toml"), str(folder / "dataset.yaml"))
+        installed.run("epsilon", "dataset", "open-partition", str(folder / "tdp.toml"), str(folder / "partition.json"))
+        signed = installed.run("epsilon", "contract", "sign", str(folder / "tdp.toml"), str(folder / "contract.yaml"))
+        (tmp_path / "tdp.jws").write_text(signed)
+        contract = str(folder / "contract.yaml")
+        tdc = str(folder / "tdc.toml")
+        installed.run("epsilon", "contract", "enter", tdc, contract, "--signature", str(tmp_path / "tdp.jws"))
+        quote = installed.run("epsilon", "quote", tdc, str(folder / "charge.json"), "--contract", contract)
+        assert "The run would be admitted." in quote
+    finally:
+        absent.unlink()
+        up.send_signal(signal.SIGINT)
+        up.communicate()
+    assert up.returncode == 0
 
 
 def test_the_wheel_holds_every_file_of_its_packages(installed: Installed) -> None:
