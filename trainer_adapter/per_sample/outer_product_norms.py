@@ -190,7 +190,8 @@ class _Bound:
             sizes, lengths, count = sizes + size, lengths + rows + looked_up, count + looked_up
         underflow = (2 * tall + 2 * wide + count) * count * precision.tiny * lengths
         enters = precision.gamma(_roundings(positions)) * sizes
-        return (torch.clamp(square + underflow, min=0.0).sqrt() + enters).square()
+        # No clamp: of a sum that overflowed to minus infinity it would make zero, and of the longest gradient a short one.
+        return ((square + underflow).abs().sqrt() + enters).square()
 
     def _most(self, table: EmbeddingGrad) -> int:
         return max(self._uses.positions, table.right.shape[1])

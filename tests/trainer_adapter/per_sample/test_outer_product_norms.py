@@ -102,6 +102,19 @@ def test_what_enters_is_never_longer_than_told(factors: list[PerExampleGrad], ke
     assert _exact(list(once)).norm() <= norms[0].sqrt() * SHARE
 
 
+def test_inner_products_that_overflow_leave_no_record_in_the_sum() -> None:
+    """Opposite positions as long as float32 can say: inner products overflow, now and then, where squares do not."""
+    public, most = torch.Generator().manual_seed(1), float(torch.finfo(torch.float32).max)
+    for length, wide in ((5, 33), (5, 65), (9, 65)) * 100:
+        way = torch.nn.functional.normalize(torch.randn((8, 1, wide), generator=public, dtype=torch.float64), dim=2)
+        turned = torch.tensor([(-1.0) ** place for place in range(length)], dtype=torch.float64)[:, None]
+        off = 1 + (torch.rand((8, 1, 1), generator=public, dtype=torch.float64) - 0.5) * 4e-7
+        left, right = torch.rand((8, length, 3), generator=public) * 1e-3, (way * turned * most**0.5 * off).float()
+        norms, _ = KERNELS["ghost"]([OuterProductGrad(left, right)], SINGLE)
+        true = (left.double().transpose(1, 2) @ right.double()).flatten(1).norm(dim=1)
+        assert not (true > norms.sqrt() * SHARE).any()
+
+
 def test_long_records_are_summed_in_blocks() -> None:
     """At 1,500 positions both kernels go through several blocks, pieces of rows too, and tell the same."""
     factors: list[PerExampleGrad] = [_head(700, 1_500, 150)]
