@@ -89,17 +89,29 @@ def require_authority(context: Context[Any], owner: str, field: str) -> None:
     """Check that the sender may act on an organisation's keys: its own, or as an SRO. Raises: Rejected."""
     actor = context.require_role()
     if owner != actor.did and not governs(context.facts, actor, context.organisation(owner, field)):
-        detail = f"only {owner} acts on its keys: an SRO does on those of who is neither an SRO nor in a quorum"
+        detail = f"only {owner} acts on its keys: an SRO does on those of who is neither an SRO nor may recover one"
         raise Rejected(Code.NOT_AUTHORISED, detail, "actor")
 
 
 def governs(facts: Facts, actor: Organisation, owner: Organisation) -> bool:
-    """Whether an organisation acts on another one's keys: an SRO, on those of who is neither an SRO nor in a quorum.
+    """Whether an organisation acts on another one's keys: an SRO, on those of all but SROs and who may recover one.
 
-    Whoever steals an SRO's key can so neither replace nor stop those who would recover it.
+    Whoever steals an SRO's key can so neither replace nor stop those who would recover it: the quorum of the SRO, and
+    the quorums of its members. A quorum that any other organisation names takes nobody out of an SRO's reach.
     """
-    in_quorum = any(owner.did in one.members for one in facts.recovery_quorums.values())
-    return SRO in actor.roles and SRO not in owner.roles and not in_quorum
+    return SRO in actor.roles and not _may_recover_an_sro(facts, owner.did)
+
+
+def _may_recover_an_sro(facts: Facts, did: str) -> bool:
+    """Whether an organisation is an SRO, or in a quorum of one, at whatever remove."""
+    recovers: dict[str, list[str]] = {}
+    for quorum in facts.recovery_quorums.values():
+        for member in quorum.members:
+            recovers.setdefault(member, []).append(quorum.organisation)
+    found = [did]
+    for one in found:
+        found += [other for other in recovers.pop(one, ()) if other not in found]
+    return any(SRO in facts.organisations[one].roles for one in found)
 
 
 def named_keys(context: Context[Any], key_ids: Iterable[str]) -> list[SigningKey]:

@@ -188,7 +188,7 @@ def test_a_suspended_key_signs_nothing_until_it_is_resumed(world: StoredWorld) -
 
 
 def test_who_may_act_on_whose_keys(world: StoredWorld) -> None:
-    """Its own; an SRO, on those of who is neither an SRO nor in a quorum. A clean room's key is nobody's."""
+    """Its own; an SRO, on those of who is neither an SRO nor in its quorum. A clean room's key is nobody's."""
     bank = world.signers[BANK_A]
     assert word(revoke(world, bank, actor=BANK_B)) == ("not_authorised", "actor")
     assert word(revoke(world, world.signers[SRO], actor=BANK_B)) == ("not_authorised", "actor")
@@ -201,6 +201,21 @@ def test_who_may_act_on_whose_keys(world: StoredWorld) -> None:
     assert revoke(world, world.signers[HOSPITAL], actor=SRO).code.word == "permitted"
     assert revoke(world, bank, name="own").code.word == "permitted"
     assert charged(world, "run").code.word == "signature_invalid"
+    verified(world)
+
+
+def test_a_quorum_that_a_thief_names_takes_nobody_out_of_an_sros_reach(world: StoredWorld) -> None:
+    """Two stolen keys name each other's organisations: the SRO recovers both, but nobody who may recover itself."""
+    assert name_quorum(world, BANK_B, actor=BANK_A, threshold=1, name="a").code.word == "permitted"
+    assert name_quorum(world, BANK_A, actor=BANK_B, threshold=1, name="b").code.word == "permitted"
+    assert suspend(world, world.signers[BANK_A], actor=SRO).code.word == "permitted"
+    assert recover(world, NEW, did=BANK_A, actor=SRO).code.word == "permitted"
+    world.signers[BANK_A] = NEW
+    assert name_quorum(world, HOSPITAL, threshold=1).code.word == "permitted"
+    assert name_quorum(world, BANK_B, actor=HOSPITAL, threshold=1, name="h").code.word == "permitted"
+    for number, who in enumerate((HOSPITAL, BANK_B, BANK_A)):
+        refused = revoke(world, world.signers[who], actor=SRO, name=f"r{number}")
+        assert word(refused) == ("not_authorised", "actor")
     verified(world)
 
 
