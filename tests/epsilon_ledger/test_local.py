@@ -97,6 +97,12 @@ def test_identities_are_who_the_records_are(tmp_path: Path) -> None:
         list(run)
 
 
+def test_a_person_with_two_records_is_refused(tmp_path: Path) -> None:
+    """Each record is clipped by itself, so the person would lose twice what the run is charged."""
+    with pytest.raises(Malformed, match="identities: name one identity twice"):
+        _run(tmp_path / "book.sqlite", slice(0, 20), identities=["one person"] * 20)
+
+
 def test_what_ran_is_posted_and_the_rest_returns(tmp_path: Path) -> None:
     """Nothing is charged before the first step; a loop that ends early posts its steps, one that breaks all begun."""
     book = tmp_path / "book.sqlite"
