@@ -190,7 +190,7 @@ class _Bound:
             sizes, lengths, count = sizes + size, lengths + rows + looked_up, count + looked_up
         underflow = (2 * tall + 2 * wide + count) * count * precision.tiny * lengths
         enters = precision.gamma(_roundings(positions)) * sizes
-        # No clamp: of a sum that overflowed to minus infinity it would make zero, and of the longest gradient a short one.
+        # No clamp: it would make zero of a sum that overflowed to minus infinity, and so leave a long gradient whole.
         return ((square + underflow).abs().sqrt() + enters).square()
 
     def _most(self, table: EmbeddingGrad) -> int:
