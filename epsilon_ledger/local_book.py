@@ -280,5 +280,5 @@ def _read_keys(path: Path) -> dict[str, bytes]:
 
 def _reasons(body: Any) -> str:  # noqa: ANN401 - an entry's body
     found = body.get("reasons", []) if isinstance(body, dict) else []
-    told = [str(one.get("detail", one)) if isinstance(one, dict) else str(one) for one in found]
-    return "".join(f"; {one}" for one in told)
+    details = [str(one.get("detail", one)) if isinstance(one, dict) else str(one) for one in found]
+    return "".join(f"; {one}" for one in details)

@@ -193,7 +193,7 @@ _UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] =
 
 
 def _advised(entry: Entry) -> Iterator[str]:
-    """The provider that a recommendation is for; none where it was refused, for then nobody knows."""
+    """The provider that a recommendation is for; none where it was refused, for then no one knows."""
     header = entry.body.get("header")
     providers = header.get("providers") if isinstance(header, dict) else None
     yield from map(str, providers) if isinstance(providers, list) else ()

@@ -33,7 +33,7 @@ ROUTES: Final = ReadRoutes("log")
 _FOREVER: Final = "immutable, max-age=31536000"
 PUBLIC: Final = f"public, {_FOREVER}"
 PRIVATE: Final = f"private, {_FOREVER}"
-"""Of what needs a token: ``public`` would let a shared cache give it to whoever asks next (RFC 9111, section 3.5)."""
+"""Of what needs a token: ``public`` would let a shared cache give it to the next caller (RFC 9111, section 3.5)."""
 _DESCRIBED: Final = {"link": '</v1/openapi.json>; rel="service-desc", </docs>; rel="service-doc"'}
 """Where the API is described, for programs and for people (RFC 8631, section 4)."""
 _KIND: Final[Any] = Query(

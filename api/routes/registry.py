@@ -169,7 +169,7 @@ def _sees_document(view: View, sha256: str, data: bytes, entry: str | None) -> b
 def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
     """By what the document says: its parties may read a contract before it is entered, everyone what governs all.
 
-    Whoever sees a provider's datasets reads what is recommended for them.
+    A caller that sees a provider's datasets reads what is recommended for them.
     """
     try:
         # So long is a policy alone, which is parsed once.

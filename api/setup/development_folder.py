@@ -43,7 +43,7 @@ class Party:
 
     @property
     def did(self) -> str:
-        """Its DID; names below localhost are nobody's (RFC 6761, section 6.3)."""
+        """Its DID; names below localhost belong to no one (RFC 6761, section 6.3)."""
         return f"did:web:{self.slug}.localhost"
 
 

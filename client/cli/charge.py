@@ -184,7 +184,7 @@ def _advice(service: Service, body: Object, changes: Changes, again: tuple[str |
     try:
         report = service.plan_report(body)
     except (Refused, Unreachable):
-        # The refusal itself is what has to be told.
+        # The refusal itself is what has to be reported.
         return ()
     refs = body.get("partitions")
     lines = [*blocked_lines(report)]

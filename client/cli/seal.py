@@ -45,7 +45,7 @@ COMMITMENT_KEY = "commitments.key"
     "patients.csv did:web:hospital.example/patients/2026 --target diagnosis --classes B,M --out 2026",
     "scans.npz did:web:hospital.example/scans/2026 --out scans-2026",
     note="Nothing is sent. FOLDER/share is for others: sealed records and commitments. FOLDER/secret stays here: the "
-    "data key, and a report of what the file holds. docs/data-format.md tells the format.",
+    "data key, and a report of what the file holds. docs/data-format.md describes the format.",
 )
 def seal(  # noqa: PLR0913, PLR0917 - each an option
     file: _File,
@@ -190,6 +190,6 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
     for one in commitments:
         typer.echo(f"  commitments {one['document']} in {one['file']}")
     if ref:
-        typer.echo(f"  data key in {made.data_key}: for your key store; nobody else may read it")
+        typer.echo(f"  data key in {made.data_key}: for your key store; no one else may read it")
         typer.echo(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
         typer.echo("Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on.")

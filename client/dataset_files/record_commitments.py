@@ -1,4 +1,4 @@
-r"""Commitments to records, as a policy may require them of a partition: made here, read by whoever decides.
+r"""Commitments to records, as a policy may require them of a partition: made here, read by the writer that decides.
 
     b"epsilon-commitments/1\n" + 32 bytes that name the key + one 32-byte commitment a record, in rising order
 

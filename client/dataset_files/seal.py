@@ -108,10 +108,10 @@ def seal_dataset(
         names = [_document(number) for number in range(1, len(documents) + 1)]
         for name, document in zip(names, documents, strict=True):
             create_file(made / name, document)
-        told = report.to_json(len(commitments) if committing is not None else None)
-        create_file(made / REPORT, c.dump(told) + b"\n")
+        shown = report.to_json(len(commitments) if committing is not None else None)
+        create_file(made / REPORT, c.dump(shown) + b"\n")
     files = tuple((folder / name, c.digest(one)) for name, one in zip(names, documents, strict=True))
-    return SealedDataset(folder, data_key or folder / DATA_KEY, files, told)
+    return SealedDataset(folder, data_key or folder / DATA_KEY, files, shown)
 
 
 def commit_records(records: Records, commitment_key: Path, folder: Path) -> SealedDataset:

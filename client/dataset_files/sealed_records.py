@@ -3,7 +3,7 @@ r"""Sealed records: a partition's data at rest in frames, so that one record is 
     b"epsilon-records/1\n"  32 bytes of salt  frame 0 ... frame k-1  description  4 bytes: the description's length
 
 Each frame is AES-256-GCM over ``frame_records`` records, row after row without gaps, numbers little-endian; the last
-one is filled up with zeros, so that the file's length tells the number of records only to a frame. The description is
+one is filled up with zeros, so that the file's length shows the number of records only to a frame. The description is
 one object of RFC 8785 JSON, sealed the same way:
 
     {"arrays":[{"dtype":"<f4","name":"inputs","shape":[30]},{"dtype":"<i8","name":"targets","shape":[]}],

@@ -11,7 +11,7 @@ from ledger.wire import canonical_json as c
 
 def registration(signer: Signer, organisation: str, name: str, roles: Sequence[str]) -> c.Object:
     """The body by which an SRO registers the organisation. Raises: Malformed."""
-    # Whoever only reads need not wait for every kind of command to load.
+    # A client that only reads need not wait for every kind of command to load.
     from ledger.commands.registry import read_body
 
     claim: c.Object = {"key": signer.jwk, "name": name, "organisation": organisation, "roles": [*roles]}

@@ -29,7 +29,8 @@ Place = tuple[int, int]
 NODES_MAX: Final = 50_000
 """Values in one YAML document: a policy with Levels for ten thousand datasets has 40,000; each costs microseconds."""
 PIECES_MAX: Final = 200_000
-"""Names, values, brackets and commas of JSON whose places are looked for; an error beyond them is told without one."""
+"""Names, values, brackets and commas of JSON whose places are looked for; an error beyond them is reported without
+one."""
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 DIGITS_MAX: Final = 17
 """Of an integer, its sign included, that may still be within 2^53."""

@@ -26,7 +26,7 @@ def is_rounded(facts: Facts, partition: Partition, now: int) -> bool:
 
 
 def rounded_account(facts: Facts, partition: Partition, own_holder: str) -> Account:
-    """Everyone's account as whoever holds another one is shown it."""
+    """Everyone's account as the holder of another one is shown it."""
     empty = empty_account(partition, GLOBAL)
     whole = facts.accounts.get((partition.ref, GLOBAL), empty)
     own = facts.accounts.get((partition.ref, own_holder), empty)

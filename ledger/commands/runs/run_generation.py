@@ -1,8 +1,8 @@
 """A new generation of a run: the clean room that goes on with it, attested anew; the one before it ends.
 
-Whoever resumes a run first takes a new generation. From that entry on every older one gets a conflict when it asks for
-a lease, posts or asks for a release: so a copy of the run's folder, or a machine put back to an older state, ends as
-soon as another has gone on. What older generations leased stays leased.
+A clean room that resumes a run first takes a new generation. From that entry on every older one gets a conflict when it
+asks for a lease, posts or asks for a release: so a copy of the run's folder, or a machine put back to an older state,
+ends as soon as another has gone on. What older generations leased stays leased.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A run that leases its steps (its charge says so) takes none before its lease is an entry, and asks for each lease while
 the one before it trains. Leases follow one another without a gap: the first step of each is the one after all that are
-leased, whoever leased them. So of two copies of a clean room that go on from one state, one gets the steps and the
-other a conflict, and no step is ever leased twice. The command's id is the lease's: 256 bits drawn from hardware for
-this one request, so that the same request sent again gets the same answer, and that of a copy is another.
+leased, no matter who leased them. So of two copies of a clean room that go on from one state, one gets the steps and
+the other a conflict, and no step is ever leased twice. The command's id is the lease's: 256 bits drawn from hardware
+for this one request, so that the same request sent again gets the same answer, and that of a copy is another.
 """
 
 from __future__ import annotations

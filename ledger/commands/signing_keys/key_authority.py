@@ -96,8 +96,8 @@ def require_authority(context: Context[Any], owner: str, field: str) -> None:
 def governs(facts: Facts, actor: Organisation, owner: Organisation) -> bool:
     """Whether an organisation acts on another one's keys: an SRO, on those of all but SROs and who may recover one.
 
-    Whoever steals an SRO's key can so neither replace nor stop those who would recover it: the quorum of the SRO, and
-    the quorums of its members. A quorum that any other organisation names takes nobody out of an SRO's reach.
+    Anyone who steals an SRO's key can so neither replace nor stop those who would recover it: the quorum of the SRO,
+    and the quorums of its members. A quorum that any other organisation names takes no one out of an SRO's reach.
     """
     return SRO in actor.roles and not _may_recover_an_sro(facts, owner.did)
 

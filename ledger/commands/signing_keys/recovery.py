@@ -1,10 +1,10 @@
 """A lost key is replaced: an SRO's by a quorum that it named beforehand, another organisation's by its SRO too.
 
-A quorum is named while the key is there, and replaced by another one only with its own consent: whoever steals the key
+A quorum is named while the key is there, and replaced by another one only with its own consent: a thief of the key
 names no other quorum, and an SRO acts on no key of a member (:mod:`ledger.commands.signing_keys.key_authority`). So the
 quorum takes a stolen key back, whatever was done with it meanwhile. A recovery revokes every key that the organisation
-has, as whoever lost a key cannot say who found it, and gives it a new one. Members sign by keys that are in force at
-the recovery, so a member may rotate its own key in between.
+has, as an owner who lost a key cannot say who found it, and gives it a new one. Members sign by keys that are in force
+at the recovery, so a member may rotate its own key in between.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def _name_quorum(context: Context[NameQuorum]) -> Decision:
         raise Rejected(Code.MALFORMED, "body.members: the sender cannot recover itself", "body.members")
     if body.threshold > len(body.members):
         raise Rejected(Code.MALFORMED, "body.threshold: is more than there are members", "body.threshold")
-    standing = context.facts.recovery_quorums.get(actor)
-    if standing is not None:
-        _require_signed(context, standing, body.claim(actor, context.command.id), body.signatures)
+    named = context.facts.recovery_quorums.get(actor)
+    if named is not None:
+        _require_signed(context, named, body.claim(actor, context.command.id), body.signatures)
     return context.permit()
 
 

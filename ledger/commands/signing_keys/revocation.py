@@ -44,7 +44,7 @@ def decide(context: Context[RevokeKeys]) -> Decision:
 
 
 def _require_one_left(context: Context[RevokeKeys], keys: list[SigningKey]) -> None:
-    """An SRO without a quorum that could recover it keeps one key: without one, nobody governs. Raises: Rejected."""
+    """An SRO without a quorum that could recover it keeps one key: without one, no one governs. Raises: Rejected."""
     facts, revoked = context.facts, set(context.body.keys)
     for did in {one.owner for one in keys}:
         left = [one for one in keys_in_force(facts, did, context.now) if one not in revoked]
