@@ -16,6 +16,8 @@ from ledger.store.merkle_tables import Tree, entry_bytes, latest_checkpoint
 from ledger.store.tables import ENTRY
 
 _NAMED: Final = select(ENTRY.c.position).where(ENTRY.c.id == bindparam("id"))
+_FEW: Final = 16
+"""Entries that are read at once where the first may do."""
 _PAGE: Final = 1_000
 
 
@@ -58,11 +60,14 @@ class Log:
         chosen = select(ENTRY.c.data).where(*within).order_by(ENTRY.c.position)
         return [bytes(data) for data in self.connection.execute(chosen).scalars()]
 
-    def entries_of(self, kinds: Sequence[str], start: int) -> list[tuple[int, bytes]]:
-        """The indexes and exact bytes of the entries of some kinds, in order, from one index on."""
-        within = ENTRY.c.position >= start, ENTRY.c.position < self.size, ENTRY.c.kind.in_(kinds)
-        chosen = select(ENTRY.c.position, ENTRY.c.data).where(*within).order_by(ENTRY.c.position)
-        return [(int(index), bytes(data)) for index, data in self.connection.execute(chosen)]
+    def entries_of(self, kinds: Sequence[str], start: int) -> Iterator[tuple[int, bytes]]:
+        """The indexes and exact bytes of the entries of some kinds, in order, from one index on; read a few at once."""
+        found = [(start - 1, b"")]
+        while found:
+            within = ENTRY.c.position > found[-1][0], ENTRY.c.position < self.size, ENTRY.c.kind.in_(kinds)
+            chosen = select(ENTRY.c.position, ENTRY.c.data).where(*within).order_by(ENTRY.c.position).limit(_FEW)
+            found = [(int(index), bytes(data)) for index, data in self.connection.execute(chosen)]
+            yield from found
 
     def __iter__(self) -> Iterator[bytes]:
         """The exact bytes of every entry, read a thousand at a time. Raises: KeyError, where one is missing."""

@@ -6,7 +6,9 @@ import random
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
+from ledger.commands.entry import Entry
 from ledger.log.checkpoint import sign
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency, verify_receipt
 from tests.factories.documents import SMALL
@@ -55,6 +57,27 @@ def test_the_past_is_what_stood_then(world: StoredWorld) -> None:
         with world.book.read_past(size) as past:
             assert (past.size, past.checkpoint) == (size, checkpoint)
             assert _facts(past) == facts
+
+
+def test_entries_of_some_kinds_are_read_as_far_as_they_are_wanted(world: StoredWorld) -> None:
+    """All of them in order, over several reads; and of a long log no more than one read for the first."""
+    world.submit(*(world.charge(f"run-{number}", run=SMALL) for number in range(40)))
+    with world.book.read() as facts:
+        charges = [(index, data) for index, data in enumerate(facts) if Entry.parse(data).kind == "charge"]
+        assert [*facts.entries_of(("charge", "post"), 0)] == charges
+        assert [*facts.entries_of(("charge",), charges[7][0])] == charges[7:]
+        asked: list[str] = []
+
+        def note(*said: Any) -> None:  # noqa: ANN401 - as SQLAlchemy calls it
+            asked.append(str(said[2]))
+
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            assert next(iter(facts.entries_of(("charge",), 0))) == charges[0]
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+        (statement,) = (one for one in asked if "entry" in one)
+        assert "LIMIT" in statement
 
 
 def test_every_size_has_its_proofs(world: StoredWorld) -> None:
