@@ -223,3 +223,6 @@ def test_a_model_that_hangs_or_crashes_ends_its_own_process(tmp_path: Path) -> N
         try_model("hangs.py:small", tmp_path, 1)
     with pytest.raises(Malformed, match=r"^model: crashes\.py:small ended its process with signal 6$"):
         try_model("crashes.py:small", tmp_path)
+    (tmp_path / "leaves.py").write_text("import os\nos._exit(3)")
+    with pytest.raises(Malformed, match=r"^model: leaves\.py:small ended its process with exit code 3$"):
+        try_model("leaves.py:small", tmp_path)
