@@ -3,7 +3,9 @@
     python tests/trainer_adapter/kill_worker.py
 
 reads one JSON object a line: ``job`` (a path), ``trace`` (a path), ``kill`` (a moment and how many of them to let pass,
-or null), ``resume``. Each is run in a child of its own, and answered with the child's wait status. The snapshots:
+or null), ``resume``, and ``gate`` (null, or the path of a pipe: then the child is held at the moment and not killed; it
+writes that it waits, and goes on once the pipe is opened for writing). Each is run in a child of its own, and answered
+with the child's wait status. The snapshots:
 ``begin`` and ``begun`` (before and after a block is made durable), ``noise`` and ``noised`` (before and after a step's
 noise is drawn), ``saved`` (after a state is kept), ``post`` and ``posted`` (before and after the post is sent).
 """
@@ -38,10 +40,10 @@ from trainer_adapter.session.protocol import consumer_service
 class Hook:
     """Counts snapshots, and ends the process at one of them."""
 
-    def __init__(self, trace: Path, kill: tuple[str, int] | None) -> None:
-        """``kill`` names a moment and how many of its kind to let pass first."""
+    def __init__(self, trace: Path, kill: tuple[str, int] | None, gate: str | None) -> None:
+        """``kill`` names a moment and how many of its kind to let pass first; with a ``gate`` it is a wait there."""
         self._trace = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._kill = kill
+        self._kill, self._gate = kill, gate
         self._seen: dict[str, int] = {}
 
     def __call__(self, moment: str, note: str = "") -> None:
@@ -49,8 +51,14 @@ class Hook:
         if note:
             os.write(self._trace, f"{note}\n".encode())
         seen = self._seen[moment] = self._seen.get(moment, 0) + 1
-        if self._kill is not None and moment == self._kill[0] and seen > self._kill[1]:
+        if self._kill is None or moment != self._kill[0] or seen <= self._kill[1]:
+            return
+        if self._gate is None:
             os.kill(os.getpid(), signal.SIGKILL)
+        else:
+            self._kill = None
+            Path(self._gate).write_bytes(b"held")
+            Path(self._gate).read_bytes()
 
     def around(
         self, owner: type, name: str, before: str, after: str, note: Callable[..., str | None] = lambda *_: ""
@@ -90,10 +98,20 @@ def _hooked(hook: Hook) -> None:
 
 def _run(asked: dict[str, Any]) -> None:
     kill = asked["kill"]
-    _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None))
+    _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None, asked["gate"]))
     job = Job.load(Path(asked["job"]))
     with consumer_service(job) as service:
         train_job(job, service, lambda _: None, resume=asked["resume"])
+
+
+def _ended(asked: dict[str, Any]) -> int:
+    """Run one; its exit status. Why it failed is written beside its trace."""
+    try:
+        _run(asked)
+    except Exception as error:
+        Path(asked["trace"]).with_suffix(".error").write_text(f"{type(error).__name__}: {error}")
+        raise
+    return 0
 
 
 def _warm() -> None:
@@ -114,8 +132,7 @@ def main() -> None:
         if not child:
             status = 1
             try:
-                _run(json.loads(line))
-                status = 0
+                status = _ended(json.loads(line))
             finally:
                 sys.stderr.flush()
                 os._exit(status)

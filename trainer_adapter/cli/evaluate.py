@@ -30,6 +30,7 @@ from trainer_adapter.session.model_release import (
     ModelReleaseRequest,
     Pause,
     SealedContents,
+    post_of,
     too_soon,
 )
 from trainer_adapter.session.protocol import Say
@@ -98,7 +99,7 @@ def release(job: Job, service: Service, say: Say, pause: Pause | None = None) ->
         Refused: if the opening is, or the release. Anything ``pause`` raises. Malformed, OSError, Unreachable.
     """
     _, contents = _open(job, service, say)
-    request = ModelReleaseRequest(job, service, contents.signer, contents.model)
+    request = ModelReleaseRequest(job, service, contents.signer, contents.model, post_of(service, job.id))
     request.announce()
     try:
         index = request.submit()
@@ -124,6 +125,9 @@ def _open(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
     service.deposit_key()
     name = c.digest(sealed)
     contents = SealedContents.parse(open_model(sealed, _key(job, service, name, say), job.id))
+    # The post binds the model that is sealed; what holds another was sealed by a copy of the run.
+    if service.charge(job.id).get("model") not in {None, c.digest(contents.model)}:
+        raise Malformed("model", f"is not the one model of charge {job.id}, by its post")
     say("the model is decrypted in memory")
     return name, contents
 

@@ -28,6 +28,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from trainer_adapter.session.hardware_secret import hardware_secret
+
 Purpose: TypeAlias = Literal["sampler", "noise", "dropout"]
 
 SECRET_BYTES: Final = 32
@@ -138,7 +140,7 @@ class NormalPiece:
 
 
 class CsprngRandomness:
-    """The streams of one run; made anew for each run, never stored, never resumed."""
+    """The streams of one run, or of one lease of its steps; made anew for each, never stored, never resumed."""
 
     def __init__(self, secret: bytes) -> None:
         """Derive the keys from 32 secret bytes; a run uses :meth:`fresh`, only tests pass their own."""
@@ -155,8 +157,8 @@ class CsprngRandomness:
 
     @classmethod
     def fresh(cls) -> CsprngRandomness:
-        """CsprngRandomness from the operating system's generator."""
-        return cls(os.urandom(SECRET_BYTES))
+        """CsprngRandomness from the operating system's generator, and the clocks of this moment."""
+        return cls(hardware_secret())
 
     def stream(self, purpose: Purpose, step: int) -> Stream:
         """Open the stream of a step, counted from 1.

@@ -13,6 +13,7 @@ from ledger.mechanisms.plan import BATCH_MAX, Plan
 from ledger.wire.json_schema import Schema, json_schema
 from trainer_adapter.job.job_spec import (
     CHARGES_MAX,
+    LEASE_S_MAX,
     LOSSES,
     OPTIMISERS,
     OUTPUTS_MAX,
@@ -102,6 +103,8 @@ def _assignment() -> dict[str, Schema]:
         "attester": _table({"issuer": {**_TEXT, "maxLength": 200}, "key": _PATH}, required=("issuer", "key")),
         "base": _several(_NAME),
         "block_steps": _integer(1, BLOCK_STEPS_MAX),
+        "lease_s": _integer(0, LEASE_S_MAX),
+        "step_leases": {"type": "boolean"},
         "contract": _PATH,
         "data": {
             "type": "object",

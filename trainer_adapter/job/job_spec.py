@@ -30,6 +30,8 @@ the run starts from; ``recipients``, to whom its model will go, or "everyone"; `
 privacy unit after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too.
 ``grants`` is the folder where providers put the data keys that the service does not give: see
 :mod:`trainer_adapter.session.key_grants`.
+``step_leases`` says whether the run leases its steps from the ledger, so that of two copies of it one goes on, and
+``lease_s`` for how many seconds of work at once: see :mod:`trainer_adapter.run.block_leases`.
 With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed
 run can go on: see :mod:`trainer_adapter.run.checkpointing`.
 
@@ -89,6 +91,8 @@ SQUARED_ERROR: Final = "mean_squared_error"
 LOSSES: Final = ("cross_entropy", "binary_cross_entropy", SQUARED_ERROR)
 PROFILE_FIELDS: Final = ("actor", "issuer", "key", "log", "service")
 """What a job may leave to its profile."""
+LEASE_S_MAX: Final = 86_400
+"""Seconds of work that one lease is for."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
 Table = TypeVar("Table", bound="DataclassInstance")
@@ -252,6 +256,8 @@ class Assignment:
     base: list[c.Json] | None = field(default=None, metadata=_plain(partial(_read_several, c.name)))
     recipients: list[c.Json] | str | None = field(default=None, metadata=_plain(_read_recipients))
     unit_records_max: int | None = field(default=None, metadata=_plain(c.integer, 1, GROUP_MAX))
+    step_leases: bool | None = field(default=None, metadata=_plain(c.boolean))
+    lease_s: int = field(default=1, metadata=_plain(c.integer, 0, LEASE_S_MAX))
 
     @property
     def stated(self) -> c.Object:

@@ -104,6 +104,11 @@ class StepLog:
         self._begun = last
         self._append(dump({"first": first, "last": last}))
 
+    def begin_until(self, last: int) -> None:
+        """Begin all steps up to one, block by block, where they have not begun. Raises: as :meth:`begin`."""
+        while self._begun < last:
+            self.begin(self._begun + 1, min(self._begun + self.block_steps, last))
+
     def steps_begun(self) -> int:
         """How many steps have begun, whole blocks; at least the steps whose noise was used."""
         return self._begun

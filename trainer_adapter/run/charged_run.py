@@ -25,19 +25,23 @@ from client.service.answers import Answer
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.domain.exit_codes import ExitCode
+from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.job.step_log import StepLog
+from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.checkpointing import CheckpointStore, locked
 from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.run.step_budget import StepBudget
 from trainer_adapter.session.key_grants import NotGranted
-from trainer_adapter.session.model_release import ModelReleaseRequest, Pause
+from trainer_adapter.session.model_release import ModelReleaseRequest, Pause, post_of
 from trainer_adapter.session.protocol import Say, Session, clean_room_service, consumer_service
 from trainer_adapter.session.quote_report import QuoteReport
 
 LOG_FILE: Final = "steps.log"
+UNANSWERED_S: Final = 10.0
+"""How long a run that broke waits for the answer to its last request for a lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,12 @@ class Run:
     Attributes:
         checkpoints: from which a killed run is resumed; None where the assignment has no ``resume``.
         over: whether a resumed run was over already, so that only its post and its model are left.
+        model_data: the one model that may leave of a run that leases its steps: its bytes, set before the block ends.
         watched: whether the loop takes its steps from the budget; if not, nothing is posted: the charge stays in full.
     """
+
+    leases_by_default = False
+    """Whether steps are leased where the assignment does not say. Not here: the loop has to set :attr:`model_data`."""
 
     def __init__(
         self, assignment: Assignment, service: Service | None = None, say: Say | None = None, *, resume: bool = False
@@ -85,7 +93,8 @@ class Run:
         self.assignment, self.say, self._resume = assignment, say or (lambda _: None), resume
         self.checkpoints: CheckpointStore | None = None
         self.over = self._resumed = False
-        self.watched = True
+        self.watched, self.model_data = True, b""
+        self._leases: BlockLeases | None = None
         self._stack, self._owns_service = ExitStack(), service is None
         self.service: Final = service or consumer_service(assignment)
         self._session: Session | None = None
@@ -117,7 +126,12 @@ class Run:
         Raises:
             Refused, Unreachable, Malformed, OSError.
         """
-        return Session(self.assignment, self.service, self.say).quote()
+        return Session(self.assignment, self.service, self.say, leases=self._wants_leases).quote()
+
+    @property
+    def _wants_leases(self) -> bool:
+        wanted = self.assignment.step_leases
+        return self.leases_by_default if wanted is None else wanted
 
     def open_data(self) -> dict[str, PartitionData]:
         """Charge, get the key, and decrypt: the data of each partition; none if a resumed run is over. Once.
@@ -134,7 +148,7 @@ class Run:
         identity = store.load_identity() if store and self._resume else None
         # What can fail before the charge fails before there is a folder.
         save = store.save_identity if store else (lambda _: None)
-        session = Session(self.assignment, self.service, self.say, identity, save)
+        session = Session(self.assignment, self.service, self.say, identity, save, leases=self._wants_leases)
         session.check_key_sources()
         folder.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(locked(folder))
@@ -175,22 +189,35 @@ class Run:
         After :meth:`open_data`, once.
 
         Raises:
-            Malformed: for a step log that cannot be resumed. OSError.
+            Malformed: for a step log that cannot be resumed. OSError. Refused, Unreachable: for a run that is resumed
+                and gets no new generation.
         """
         if self._session is None or self._budget is not None:
             raise Malformed("run", "is not open, or has begun already")
         log = self._open_log(self._session)
+        self._leases = leases = self._open_leases(self._session)
+        if leases is not None:
+            # Leased by a process that died, or by a copy of this folder: they count, and are not taken here.
+            log.begin_until(leases.granted)
         stopped = self._stack.enter_context(stop_signals())
         progress = ProgressReporter(self._session.report_progress, self._session.why_over)
         self._progress = self._stack.enter_context(closing(progress))
-        self._budget = StepBudget(self.assignment.plan, log, (stopped, progress.ended, self._session.near_deadline))
+        ends = (stopped, progress.ended, self._session.near_deadline)
+        self._budget = StepBudget(self.assignment.plan, log, ends, leases)
         return self._budget
+
+    def _open_leases(self, session: Session) -> BlockLeases | None:
+        requests, known = session.lease_requests(), self.assignment
+        if requests is None:
+            return None
+        return BlockLeases(requests, self.steps, known.block_steps, known.lease_s, resumed=self._resumed)
 
     def _open_log(self, session: Session) -> StepLog:
         known, path = self.assignment, self.assignment.output / LOG_FILE
         how = StepLog.resume if self._resumed and path.exists() else StepLog.create
         log = self._stack.enter_context(closing(how(path, known.id, known.plan, known.block_steps)))
-        reported = session.steps_reported() if self._resumed else 0
+        # Where steps are leased the ledger itself says how far the run was.
+        reported = session.steps_reported() if self._resumed and not session.identity.leases else 0
         if reported > log.steps_begun():
             rule = f"has {log.steps_begun()} steps, but {reported} were reported: it was put back"
             raise Malformed("steps.log", rule)
@@ -229,7 +256,8 @@ class Run:
         with ExitStack() as stack:
             service = stack.enter_context(consumer_service(known)) if self._owns_service else self.service
             own = clean_room_service(known, service, identity, self.say)
-            return ModelReleaseRequest(known, own, identity.signer, data).submit_or_seal(self.say, pause)
+            request = ModelReleaseRequest(known, own, identity.signer, data, post_of(own, known.id))
+            return request.submit_or_seal(self.say, pause)
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -255,7 +283,7 @@ class Run:
             self.say("it is unknown what was done with the records: nothing is posted, the charge stays in full")
             return
         if not broken and not self.ended():
-            session.post(budget.taken)
+            self._post(session, budget.taken)
             return
         # What began counts, whatever broke.
         self._post_briefly(session, budget.steps_durable if broken else budget.taken)
@@ -263,11 +291,25 @@ class Run:
     def _post_briefly(self, session: Session, steps: int) -> bool:
         """Whether it was posted; else the deadline posts all of the charge, or the ledger has settled it already."""
         try:
-            session.post(steps, brief=True)
+            self._post(session, steps, brief=True)
         except (Refused, Unreachable, Malformed) as unposted:
             self.say(f"nothing was posted, so the charge stays as it is: {unposted}")
             return False
         return True
+
+    def _post(self, session: Session, steps: int, *, brief: bool = False) -> None:
+        """Post so many steps, and what is leased. Raises: Refused, Unreachable."""
+        if not session.identity.leases:
+            session.post(steps, {}, brief=brief)
+            return
+        leases, named = self._leases, dict[str, c.Json](generation=1)
+        if leases is not None:
+            leases.settle(UNANSWERED_S if brief else None)
+            steps, named["generation"] = max(steps, leases.granted), leases.generation
+            named |= {"lease": leases.newest} if leases.newest else {}
+        if steps and self.model_data:
+            named["model"] = c.digest(self.model_data)
+        session.post(steps, named, brief=brief)
 
 
 def _may_be_recorded(error: Exception) -> bool:

@@ -6,11 +6,14 @@ enclave; here any user who can read the file can read the state. A file is bound
 
     room.state   the identity, written before the charge is sent
     run.state    model and optimiser as safetensors; a step, all of whose predecessors count; written between blocks
+    model.state  of a run that leases its steps, the model that its post names; written before the post
 
 What is lost between the last save and the end of the process was charged and stays charged: the run is resumed at the
-first step that was never begun, on fresh randomness. One process at a time resumes a run (:func:`locked`). A state that
-is newer than the step log, or a step log behind the last progress report, was put back by hand: it is refused.
-What this cannot detect is a whole folder put back to an earlier time on a machine that reported no progress since.
+first step that was never begun, on fresh randomness. One process at a time resumes a run (:func:`locked`). A run that
+leases its steps goes on after all that the ledger has leased, so a folder that was copied or put back takes none of
+them again. Of one that does not, a state that is newer than the step log, or a step log behind the last progress
+report, was put back by hand and is refused; a whole folder put back to an earlier time on a machine that reported no
+progress since is not detected.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ NONCE_BYTES: Final = 12
 IDENTITY_BYTES_MAX: Final = 65_536
 IDENTITY_FILE: Final = "room.state"
 RUN_FILE: Final = "run.state"
+MODEL_FILE: Final = "model.state"
 
 
 class Stateful(Protocol):
@@ -106,6 +110,14 @@ class CheckpointStore:
         if not (self._folder / RUN_FILE).exists():
             return Position(0, ended=False)
         return _restore(self._read(RUN_FILE), model, optimiser, also)
+
+    def save_model(self, data: bytes) -> None:
+        """Keep the model that the post is about to name, sealed. Raises: OSError."""
+        self._write(MODEL_FILE, data)
+
+    def load_model(self) -> bytes:
+        """The model that was saved before the post; nothing if none was. Raises: Malformed, OSError."""
+        return self._read(MODEL_FILE) if (self._folder / MODEL_FILE).exists() else b""
 
     def _write(self, name: str, data: bytes) -> None:
         nonce = os.urandom(NONCE_BYTES)

@@ -9,6 +9,7 @@ from typing import Final
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.step_log import StepLog
+from trainer_adapter.run.block_leases import BlockLeases
 
 End = Callable[[], str]
 """Called before each step: why the run ends there, or nothing. It never looks at records."""
@@ -23,13 +24,18 @@ class StepBudget:
         ended: why the run ended before its last step; empty if it did not.
     """
 
-    def __init__(self, plan: Plan, log: StepLog, ends: Sequence[End] = ()) -> None:
-        """The steps that ``log`` has not begun yet. Raises: Malformed, if it is another plan's."""
+    def __init__(self, plan: Plan, log: StepLog, ends: Sequence[End] = (), leases: BlockLeases | None = None) -> None:
+        """The steps that ``log`` has not begun yet, each leased by ``leases`` where the run leases its steps.
+
+        Raises:
+            Malformed: if the log is another plan's.
+        """
         if log.plan_digest != plan.digest:
             raise Malformed("log", "belongs to another plan")
         self.taken = log.steps_begun()
         self.ended = ""
         self._log, self._ends, self._steps = log, tuple(ends), plan.steps
+        self._leases = leases
         self._process: Final = os.getpid()
 
     @property
@@ -43,29 +49,43 @@ class StepBudget:
         return self._log.steps_begun()
 
     @property
+    def lease(self) -> int:
+        """How many leases this process has begun to use: randomness is drawn anew for each."""
+        return 0 if self._leases is None else self._leases.entered
+
+    @property
     def at_block_boundary(self) -> bool:
         """Whether every step that was begun was taken, so that nothing is lost if the process dies here."""
         return self.taken == self._log.steps_begun()
 
     def next_step(self) -> int | None:
-        """The next step, whose block is durable when this returns; None when the run is over, for good.
+        """The next step, leased and with its block durable when this returns; None when the run is over, for good.
 
         Raises:
+            Refused: if another copy of this run has gone on.
             OSError: if the block cannot be made durable; it counts all the same, and no further step can be taken.
             Malformed: in a process that was forked off.
         """
         if self.ended or self.left == 0:
             return None
-        self.ended = next((why for end in self._ends if (why := end())), "")
+        self.ended = self._why_ends()
         if self.ended:
             return None
         if os.getpid() != self._process:
             raise Malformed("run", "goes on in the process that began it alone: a copy would take the same steps")
-        step = self.taken + 1
+        step, until = self.taken + 1, self._steps
+        if self._leases is not None:
+            self.ended = self._leases.reach(step, self._why_ends)
+            if self.ended:
+                return None
+            until = self._leases.until
         if step > self._log.steps_begun():
-            self._log.begin(step, min(step + self._log.block_steps - 1, self._steps))
+            self._log.begin(step, min(step + self._log.block_steps - 1, until))
         self.taken = step
         return step
+
+    def _why_ends(self) -> str:
+        return next((why for end in self._ends if (why := end())), "")
 
     def close(self) -> str:
         """Allow no further step, those of a begun block neither; why the run had ended before, or nothing."""

@@ -31,17 +31,19 @@ class CleanRoomIdentity:
     Attributes:
         deadline: of the charge, Unix ms.
         release: id and body of the command that requests the data keys; None before it is made.
+        leases: whether the charge leases its steps.
     """
 
     signer: Signer
     sealing: X25519PrivateKey
     deadline: int
     release: tuple[str, c.Object] | None = None
+    leases: bool = False
 
     @classmethod
-    def fresh(cls, deadline: int) -> CleanRoomIdentity:
+    def fresh(cls, deadline: int, *, leases: bool = False) -> CleanRoomIdentity:
         """New keys."""
-        return cls(Signer.generate(), X25519PrivateKey.generate(), deadline)
+        return cls(Signer.generate(), X25519PrivateKey.generate(), deadline, leases=leases)
 
     def to_json(self) -> c.Object:
         """For what is sealed before it is written."""
@@ -49,6 +51,7 @@ class CleanRoomIdentity:
         return {
             "deadline": self.deadline,
             "kind": "clean_room",
+            **({"leases": True} if self.leases else {}),
             "release": {"body": body, "id": name},
             "sealing": c.base64url(self.sealing.private_bytes_raw()),
             "signing": c.base64url(self.signer.secret()),
@@ -58,7 +61,7 @@ class CleanRoomIdentity:
     @classmethod
     def parse(cls, value: object) -> CleanRoomIdentity:
         """What :meth:`to_json` made. Raises: Malformed."""
-        known = c.fields(value, "room", ("deadline", "kind", "release", "sealing", "signing", "v"))
+        known = c.fields(value, "room", ("deadline", "kind", "release", "sealing", "signing", "v"), ("leases",))
         c.one_of(known["kind"], "room.kind", ("clean_room",))
         c.integer(known["v"], "room.v", 1, 1)
         release = c.fields(known["release"], "room.release", ("body", "id"))
@@ -67,6 +70,7 @@ class CleanRoomIdentity:
             X25519PrivateKey.from_private_bytes(c.unbase64url(known["sealing"], "room.sealing")),
             c.integer(known["deadline"], "room.deadline", 0, 2**53 - 1),
             (release["id"], release["body"]) if release["body"] is not None else None,
+            c.boolean(known.get("leases", False), "room.leases"),
         )
 
     def public(self) -> c.Object:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,9 @@ TOO_SOON: Final = "release_too_soon"
 RECEIPT_BYTES_MAX: Final = 65_536
 INDEX_DIGITS_MAX: Final = 16
 LINE_MAX: Final = 1_000
+
+_OTHER_MODEL: Final = frozenset({"body.model", "body.post"})
+"""The fields that a conflict names where the model is not the one that the run's post names."""
 
 Pause = Callable[[float], None]
 """Waits some seconds, and ends the wait by raising."""
@@ -80,17 +84,18 @@ class ModelReleaseRequest:
         model: the SHA-256 of the model's file.
     """
 
-    def __init__(self, job: Assignment, service: Service, signer: Signer, data: bytes) -> None:
-        """``signer`` is the clean room of the job's charge, ``data`` the model as safetensors."""
+    def __init__(self, job: Assignment, service: Service, signer: Signer, data: bytes, post: str | None = None) -> None:
+        """Of the model ``data``, safetensors, by the clean room of the job's charge; ``post`` names it, if one does."""
         self._job, self._signer, self._data = job, signer, data
         self._own = service.as_caller(CleanRoomCredentials(signer, job.log.origin, service.clock))
         self.model: Final = c.digest(data)
-        self._body: Final[c.Object] = {"charge": job.id, "model": self.model}
+        self._notice: Final[c.Object] = {"charge": job.id, "model": self.model}
+        self._body: Final[c.Object] = {**self._notice, **({"post": post} if post else {})}
 
     def announce(self) -> None:
         """Notify the providers of the model; again, it is the same notice. Raises: Refused, Unreachable."""
-        name = f"release_notice-{c.digest(c.dump(self._body))[:32]}"
-        self._own.submit(self._signer, self._job.actor, "release_notice", self._body, name)
+        name = f"release_notice-{c.digest(c.dump(self._notice))[:32]}"
+        self._own.submit(self._signer, self._job.actor, "release_notice", self._notice, name)
 
     def submit(self) -> int:
         """Request once, and write the model where it may leave; the entry's index.
@@ -139,6 +144,9 @@ class ModelReleaseRequest:
             index = self.submit()
         except Refused as early:
             say(f"the model stays in the clean room: {early.detail}")
+            if early.status == HTTPStatus.CONFLICT and early.field in _OTHER_MODEL:
+                # The ledger says that it is not the run's one model: it leaves in no form.
+                return ""
             # Before any waiting, so that a process that ends meanwhile loses nothing.
             self._seal(say)
             if pause is None or not too_soon(early):
@@ -164,6 +172,12 @@ class ModelReleaseRequest:
             return
         replace_file(known.output / SEALED_FILE, sealed)
         say(f"the model is sealed as {name}, for attested clean rooms alone")
+
+
+def post_of(service: Service, charge: str) -> str | None:
+    """The id of the post that settled a run and named its model; None where none did. Raises: Refused, Unreachable."""
+    post = service.charge(charge).get("post")
+    return post if isinstance(post, str) else None
 
 
 def receipt_of(model: Path) -> tuple[int, str]:

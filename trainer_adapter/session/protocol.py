@@ -30,10 +30,10 @@ from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.key_grants import ProviderGrants
+from trainer_adapter.session.lease_requests import CHALLENGES_MAX, LeaseRequests
 from trainer_adapter.session.quote_report import QuoteReport, quote_report
 from trainer_adapter.session.receipt_check import check_recorded
 
-CHALLENGES_MAX: Final = 8
 MARGIN_S: Final = 30.0
 """A run ends so long before its deadline, or a twentieth of its time if that is less: a later post is refused."""
 Say = Callable[[str], None]
@@ -63,13 +63,15 @@ class Session:
 
     privacy: ChargeEpsilon
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run is made of
         self,
         assignment: Assignment,
         service: Service,
         say: Say,
         identity: CleanRoomIdentity | None = None,
         save: Callable[[CleanRoomIdentity], None] = lambda _: None,
+        *,
+        leases: bool = False,
     ) -> None:
         """Fresh keys, or those of the run that is resumed. Nothing is sent yet.
 
@@ -79,13 +81,14 @@ class Session:
             say: receives one line for each stage.
             identity: of the same run in a process that died.
             save: receives the identity before the service learns of it, and whenever it changes.
+            leases: whether a fresh run leases its steps, where the service knows how.
 
         Raises:
             Malformed, OSError: for a file that the run needs, before anything is charged.
         """
         self._assignment, self._service, self._say, self._save = assignment, service, say, save
         deadline = (int(service.clock()) + assignment.deadline_s) * 1000
-        self.identity = identity or CleanRoomIdentity.fresh(deadline)
+        self.identity = identity or CleanRoomIdentity.fresh(deadline, leases=leases)
         self._consumer = Signer.load(assignment.key)
         self._attester = DevelopmentAttester(assignment.attester.issuer, load_private(assignment.attester.key))
         self._sealed = [(ref, StoredPartition(file)) for ref, file in assignment.data.items()]
@@ -106,6 +109,7 @@ class Session:
             "plan": self._assignment.plan.to_json(),
             **self._assignment.stated,
             **self._pipeline,
+            **({"step_leases": True} if self.identity.leases else {}),
         }
 
     def quote(self) -> QuoteReport:
@@ -114,7 +118,8 @@ class Session:
         A refusal that a budget, a policy or a rule would give is a report; any other is raised.
         """
         try:
-            body = self._service.quote(self._consumer, self._assignment.actor, self.charge_body()).body
+            actor = self._assignment.actor
+            body = self._asked(lambda charge: self._service.quote(self._consumer, actor, charge)).body
         except Refused as refused:
             return QuoteReport.of_refusal(refused)
         return quote_report(self._service, body, self._assignment.data, self._assignment.plan.steps)
@@ -122,8 +127,22 @@ class Session:
     def charge(self) -> Answer:
         """Charge the whole plan. Raises: Refused, Unreachable, Malformed."""
         known = self._assignment
-        self._save(self.identity)
-        return self._service.submit(self._consumer, known.actor, "charge", self.charge_body(), known.id)
+
+        def send(charge: c.Object) -> Answer:
+            self._save(self.identity)
+            return self._service.submit(self._consumer, known.actor, "charge", charge, known.id)
+
+        return self._asked(send)
+
+    def _asked(self, send: Callable[[c.Object], Answer]) -> Answer:
+        """Send the charge; once more without leases to a service that does not know them, unless the job wants them."""
+        try:
+            return send(self.charge_body())
+        except Refused as refused:
+            if refused.field != "body.step_leases" or refused.index is not None or self._assignment.step_leases:
+                raise
+        self.identity = replace(self.identity, leases=False)
+        return send(self.charge_body())
 
     def load_privacy(self, charge: Answer) -> None:
         """Check that the charge is recorded, and read what the run reveals. Raises: Refused, Unreachable, Malformed."""
@@ -235,14 +254,24 @@ class Session:
 
     def _new_key_release(self) -> tuple[str, c.Object]:
         """Id and body of a key release, on fresh evidence; saved before it is sent."""
-        known, keys = self._assignment, self.identity.public()
-        claims: c.Object = {"charge": known.id, "cnf": keys, "plan": known.plan.digest, **self._pipeline}
-        nonce, evidence = self._attester.deposit_evidence(self._own, self.identity.signer, claims, self._say)
-        body: c.Object = {"charge": known.id, "evidence": evidence, "nonce": nonce}
+        nonce, evidence = self._attest()
+        body: c.Object = {"charge": self._assignment.id, "evidence": evidence, "nonce": nonce}
         release = f"key_release-{secrets.token_hex(8)}", body
         self.identity = replace(self.identity, release=release)
         self._save(self.identity)
         return release
+
+    def _attest(self) -> tuple[str, str]:
+        """Deposit fresh evidence of this clean room: its nonce, and its digest."""
+        known, keys = self._assignment, self.identity.public()
+        claims: c.Object = {"charge": known.id, "cnf": keys, "plan": known.plan.digest, **self._pipeline}
+        return self._attester.deposit_evidence(self._own, self.identity.signer, claims, self._say)
+
+    def lease_requests(self) -> LeaseRequests | None:
+        """What asks for the run's leases; None of a run that leases no steps."""
+        if not self.identity.leases:
+            return None
+        return LeaseRequests(self._own, self.identity.signer, self._assignment, self._attest)
 
     def report_progress(self, steps: int) -> None:
         """Report how many steps are done, without a retry. Raises: Refused, Unreachable."""
@@ -256,13 +285,14 @@ class Session:
             return f"the charge is {state}"
         return "the contract was revoked" if self._once.contract(self._assignment.contract).get("revoked") else ""
 
-    def post(self, steps: int, *, brief: bool = False) -> None:
+    def post(self, steps: int, named: c.Object, *, brief: bool = False) -> None:
         """Settle for what ran; sent again, it is the same statement. Raises: Refused, Unreachable.
 
-        It is retried until the deadline, or a few times only if ``brief``.
+        It is retried until the deadline, or a few times only if ``brief``. ``named`` is what a run that leases its
+        steps names besides: its generation, its newest lease and its model.
         """
         known = self._assignment
-        body: c.Object = {"charge": known.id, "steps": steps}
+        body: c.Object = {"charge": known.id, "steps": steps, **named}
         name = f"post-{c.digest(c.dump(body))[:32]}"
         service = self._brief if brief else self._own
         answer = service.submit(self.identity.signer, known.actor, "post", body, name)

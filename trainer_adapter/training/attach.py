@@ -118,6 +118,8 @@ def _refuse_compiled(model: nn.Module) -> None:
 class ModelRun(Run):
     """A run whose steps our DP-SGD engine takes; see :func:`attach`. Iterating takes the steps."""
 
+    leases_by_default = True
+
     def __init__(
         self, model: nn.Module, optimiser: torch.optim.Optimizer, loss: Loss, assignment: Assignment, options: Options
     ) -> None:
@@ -127,7 +129,7 @@ class ModelRun(Run):
         self.constants = PreparedConstants()
         self._loss = loss
         self._engine: Engine | None = None
-        self._randomness = CsprngRandomness.fresh()
+        self._randomness, self._lease = CsprngRandomness.fresh(), 0
         self._saved_at = -1.0
         self._at = Position(0, ended=False)
 
@@ -220,6 +222,9 @@ class ModelRun(Run):
 
     def _take(self, step: int, *, update: bool) -> None:
         assert self._engine is not None
+        if self.budget.lease != self._lease:
+            # A copy of this process would otherwise use the same noise for other sums.
+            self._lease, self._randomness = self.budget.lease, CsprngRandomness.fresh()
         try:
             if update:
                 self._engine.step(step, self.optimiser, self._randomness)
@@ -265,9 +270,12 @@ class ModelRun(Run):
         Raises:
             Malformed: before a step was posted. Unreachable, OSError. Whatever ``pause`` raises.
         """
-        steps = self._at.step
-        data = model_bytes(self.model, self.assignment, steps, self.privacy)
-        return self.release_model(data, self.options.pause)
+        if self.over and self.checkpoints is not None:
+            self.model_data = self.checkpoints.load_model()
+        return self.release_model(self.model_data or self._model_bytes(), self.options.pause)
+
+    def _model_bytes(self) -> bytes:
+        return model_bytes(self.model, self.assignment, self._at.step, self.privacy)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Post what ran, as :class:`Run` does; the last state is saved before."""
@@ -284,6 +292,11 @@ class ModelRun(Run):
             # From here on no step is taken, so the steps of this position are all that ever were.
             self._at = Position(self.budget.taken, ended=True)
             self.checkpoints.save_run(self._at, self.model, self.optimiser, self.options.also)
+        if self._engine is not None and self.session.identity.leases:
+            # What leaves is what the post names, whatever is done to the model afterwards.
+            self.model_data = self._model_bytes()
+            if self.checkpoints is not None:
+                self.checkpoints.save_model(self.model_data)
 
 
 def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: ChargeEpsilon) -> bytes:

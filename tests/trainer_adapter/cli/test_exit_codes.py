@@ -138,7 +138,8 @@ def test_a_key_that_is_withheld_for_a_while_is_asked_for_until_it_comes(place: P
 
     assert place.run(place.job("withheld"), say).steps == PLAN.steps
     assert sum("key_withheld" in line and "retrying for up to" in line for line in said) == 1
-    assert place.kinds()[-4:-2] == [("key_release", "permitted"), ("post", "posted")]
+    lease = ("step_lease", "permitted")
+    assert place.kinds()[-6:-2] == [("key_release", "permitted"), lease, lease, ("post", "posted")]
 
 
 def test_a_challenge_that_was_forgotten_is_asked_for_anew(place: Place) -> None:

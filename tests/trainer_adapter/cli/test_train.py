@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from api.demo import digits
 from client.http.problems import Refused
@@ -47,9 +48,11 @@ def _steps_begun(place: Place, name: str) -> int:
 def test_a_whole_run(shared: Place) -> None:
     """Charge, key, data, steps, post, model: in this order, and the model's file has the digest released."""
     report = shared.run(shared.job("whole"))
-    assert shared.kinds()[-5:] == [
+    assert shared.kinds()[-7:] == [
         ("charge", "pending"),
         ("key_release", "permitted"),
+        ("step_lease", "permitted"),
+        ("step_lease", "permitted"),
         ("post", "posted"),
         ("release_notice", "permitted"),
         ("model_release", "permitted"),
@@ -96,12 +99,13 @@ def test_what_a_job_states_its_charge_states(place: Place) -> None:
 
 
 def test_a_run_that_ends_early_posts_what_it_began(shared: Place) -> None:
-    """A target met at once: the first block ran, its steps are posted, the rest is not."""
-    report = shared.run(shared.job("early", accuracy_target="0"))
+    """A target met at once: the first block ran, and it and the block leased ahead are posted, the rest is not."""
+    plan = structs.replace(PLAN, steps=40, noise_multiplier=2 * PLAN.noise_multiplier)
+    report = shared.run(shared.job("early", plan, accuracy_target="0"))
     charge = shared.charge("early")
     assert charge is not None
-    assert report.steps == charge.steps_posted == _steps_begun(shared, "early")
-    assert 0 < report.steps < PLAN.steps
+    assert (report.steps, charge.steps_posted) == (10, 20)
+    assert _steps_begun(shared, "early") == 10
 
 
 def test_a_refused_charge_gets_no_key_and_no_noise(shared: Place) -> None:

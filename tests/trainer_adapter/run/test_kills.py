@@ -2,95 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
+import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
-from api.demo import digits
 from ledger.domain.outcomes import ChargeState
-from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.live_service import Place, open_place
+from tests.trainer_adapter.killed_runs import LIGHT, STEPS, Killer, killer_at
+from tests.trainer_adapter.live_service import open_place
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.job_spec import Job
-from trainer_adapter.job.step_log import steps_begun
 from trainer_adapter.run.checkpointing import locked
-
-ROOT = Path(__file__).parents[3]
-STEPS = 47
-LIGHT = Plan(Fraction(1, 100), Fraction(200), Fraction(1), STEPS, digits.RECORDS // 100)
-RESUME = '\n[train.resume]\nkey = "../keys/{name}.room"\nevery_s = 0\n'
-
-
-class Killer:
-    """A process that runs jobs in children of its own and kills them."""
-
-    def __init__(self, process: subprocess.Popen[str], place: Place) -> None:
-        """See tests/trainer_adapter/kill_worker.py."""
-        self._process, self.place = process, place
-
-    def run(self, name: str, kill: tuple[str, int] | None, *, resume: bool = False) -> int:
-        """The child's wait status."""
-        path = self.place.folder / "jobs" / f"{name}.toml"
-        if not resume:
-            text = self.place.job(name, LIGHT).read_text()
-            path.write_text(text + RESUME.format(name=name))
-        asked = {"job": str(path), "kill": kill, "resume": resume, "trace": str(self._trace(name))}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-    def noise(self, name: str) -> list[int]:
-        """The steps whose noise may have been used, by all processes of the run."""
-        return [int(line.split()[0]) for line in self._traced(name)]
-
-    def keys(self, name: str) -> list[str]:
-        """By step, which key the noise came from, as its digest."""
-        return [line.split()[1] for line in self._traced(name)]
-
-    def _traced(self, name: str) -> list[str]:
-        path = self._trace(name)
-        return path.read_text().splitlines() if path.exists() else []
-
-    def counted(self, name: str) -> int:
-        """The steps that the ledger counts if nothing more is ever heard of the run."""
-        charge = self.place.charge(name)
-        if charge is None:
-            return 0
-        assert charge.state is not ChargeState.VOIDED
-        return STEPS if charge.steps_posted is None else charge.steps_posted
-
-    def begun(self, name: str) -> int:
-        """The steps that its log counts."""
-        path = self.place.folder / "runs" / name / "steps.log"
-        return steps_begun(path, name, LIGHT) if path.exists() else 0
-
-    def _trace(self, name: str) -> Path:
-        return self.place.folder / f"{name}.trace"
 
 
 @pytest.fixture(scope="module")
 def killer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Killer]:
     """One service, and one process to kill the children of."""
-    command = [sys.executable, str(ROOT / "tests" / "trainer_adapter" / "kill_worker.py")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with (
-        open_place(tmp_path_factory.mktemp("kills") / "place") as place,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process,
-    ):
-        yield Killer(process, place)
-        assert process.stdin is not None
-        process.stdin.close()
+    with open_place(tmp_path_factory.mktemp("kills") / "place") as place, killer_at(place) as found:
+        yield found
 
 
 MOMENTS = {
@@ -105,19 +37,36 @@ MOMENTS = {
 }
 
 
+@pytest.mark.parametrize("leased", [True, False], ids=["leased", "unleased"])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_run_killed_and_resumed(killer: Killer, moment: str) -> None:
+def test_a_run_killed_and_resumed(killer: Killer, moment: str, leased: bool) -> None:  # noqa: FBT001 - a parameter
     """No step is taken twice or beyond the charge, what began counts, and in the end a model is released."""
-    assert killer.run(moment, MOMENTS[moment]) == signal.SIGKILL
-    used, begun = killer.noise(moment), killer.begun(moment)
-    assert len(used) <= begun <= killer.counted(moment)
-    assert killer.run(moment, None, resume=True) == 0
-    everything = killer.noise(moment)
+    name = f"{moment}-{'leased' if leased else 'unleased'}"
+    assert killer.run(name, MOMENTS[moment], leased=leased) == signal.SIGKILL
+    used, begun = killer.noise(name), killer.begun(name)
+    assert len(used) <= begun <= killer.counted(name)
+    assert killer.run(name, None, resume=True) == 0
+    if leased and moment != "after-the-post":
+        # What was leased began, in the ledger's book, though the process never came to it.
+        (before,) = killer.leased_before(name)
+        assert before >= begun
+        begun = before
+    everything = killer.noise(name)
     assert everything[: len(used)] == used
     assert everything[len(used) :] == list(range(begun + 1, STEPS + 1))
-    assert not set(killer.keys(moment)[: len(used)]) & set(killer.keys(moment)[len(used) :])
-    assert killer.counted(moment) == STEPS
-    assert (killer.place.folder / "runs" / moment / "model.safetensors").exists()
+    assert not set(killer.keys(name)[: len(used)]) & set(killer.keys(name)[len(used) :])
+    assert killer.counted(name) == STEPS
+    assert (killer.place.folder / "runs" / name / "model.safetensors").exists()
+
+
+def test_each_lease_has_keys_of_its_own(killer: Killer) -> None:
+    """A run without a kill: five leases of ten steps, and as many keys of noise."""
+    assert killer.run("keyed", None) == 0
+    keys = killer.keys("keyed")
+    assert [keys[first : first + 10] for first in range(0, STEPS, 10)] == [
+        [keys[first]] * len(keys[first : first + 10]) for first in range(0, STEPS, 10)
+    ]
+    assert len(set(keys)) == len(killer.entries("keyed", "step_lease")) == 5
 
 
 def test_a_run_killed_in_its_last_block_and_again_before_its_post(killer: Killer) -> None:
@@ -164,7 +113,7 @@ def test_many_runs_killed_at_random_points(killer: Killer) -> None:
 
 def test_a_folder_put_back_is_refused(killer: Killer) -> None:
     """A step log behind the saved state, another's state, or a folder in use: nothing goes on, nothing is charged."""
-    assert killer.run("back", ("noised", 35)) == signal.SIGKILL
+    assert killer.run("back", ("noised", 35), leased=False) == signal.SIGKILL
     folder, job = killer.place.folder / "runs" / "back", killer.place.folder / "jobs" / "back.toml"
     log = (folder / "steps.log").read_bytes()
     with locked(folder), pytest.raises(Malformed, match="in use by another process"):
@@ -176,6 +125,22 @@ def test_a_folder_put_back_is_refused(killer: Killer) -> None:
     (folder / "run.state").write_bytes((folder / "room.state").read_bytes())
     with pytest.raises(Malformed, match=r"^run\.state: was not sealed for this run"):
         train_job(Job.load(job), killer.place.service, lambda _: None, resume=True)
+
+
+def test_a_folder_put_back_takes_no_leased_step_again(killer: Killer) -> None:
+    """Put back to where it stood ten steps earlier, a run that leases goes on after all that the ledger has leased."""
+    folder = killer.place.folder / "runs" / "set-back"
+    assert killer.run("set-back", ("saved", 1)) == signal.SIGKILL
+    shutil.copytree(folder, folder.with_name("older"))
+    assert killer.run("set-back", ("noised", 25), resume=True) == signal.SIGKILL
+    used = killer.noise("set-back")
+    shutil.rmtree(folder)
+    folder.with_name("older").rename(folder)
+    assert killer.run("set-back", None, resume=True) == 0
+    _, leased = killer.leased_before("set-back")
+    assert killer.noise("set-back") == [*used, *range(leased + 1, STEPS + 1)]
+    assert leased >= used[-1]
+    assert killer.counted("set-back") == STEPS
 
 
 def test_a_run_without_a_key_to_resume_by_cannot_go_on(killer: Killer) -> None:

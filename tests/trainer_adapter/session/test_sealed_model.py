@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from client.http.access_tokens import CleanRoomCredentials
 from client.http.problems import Refused
 from client.keys.sealed_model import open_deposit, open_model, seal_deposit, seal_model
 from ledger.wire import canonical_json as c
@@ -15,6 +16,8 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.evaluate import measure
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.run.checkpointing import CheckpointStore
+from trainer_adapter.session.model_release import SealedContents
 
 KEY = bytes(range(32))
 
@@ -57,6 +60,24 @@ def test_another_model_does_not_open(sealed_place: Place) -> None:
     with pytest.raises(Refused) as caught:
         measure(Job.load(job), sealed_place.service, lambda _: None)
     assert (caught.value.status, caught.value.code) == (503, "key_withheld")
+
+
+def test_a_second_model_of_a_run_does_not_open(sealed_place: Place) -> None:
+    """Sealed by the run's own clean room, its key deposited: what is in it is not what the post names."""
+    path = sealed_place.job("run-1")
+    path.write_text(f'{path.read_text()}\n[train.resume]\nkey = "../keys/run-1.room"\nevery_s = 0\n')
+    sealed_place.run(path)
+    job, service, file = Job.load(path), sealed_place.service, sealed_place.folder / "runs" / "run-1" / "model.sealed"
+    identity = CheckpointStore(job).load_identity()
+    assert identity is not None
+    room = identity.signer
+    sealed, key = seal_model(SealedContents(b"another", room).to_bytes(), job.id)
+    own = service.as_caller(CleanRoomCredentials(room, job.log.origin, service.clock))
+    name = c.digest(sealed)
+    own.deposit_model_key(room, job.id, name, seal_deposit(key, own.deposit_key(), job.id, name))
+    file.write_bytes(sealed)
+    with pytest.raises(Malformed, match="is not the one model of charge run-1"):
+        measure(job, service, lambda _: None)
 
 
 def test_a_run_that_is_not_posted_has_nothing_to_open(sealed_place: Place) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,15 +24,19 @@ from client.keys.data_encryption import encrypt
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
+from ledger.wire.canonical_json import digest
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.job.step_log import steps_begun
+from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.attach import ModelRun, Options, attach
 from trainer_adapter.training.training_records import read_records, read_users
 
 ROOT = Path(__file__).parents[3]
+QUIET = structs.replace(PLAN, noise_multiplier=Fraction(80))
+"""For runs that are only counted: many of them fit."""
 OF_USERS = structs.replace(PLAN, batch_size_expected=digits.RECORDS // 4, unit="user")
 
 
@@ -109,18 +114,54 @@ def test_entering_spends_nothing(place: Place) -> None:
     assert not (place.folder / "runs" / "idle").exists()
 
 
-@pytest.mark.parametrize("after", [1, 7, 10])
-def test_a_loop_that_is_left_posts_the_steps_taken(place: Place, after: int) -> None:
-    """Broken off by their own ``break``: just the steps taken are posted, though the whole block was begun."""
-    with _attached(place, f"left-{after}") as run:
+@pytest.mark.parametrize(("after", "leased"), [(1, 10), (7, 20), (10, 20), (1, 0), (7, 0), (10, 0)])
+def test_a_loop_that_is_left_posts_the_steps_taken_or_leased(place: Place, after: int, leased: int) -> None:
+    """Broken off by their own ``break``: the steps taken are posted, though the whole block was begun; or the leased.
+
+    The second lease is asked for once half of the first is used up.
+    """
+    name = f"left-{after}-{leased}"
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    known = replace(place.assignment(name, QUIET), step_leases=None if leased else False)
+    with attach(model, optimiser, cross_entropy, known, Options(service=place.service)) as run:
         for step in run:
             if step == after:
                 break
-    charge = place.charge(f"left-{after}")
+    charge = place.charge(name)
     assert charge is not None
-    assert charge.steps_posted == after
-    log = place.folder / "runs" / f"left-{after}" / "steps.log"
-    assert steps_begun(log, f"left-{after}", PLAN) == -(-after // 10) * 10
+    assert charge.steps_posted == (leased or after)
+    assert run.taken == after
+    log = place.folder / "runs" / name / "steps.log"
+    assert steps_begun(log, name, QUIET) == -(-after // 10) * 10
+
+
+def test_what_is_released_is_what_was_posted(place: Place) -> None:
+    """A model that is changed once its run is posted stays as it is: what leaves is as it was when the block ended."""
+    with _attached(place, "changed", QUIET) as run:
+        for _ in run:
+            pass
+    with torch.no_grad():
+        for one in run.model.parameters():
+            one.zero_()
+    charge = place.charge("changed")
+    assert charge is not None
+    assert run.release() == charge.model == digest((place.folder / "runs/changed/model.safetensors").read_bytes())
+
+
+def test_a_run_that_names_no_model_has_none(place: Place) -> None:
+    """A loop of its own that leases its steps sets the model before its block ends, or none leaves in any form."""
+    for name, data in (("unnamed", b""), ("named-later", b"model")):
+        with Run(replace(place.assignment(name, QUIET), step_leases=True), place.service) as run:
+            run.open_data()
+            for step in run.begin():
+                run.done(step)
+            run.model_data = data
+        said: list[str] = []
+        run.say = said.append
+        assert run.release_model(b"model") == (digest(b"model") if data else "")
+        assert bool(data) == (place.folder / "runs" / name / "model.safetensors").exists()
+        assert not (place.folder / "runs" / name / "model.sealed").exists()
 
 
 def test_the_run_has_one_epsilon_from_its_plan_to_its_end(place: Place) -> None:
@@ -300,7 +341,8 @@ def test_users_are_the_units_where_the_partition_says_so(place: Place, tmp_path:
             assert next(iter(run)) == 1
         charge = of_users.charge("users")
         assert charge is not None
-        assert charge.steps_posted == 1
+        # Its first lease.
+        assert charge.steps_posted == 10
 
 
 def test_nothing_is_given_out_once_it_is_posted(place: Place) -> None:
@@ -314,7 +356,8 @@ def test_nothing_is_given_out_once_it_is_posted(place: Place) -> None:
     assert torch.equal(weight, run.model.weight)  # type: ignore[arg-type] # the same
     charge = place.charge("posted")
     assert charge is not None
-    assert charge.steps_posted == 3
+    # Its first lease.
+    assert charge.steps_posted == 10
 
 
 def test_one_label_of_no_class_is_told_by_nothing(place: Place) -> None:

@@ -1,0 +1,143 @@
+"""Runs in processes of their own that are killed, held at a moment, copied and resumed, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+from api.demo import digits
+from ledger.commands.entry import Entry
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from tests.trainer_adapter.live_service import Place
+from trainer_adapter.job.step_log import steps_begun
+
+ROOT = Path(__file__).parents[2]
+STEPS = 47
+LIGHT = Plan(Fraction(1, 100), Fraction(200), Fraction(1), STEPS, digits.RECORDS // 100)
+RESUME = '\n[train.resume]\nkey = "../keys/{name}.room"\nevery_s = 0\n'
+Moment = tuple[str, int]
+"""A moment of tests/trainer_adapter/kill_worker.py, and how many of its kind to let pass."""
+
+
+class Killer:
+    """A process that runs jobs in children of its own and kills them, or holds them at a moment."""
+
+    def __init__(self, process: subprocess.Popen[str], place: Place) -> None:
+        """See tests/trainer_adapter/kill_worker.py."""
+        self._process, self.place = process, place
+
+    def run(self, name: str, kill: Moment | None, *, resume: bool = False, leased: bool = True) -> int:
+        """The child's wait status."""
+        self.start(name, kill, resume=resume, leased=leased)
+        return self.status()
+
+    def start(
+        self, name: str, kill: Moment | None = None, *, resume: bool = False, leased: bool = True, held: bool = False
+    ) -> None:
+        """Start a child; where it is ``held`` it waits at the moment for :meth:`go_on`, and is not killed."""
+        path = self._job(name)
+        if not resume:
+            text = self.place.job(name, LIGHT).read_text()
+            text = text if leased else text.replace("lease_s = 0\n", "step_leases = false\n")
+            path.write_text(text + RESUME.format(name=name))
+        gate = self.place.folder / f"{name}.gate"
+        if held:
+            gate.unlink(missing_ok=True)
+            os.mkfifo(gate)
+        asked = {
+            "gate": str(gate) if held else None,
+            "job": str(path),
+            "kill": kill,
+            "resume": resume,
+            "trace": str(self._trace(name)),
+        }
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+
+    def status(self) -> int:
+        """The wait status of the child that was started, once it has ended."""
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def wait_held(self, name: str) -> None:
+        """Return once the child waits at its moment."""
+        with (self.place.folder / f"{name}.gate").open("rb") as gate:
+            assert gate.read() == b"held"
+
+    def go_on(self, name: str) -> None:
+        """Let the child go on that waits."""
+        (self.place.folder / f"{name}.gate").open("wb").close()
+
+    def copied(self, name: str, copy: str) -> None:
+        """Copy a run's folder and its job; the copy is the same run, in another folder."""
+        shutil.copytree(self.place.folder / "runs" / name, self.place.folder / "runs" / copy)
+        text = self._job(name).read_text()
+        self._job(copy).write_text(text.replace(f'"../runs/{name}"', f'"../runs/{copy}"'))
+
+    def _job(self, name: str) -> Path:
+        return self.place.folder / "jobs" / f"{name}.toml"
+
+    def noise(self, name: str) -> list[int]:
+        """The steps whose noise may have been used, by all processes of the run."""
+        return [int(line.split()[0]) for line in self._traced(name)]
+
+    def keys(self, name: str) -> list[str]:
+        """By step, which key the noise came from, as its digest."""
+        return [line.split()[1] for line in self._traced(name)]
+
+    def said(self, name: str) -> str:
+        """What the newest child said that failed."""
+        return self._trace(name).with_suffix(".error").read_text()
+
+    def _traced(self, name: str) -> list[str]:
+        path = self._trace(name)
+        return path.read_text().splitlines() if path.exists() else []
+
+    def counted(self, name: str) -> int:
+        """The steps that the ledger counts if nothing more is ever heard of the run."""
+        charge = self.place.charge(name)
+        if charge is None:
+            return 0
+        assert charge.state is not ChargeState.VOIDED
+        return STEPS if charge.steps_posted is None else charge.steps_posted
+
+    def begun(self, name: str) -> int:
+        """The steps that its log counts."""
+        path = self.place.folder / "runs" / name / "steps.log"
+        return steps_begun(path, name, LIGHT) if path.exists() else 0
+
+    def entries(self, name: str, kind: str) -> list[Entry]:
+        """Those of one kind about a run, in order."""
+        with self.place.book.read() as facts:
+            entries = [Entry.parse(facts.entry(index)) for index in range(facts.size)]
+        return [one for one in entries if one.kind == kind and one.request.get("charge") == name]
+
+    def leased_before(self, name: str) -> list[int]:
+        """How many steps were leased before each generation that took the run over."""
+        found = [one.body["leased"] for one in self.entries(name, "run_generation")]
+        return [one for one in found if isinstance(one, int)]
+
+    def _trace(self, name: str) -> Path:
+        return self.place.folder / f"{name}.trace"
+
+
+@contextmanager
+def killer_at(place: Place) -> Iterator[Killer]:
+    """One process to kill or hold the children of."""
+    command = [sys.executable, str(ROOT / "tests" / "trainer_adapter" / "kill_worker.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        yield Killer(process, place)
+        assert process.stdin is not None
+        process.stdin.close()

@@ -1,0 +1,138 @@
+"""A run's folder copied and trained twice: of all its copies one goes on, posts and lets a model leave."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from ledger.domain.outcomes import Code
+from tests.trainer_adapter.killed_runs import STEPS, Killer, Moment, killer_at
+from tests.trainer_adapter.live_service import open_place
+
+NUMBERS = count(1)
+FAILED = 256
+"""The wait status of a child that ended with exit code 1."""
+HELD = {
+    "before-its-first-block": ("begin", 0),
+    "in-its-third-lease": ("noised", 24),
+    "in-its-last-lease": ("noised", 44),
+    "before-its-post": ("post", 0),
+}
+Pair = tuple[Killer, Killer]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """One service, and two processes whose children train at the same time."""
+    with (
+        open_place(tmp_path_factory.mktemp("copies") / "place") as place,
+        killer_at(place) as one,
+        killer_at(place) as other,
+    ):
+        yield one, other
+
+
+def _hold(pair: Pair, run: str, copy: str) -> tuple[list[int], int]:
+    """Hold what two copies left to the ledger's book: the steps with noise, and the copies that have a model."""
+    noise = [*pair[0].noise(run), *pair[1].noise(copy)]
+    assert len(noise) == len(set(noise)), "a step was taken twice"
+    charge = pair[0].place.charge(run)
+    assert charge is not None
+    assert charge.steps_posted is not None
+    assert len(noise) <= charge.steps_posted
+    assert len([one for one in pair[0].entries(run, "post") if one.code is Code.POSTED]) == 1
+    released = {one.request["model"] for one in pair[0].entries(run, "model_release") if one.code is Code.PERMITTED}
+    assert released <= {charge.model}
+    left = [
+        path
+        for name in (run, copy)
+        for path in (pair[0].place.folder / "runs" / name).glob("model.*")
+        if path.suffix in {".safetensors", ".sealed"}
+    ]
+    return noise, len(left)
+
+
+@pytest.mark.parametrize("moment", HELD)
+def test_a_process_whose_copy_has_gone_on_ends(pair: Pair, moment: str) -> None:
+    """Held while its folder is copied and the copy resumed to its end: what it asks for next is a conflict."""
+    run, copy = f"held-{moment}", f"copy-{moment}"
+    pair[0].start(run, HELD[moment], held=True)
+    pair[0].wait_held(run)
+    before = pair[0].noise(run)
+    pair[0].copied(run, copy)
+    assert pair[1].run(copy, None, resume=True) == 0
+    (leased,) = pair[0].leased_before(run)
+    pair[0].go_on(run)
+    # Told by a refusal, or by the answer to its progress that the charge is posted, whichever comes first.
+    assert pair[0].status() in {0, FAILED}
+    noise, models = _hold(pair, run, copy)
+    # Of the lease that it had it may use up what is left; the copy takes what no one had leased.
+    assert [step for step in noise if step > leased] == list(range(leased + 1, STEPS + 1))
+    assert noise[: len(before)] == before
+    assert models == 1
+
+
+def test_a_process_is_told_that_another_has_gone_on(pair: Pair) -> None:
+    """Its copy has taken a generation and leased, and is killed: the next lease is a conflict that says it in words."""
+    pair[0].start("told", ("noised", 13), held=True)
+    pair[0].wait_held("told")
+    pair[0].copied("told", "told-copy")
+    assert pair[1].run("told-copy", ("noised", 5), resume=True) == signal.SIGKILL
+    pair[0].go_on("told")
+    assert pair[0].status() == FAILED
+    assert pair[0].said("told") == "Refused: conflict: charge told is at generation 2: this clean room must end"
+    assert pair[1].run("told-copy", None, resume=True) == 0
+    assert _hold(pair, "told", "told-copy")[1] == 1
+
+
+def test_a_copy_that_comes_after_the_post_has_no_model(pair: Pair) -> None:
+    """Copied in the middle, resumed when the run is over: it takes no step, and what it has leaves in no form."""
+    pair[0].start("over", ("noised", 24), held=True)
+    pair[0].wait_held("over")
+    pair[0].copied("over", "over-copy")
+    pair[0].go_on("over")
+    assert pair[0].status() == 0
+    assert pair[1].run("over-copy", None, resume=True) == 0
+    assert pair[1].noise("over-copy") == []
+    assert _hold(pair, "over", "over-copy")[1] == 1
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.soak)])
+def test_of_copies_resumed_at_once_one_goes_on(pair: Pair, rounds: int) -> None:
+    """Killed somewhere, copied, both resumed at the same time: no step twice, one post, one model at most."""
+    for number in range(rounds):
+        run = f"both-{next(NUMBERS)}"
+        copy, chosen = f"{run}-copy", random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
+        moment: Moment = (chosen.choice(["begun", "noise", "noised"]), chosen.randint(0, 3))
+        moment = moment if moment[0] == "begun" else (moment[0], chosen.randint(0, STEPS - 1))
+        assert pair[0].run(run, moment) == signal.SIGKILL
+        pair[0].copied(run, copy)
+        pair[0].start(run, resume=True)
+        pair[1].start(copy, resume=True)
+        ended = sorted([pair[0].status(), pair[1].status()])
+        assert ended in ([0, 0], [0, FAILED]), (number, moment, ended)
+        assert _hold(pair, run, copy)[1] == 1
+        if ended == [0, FAILED]:
+            lost = next(name for name in (copy, run) if (pair[0].place.folder / f"{name}.error").exists())
+            assert "conflict" in pair[0].said(lost)
+
+
+def test_the_post_names_the_last_lease_and_the_model_and_the_release_the_post(pair: Pair) -> None:
+    """So the ledger itself refuses a second model of the run."""
+    assert pair[0].run("named", None) == 0
+    charge = pair[0].place.charge("named")
+    assert charge is not None
+    assert charge.model is not None
+    (posted,) = pair[0].entries("named", "post")
+    last = pair[0].entries("named", "step_lease")[-1]
+    assert (posted.request["model"], posted.request["lease"], posted.request["generation"]) == (
+        charge.model,
+        last.id,
+        1,
+    )
+    (left,) = pair[0].entries("named", "model_release")
+    assert (left.request["model"], left.request["post"]) == (charge.model, posted.id)

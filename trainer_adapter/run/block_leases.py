@@ -1,0 +1,159 @@
+"""Block leases: the ledger's leave to take a block of steps, asked for one block ahead, so that no step waits.
+
+A run that leases its steps takes none before the ledger has recorded that this process may. The next lease is asked for
+in a thread of its own once half of the one before it is used up; only where its answer is not there when the leased
+steps are, training waits. Of two copies of one run one gets the next steps; the other ends before its next noise. An
+answer that was lost is asked for again with the same bytes, and is the same lease.
+
+A lease is for ``lease_s`` seconds of work, as fast as this process has worked so far, half a per cent of the run, or
+one block of the step log: whichever is most. What is leased counts as begun, whether it is taken or not.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Final
+
+from client.http.problems import Refused, Unreachable
+from ledger.wire.malformed import Malformed
+from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
+
+SHARES: Final = 200
+"""A lease is at least a run's steps divided by this."""
+POLL_S: Final = 0.2
+_COPY: Final = frozenset({"body.first", "body.generation"})
+"""The fields that a conflict names where another copy of the run has gone on."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request under way: until it is ``done``, whether it was granted is unknown."""
+
+    wanted: Wanted
+    error: Exception | None = field(default_factory=lambda: Unreachable("the request for a lease broke off"))
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def superseded(self) -> Refused | None:
+        """The conflict that says that another copy has gone on, if that is the answer."""
+        error = self.error if self.done.is_set() else None
+        if isinstance(error, Refused) and error.status == HTTPStatus.CONFLICT and error.field in _COPY:
+            return error
+        return None
+
+
+class BlockLeases:
+    """The leases of one process of a run.
+
+    Attributes:
+        generation: this process's.
+        granted: so many steps, from the first one on, are leased, by this generation or one before it.
+        newest: the id of this generation's newest lease; empty if it has none.
+        entered: how many leases this process has begun to use.
+        refused: why no further step is leased; empty as long as none was refused.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a lease depends on
+        self,
+        requests: LeaseRequests,
+        steps: int,
+        block_steps: int,
+        lease_s: int,
+        *,
+        resumed: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Of a run of so many ``steps``; one that is ``resumed`` takes a new generation.
+
+        Raises:
+            Refused, Unreachable, Malformed: if it gets none.
+        """
+        self.generation, self.granted = requests.take_generation() if resumed else (1, 0)
+        self.newest, self.entered, self.refused = "", 0, ""
+        self._requests, self._steps, self._clock = requests, steps, clock
+        self._least, self._lease_s = max(block_steps, math.ceil(steps / SHARES)), lease_s
+        self._first, self._until = self.granted + 1, self.granted
+        self._finished = ""
+        self._began: tuple[int, float] | None = None
+        self._asked: _Asked | None = None
+
+    @property
+    def until(self) -> int:
+        """The last step that may be taken now."""
+        return self._until
+
+    def reach(self, step: int, ends: Callable[[], str]) -> str:
+        """Wait until a step is leased, and ask for the next lease in time; why the run ends instead, or nothing.
+
+        Args:
+            step: the next one, taken when this returns nothing.
+            ends: polled while it waits: why the run ends, or nothing.
+
+        Raises:
+            Refused: if another copy of this run has gone on. What this process has trained cannot leave.
+        """
+        if self._asked is not None and (superseded := self._asked.superseded()) is not None:
+            raise superseded
+        if step > self._until:
+            asked = self._asked or self._ask(step)
+            while not asked.done.wait(POLL_S):
+                if why := ends():
+                    return why
+            self._note()
+            if step > self._until:
+                return self.refused
+        if self._began is None:
+            self._began = (step, self._clock())
+        half_used = 2 * (step - self._first + 1) > self._until - self._first + 1
+        if self._asked is None and not self.refused and half_used and self._until < self._steps:
+            self._ask(step)
+        return ""
+
+    def settle(self, wait_s: float | None = None) -> None:
+        """Wait for the answer to what was asked for, at most so long: a lease that was granted counts."""
+        if self._asked is not None and self._asked.done.wait(wait_s):
+            asked = self._asked
+            if asked.error is None:
+                self.granted, self.newest = asked.wanted.last, asked.wanted.id
+
+    def _ask(self, step: int) -> _Asked:
+        first = self.granted + 1
+        last = min(self._steps, max(first, step, self._until + 1) - 1 + self._size(step))
+        wanted = Wanted.fresh(self.generation, first, last, self._finished)
+        self._asked = asked = _Asked(wanted)
+        threading.Thread(target=self._send, args=(asked,), name="lease", daemon=True).start()
+        return asked
+
+    def _size(self, step: int) -> int:
+        done, passed = (0, 0.0) if self._began is None else (step - self._began[0], self._clock() - self._began[1])
+        by_time = math.ceil(done * self._lease_s / passed) if passed > 0 else 0
+        return max(self._least, by_time)
+
+    def _send(self, asked: _Asked) -> None:
+        try:
+            self._requests.lease(asked.wanted)
+            asked.error = None
+        except (Refused, Unreachable, Malformed, OSError) as error:
+            asked.error = error
+        finally:
+            asked.done.set()
+
+    def _note(self) -> None:
+        """Begin to use what was asked for, if it was granted. Raises: Refused, for a copy that has gone on."""
+        asked, self._asked = self._asked, None
+        assert asked is not None
+        if (superseded := asked.superseded()) is not None:
+            self._asked = asked
+            raise superseded
+        if asked.error is not None:
+            self._asked = asked
+            self.refused = f"no further steps are leased: {asked.error}"
+            return
+        self._finished = self.newest
+        self.granted = self._until = asked.wanted.last
+        self._first, self.newest = asked.wanted.first, asked.wanted.id
+        self.entered += 1
