@@ -117,12 +117,14 @@ def test_each_epsilon_on_screen_is_what_pld_says_of_the_whole_plan(told: Told) -
 
 
 def test_the_first_run_stopped_early_and_paid_for_what_ran(told: Told) -> None:
-    """Fewer steps were posted than charged, and the step log says at least as many were begun."""
+    """Fewer steps were posted than charged: those that it had leased, of which its step log says what was begun."""
     first = told.charges[told.of("charge", "pending")[0].id]
     assert first.steps_posted is not None
     assert 0 < first.steps_posted < first.steps
     lines = (told.folder / "runs" / first.id / "steps.log").read_text(encoding="ascii").splitlines()
-    assert first.steps_posted <= json.loads(lines[-1])["last"] < first.steps
+    assert 0 < json.loads(lines[-1])["last"] <= first.steps_posted
+    leased = [one for one in told.of("step_lease", "permitted") if one.request["charge"] == first.id]
+    assert leased[-1].request["last"] == first.steps_posted
 
 
 def _rho(plan: Plan, order: int) -> mpmath.mpf:
