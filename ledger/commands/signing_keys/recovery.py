@@ -2,9 +2,9 @@
 
 A quorum is named while the key is there, and replaced by another one only with its own consent: a thief of the key
 names no other quorum, and an SRO acts on no key of a member (:mod:`ledger.commands.signing_keys.key_authority`). So the
-quorum takes a stolen key back, whatever was done with it meanwhile. A recovery revokes every key that the organisation
-has, as an owner who lost a key cannot say who found it, and gives it a new one. Members sign by keys that are in force
-at the recovery, so a member may rotate its own key in between.
+quorum takes a stolen key back, whatever was done to the organisation's own keys meanwhile. A recovery revokes every key
+that the organisation has, as an owner who lost a key cannot say who found it, and gives it a new one. Members sign by
+keys that are in force at the recovery, so a member may rotate its own key in between.
 """
 
 from __future__ import annotations
