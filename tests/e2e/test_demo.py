@@ -218,7 +218,7 @@ def test_everything_that_is_printed_of_it_is_for_people(told: Told) -> None:
 
 
 def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
-    """By the three commands on screen, in a copy of the folder and on free ports: a new run, posted."""
+    """By the three commands on screen, in a copy of the folder and on free ports: a new run, leased and posted."""
     flat = re.sub(r"\s+", " ", told.screen)
     assert "train demo/jobs/banyan-cedar-run-1.toml" in flat
     demo, state = tmp_path / "demo", tmp_path / "state"
@@ -241,7 +241,14 @@ def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
     assert report["steps"] == report["steps_charged"] > 0
     entries = entries_of(demo / "book.sqlite")
     added = [(one.kind, one.code.word) for one in entries[len(told.entries) :] if one.kind != "statement"]
-    assert added[:3] == [("charge", "pending"), ("key_release", "permitted"), ("post", "posted")]
+    leases = [one for one in added if one == ("step_lease", "permitted")]
+    assert added[: len(leases) + 3] == [
+        ("charge", "pending"),
+        ("key_release", "permitted"),
+        *leases,
+        ("post", "posted"),
+    ]
+    assert leases
 
 
 def _put(path: Path, was: str, now: str) -> None:
