@@ -12,7 +12,7 @@ BIN    := .venv/bin
 UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain filters log mechanisms organisation_lineage wire) \
           $(addprefix tests/policy/,attestation decisions depa documents planning)
 # Seconds of processor time that all tests together may use: half as much again as they do on a usual machine.
-TEST_CPU_S ?= 1400
+TEST_CPU_S ?= 1800
 UNIT_CPU_S ?= 240
 # For tests that take hours: none is ended because it takes long.
 ENDLESS := -o faulthandler_timeout=0
