@@ -91,7 +91,6 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
     app.add_middleware(Requests, metrics=metrics)
-    app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way
     return app
 
 

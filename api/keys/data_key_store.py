@@ -56,8 +56,10 @@ class KeyUnavailable(Exception):  # noqa: N818 - reads as what it says
 class KeyStore:
     """Where data keys are. This one holds none and authorises only: the receipt of the key release is the authority."""
 
-    deposit: str | None = None
-    """The X25519 key (base64url) that keys of sealed models are encrypted to; None where no deposits are taken."""
+    @property
+    def deposit(self) -> str | None:
+        """The X25519 key (base64url) that keys of sealed models are encrypted to; None where no deposits are taken."""
+        return None
 
     def gives(self, provider: str) -> bool:  # noqa: ARG002 - the interface's arguments
         """Whether a provider's data keys are given out here; otherwise the provider gives them out itself."""
@@ -135,7 +137,7 @@ class FileKeyStore(KeyStore):
         return Secret(value)
 
     @property
-    def deposit(self) -> str:  # type: ignore[override] # made when it is read first
+    def deposit(self) -> str:
         """The public half of its deposit key, which is made at its first use. Raises: OSError."""
         return c.base64url(self._deposit().public_key().public_bytes_raw())
 

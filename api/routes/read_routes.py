@@ -119,8 +119,9 @@ class ReadRoutes:
             responses = content or shown(known.return_annotation, *problems)
 
             def add_to(router: APIRouter, context: ReadContext) -> None:
-                endpoint = _endpoint(read, context, slow=slow, tagged=tagged)
-                endpoint.__signature__ = Signature([*own, *given], return_annotation=Response)  # type: ignore[attr-defined] # inspect's
+                # `inspect` reads its signature here (PEP 362); the type of a function does not declare the attribute.
+                endpoint: Any = _endpoint(read, context, slow=slow, tagged=tagged)
+                endpoint.__signature__ = Signature([*own, *given], return_annotation=Response)
                 methods = ["GET" if takes is None else "POST"]
                 router.add_api_route(
                     path,

@@ -198,7 +198,9 @@ def as_command(  # noqa: PLR0913 - what a signature is made of
     parameters.sort(key=lambda one: one.kind)
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {one.name: one.annotation for one in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # as inspect reads it
+    # `inspect` reads this attribute (PEP 362), which the type of a function does not declare.
+    described: Any = run
+    described.__signature__ = inspect.Signature(parameters)
     return run
 
 

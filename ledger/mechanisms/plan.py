@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import msgspec
 
@@ -191,10 +191,10 @@ def group_of(plan: RunPlan, unit: str, records: int, joined: int | None = None) 
     return joined or 1
 
 
-def parse_plan(value: object) -> RunPlan:
+def parse_plan(value: Any) -> RunPlan:  # noqa: ANN401 - what is no JSON is refused
     """Read a plan of either kind; plans are cached by their bytes. Raises: Malformed."""
     try:
-        spelled = c.spelled(value)  # type: ignore[arg-type] # what is no JSON is refused below
+        spelled = c.spelled(value)
     except TypeError:
         return _read(value)
     return _read_once(spelled)
@@ -205,11 +205,11 @@ def _read_once(spelled: bytes) -> RunPlan:
     return _read(msgspec.json.decode(spelled))
 
 
-_KINDS: Final = Annotated[Plan | MechanismPlan, rule("is no kind of plan: must be 'dp_sgd' or 'mechanism'")]
+_KINDS: Final[Any] = Annotated[Plan | MechanismPlan, rule("is no kind of plan: must be 'dp_sgd' or 'mechanism'")]
 
 
 def _read(value: object) -> RunPlan:
-    plan: RunPlan = convert(_KINDS, value)  # type: ignore[arg-type] # a union
+    plan: RunPlan = convert(_KINDS, value)
     if isinstance(plan, MechanismPlan):
         try:
             check_pieces(plan.whole)

@@ -65,9 +65,9 @@ def read(kind: type[T], data: bytes, size_max: int, what: str = "") -> T:
 
 def read_certain(kind: type[T], data: bytes) -> T | None:
     """Read canonical bytes as a record, quickly; None for what must be read strictly, which says what is wrong."""
-    bounded = _is_bounded(kind)  # type: ignore[arg-type] # types can be hashed
-    reader: Callable[[bytes], T | None] = canonical_reader(kind)  # type: ignore[arg-type] # the same
-    return reader(data) if bounded else None
+    key: Any = kind  # a type can be hashed, which its annotation does not say
+    reader: Callable[[bytes], T | None] = canonical_reader(key)
+    return reader(data) if _is_bounded(key) else None
 
 
 @lru_cache(maxsize=256)
@@ -102,13 +102,15 @@ def convert(kind: type[T], value: object, where: str = "", rule: str = "") -> T:
     Raises:
         Malformed: for the first field that is missing, unknown or breaks its rule.
     """
+    anything: Any = value  # what is no JSON is explained below
+    key: Any = kind
     try:
         found = msgspec.convert(value, kind, dec_hook=read_custom)
-        if write(found) == c.dump(value):  # type: ignore[arg-type] # what is no JSON is explained below
+        if write(found) == c.dump(anything):
             return found
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
         pass  # explained below
-    explain(type_info(kind), value, where, rule)  # type: ignore[arg-type] # types can be hashed
+    explain(type_info(key), value, where, rule)
     raise Malformed(where, f"is not in the form of {getattr(kind, '__name__', 'the record')}")
 
 

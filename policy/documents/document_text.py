@@ -266,7 +266,7 @@ def _scalar(event: yaml.ScalarEvent, path: str, place: Place) -> c.Json:
         if not _is_exact(text):
             raise Malformed(path, _at(f"{text[:40]} is beyond the integers JSON keeps exactly (2^53 - 1)", place))
         return int(text)
-    tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call] # PyYAML
+    tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))
     if _NUMBER_ELSEWHERE.match(text) or tag == "tag:yaml.org,2002:float":
         raise Malformed(path, _at(f"{text[:40]} is a floating-point number: write numbers in quotes", place))
     if tag not in _STRINGS:

@@ -74,7 +74,7 @@ def compare(
     def timed(given: T) -> None:
         mine.append(ours.seconds(given))
 
-    benchmark.pedantic(timed, setup=before, rounds=rounds, warmup_rounds=1)  # type: ignore[no-untyped-call] # has no types
+    benchmark.pedantic(timed, setup=before, rounds=rounds, warmup_rounds=1)
     ratios = [a / b for a, b in zip(mine, theirs, strict=True)][-rounds:]
     benchmark.extra_info |= {
         "ratio": statistics.median(ratios),

@@ -53,7 +53,7 @@ def plain(network: Network, device: torch.device, *, compiled: bool = False) -> 
 
     def step() -> None:
         optimiser.zero_grad(set_to_none=True)
-        loss(forward(inputs), targets).backward()  # type: ignore[no-untyped-call] # torch has no type for it
+        loss(forward(inputs), targets).backward()
         optimiser.step()
 
     return Contestant(f"non-private, {'compiled' if compiled else 'eager'}", step)

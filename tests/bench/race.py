@@ -39,7 +39,7 @@ def race(benchmark: BenchmarkFixture, what: str, contestants: Sequence[Contestan
         for lane, one in zip(lanes, contestants, strict=True):
             lane.seconds.append(seconds(one.step))
 
-    benchmark.pedantic(everyone, rounds=rounds, warmup_rounds=1)  # type: ignore[no-untyped-call] # has no types
+    benchmark.pedantic(everyone, rounds=rounds, warmup_rounds=1)
     for lane in lanes:
         lane.seconds = lane.seconds[-rounds:]
         ratios = [mine / first for mine, first in zip(lane.seconds, lanes[0].seconds, strict=True)]

@@ -120,5 +120,5 @@ def test_the_audit_of_a_charged_run(benchmark: BenchmarkFixture, tmp_path: Path,
         assert (found[-1] < told.epsilon) == (part == 1)
         assert found[-1] > told.epsilon / 5
 
-    benchmark.pedantic(run, rounds=SEEDS)  # type: ignore[no-untyped-call] # has no types
+    benchmark.pedantic(run, rounds=SEEDS)
     benchmark.extra_info["epsilon_least"] = [float(one) for one in found]

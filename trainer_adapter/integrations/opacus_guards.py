@@ -38,7 +38,7 @@ class Take(Protocol):
         """With this noise, of a batch drawn at this rate."""
 
 
-class PoissonDraws(UniformWithReplacementSampler):  # type: ignore[misc] # Opacus brings no types
+class PoissonDraws(UniformWithReplacementSampler):
     """Logical batches as the engine of this project draws them: 64-bit words of ChaCha20 under a fresh key.
 
     Opacus compares 24-bit numbers with the rate, which at small rates lets in more than were paid for, and takes them

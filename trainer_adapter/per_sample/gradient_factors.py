@@ -143,7 +143,7 @@ class ConvGrad:
         for place, (size, step, gap) in enumerate(zip(self.kernel[2:], self.stride, self.dilation, strict=True)):
             patches = patches.unfold(2 + place, (size - 1) * gap + 1, step)[..., ::gap]
         # (units, images, *space, groups, channels, *window) to (units, groups, images, *space, *window, channels)
-        patches = patches.unflatten(2 + dims, (self.groups, channels // self.groups))  # type: ignore[no-untyped-call] # PyTorch
+        patches = patches.unflatten(2 + dims, (self.groups, channels // self.groups))
         window = range(4 + dims, 4 + 2 * dims)
         right = patches.permute(0, 2 + dims, 1, *range(2, 2 + dims), *window, 3 + dims)
         positions = images * prod(right.shape[3 : 3 + dims])

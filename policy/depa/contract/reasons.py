@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from typing import Final, Literal
 
 from ledger.wire.exact_numbers import format_number
@@ -143,8 +144,8 @@ def spelled(value: object) -> str:
     """A value as JSON spells it, in ASCII and shortened: what a file holds cannot write to a terminal."""
     if isinstance(value, str | bool | int):
         text = json.dumps(value[:VALUE_MAX] if isinstance(value, str) else value)
-    elif hasattr(value, "denominator") and hasattr(value, "numerator"):
-        text = f"{'-' if value.numerator < 0 else ''}{format_number(abs(value))}"  # type: ignore[arg-type]  # a Fraction
+    elif isinstance(value, Fraction):
+        text = f"{'-' if value.numerator < 0 else ''}{format_number(abs(value))}"
     else:
         text = "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "null"
     return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}..."

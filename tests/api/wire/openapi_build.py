@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import migrations
 from api.app import create_app
 from api.keys.data_key_store import FileKeyStore
+from api.wire.openapi_document import openapi_document
 from ledger.book.book import Book
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
@@ -51,7 +52,7 @@ def build() -> bytes:
             app = create_app(
                 book, FileKeyStore(Path(folder)), url="http://127.0.0.1:8000", log=log, clock=int, issuers=()
             )
-            return pretty(json.loads(c.dump(app.openapi())))
+            return pretty(json.loads(c.dump(openapi_document(app))))
         finally:
             book.close()
 

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-import mpmath  # type: ignore[import-untyped] # has no types
+import mpmath
 
 _WIDE = mpmath.mp.clone()
 _WIDE.dps = 60

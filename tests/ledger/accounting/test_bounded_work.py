@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped] # has no types
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as library

@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import comb
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped] # has no types
+import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

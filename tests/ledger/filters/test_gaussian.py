@@ -6,7 +6,7 @@ from math import exp, log, sqrt
 from statistics import NormalDist
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped] # has no types
+import mpmath
 import pytest
 from dp_accounting import get_epsilon_gaussian
 from msgspec import structs

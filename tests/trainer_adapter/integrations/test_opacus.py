@@ -72,7 +72,7 @@ class Bench:
     def backward(self, batch: list[Tensor]) -> None:
         """Gradients of one batch."""
         self.optimiser.zero_grad()
-        cross_entropy(self.module(batch[0]), batch[1]).backward()  # type: ignore[no-untyped-call] # torch has no type for it
+        cross_entropy(self.module(batch[0]), batch[1]).backward()
 
     def train(self, step: Callable[[], object] | None = None, loader: Iterable[Any] | None = None) -> None:
         """Update until something refuses it, or many times more than the plan has steps."""

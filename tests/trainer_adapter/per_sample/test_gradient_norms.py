@@ -71,7 +71,7 @@ def _convolutions(draw: st.DrawFn) -> tuple[list[PerExampleGrad], tuple[int, ...
     inputs = torch.randn((units, images, groups * ins, *space), generator=generator)
     kernel = (groups * outs, ins, *window)
     output = PLAIN[dims](inputs.flatten(0, 1), torch.randn(kernel), None, stride, padding, dilation, groups)
-    grad = torch.randn(output.shape, generator=generator).unflatten(0, (units, images))  # type: ignore[no-untyped-call] # torch has no type for it
+    grad = torch.randn(output.shape, generator=generator).unflatten(0, (units, images))
     return [ConvGrad(inputs, grad, kernel, stride, padding, dilation, groups)], kernel
 
 
