@@ -77,7 +77,7 @@ class Challenge(Record, frozen=True):
     nonce: KeyBytes
 
 
-class _Asked(NamedTuple):
+class _CommandRequest(NamedTuple):
     """One request for a command, as it came in.
 
     Attributes:
@@ -108,25 +108,25 @@ class _Decider(NamedTuple):
     binding: Binding
     signatures: BadSignatures
 
-    async def decide(self, asked: _Asked) -> Response:
+    async def decide(self, request: _CommandRequest) -> Response:
         """Decide a command, or say what it would get now. Raises: BookBusy, BookStopped, Malformed, Problem."""
-        caller, submission = await self.reads.run(partial(self._let_in, asked))
+        caller, submission = await self.reads.run(partial(self._let_in, request))
         with self.signatures.counted(caller):
-            if asked.is_release:
+            if request.is_release:
                 return await run_sync(self._release, submission)
             # A dry run does not use up the nonce of a key release.
-            if asked.dry:
+            if request.dry:
                 outcome = await run_sync(self.book.quote, submission)
-            elif asked.kind == RUN_GENERATION.name:
+            elif request.kind == RUN_GENERATION.name:
                 outcome = await run_sync(self.releases.take_generation, submission.command, submission)
             else:
                 (outcome,) = await self.book.submit_async([submission])
             if outcome.code.refused:
                 raise await run_sync(with_headroom, self.book, outcome, submission.command, caller)
-            if asked.kind == CHARGE.name:
+            if request.kind == CHARGE.name:
                 outcome = await self._with_epsilon(outcome, CHARGE.read_body(submission.command))
-            warnings = await run_sync(self._warnings, submission) if asked.kind in WARNED else []
-            return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if asked.dry else None)
+            warnings = await run_sync(self._warnings, submission) if request.kind in WARNED else []
+            return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if request.dry else None)
 
     async def _with_epsilon(self, outcome: Outcome, run: MakeCharge) -> Outcome:
         """A permitted charge with the ε of its run, or without: what is recorded is answered whatever fails here."""
@@ -143,19 +143,19 @@ class _Decider(NamedTuple):
             found = command_caps(facts, pending.command, pending.body, facts.time, declared_load(facts.entry))
             return [*islice((one.text for one in found if not one.fits), WARNINGS_MAX)]
 
-    def _let_in(self, asked: _Asked, facts: Snapshot) -> tuple[Caller, Submission]:
+    def _let_in(self, request: _CommandRequest, facts: Snapshot) -> tuple[Caller, Submission]:
         """Who asks for a command that may go to the book. Raises: Malformed, Problem."""
-        caller = asked.unknown.authenticate(facts)
-        submission = Submission(asked.raw, asked.jws)
+        caller = request.unknown.authenticate(facts)
+        submission = Submission(request.raw, request.jws)
         command = submission.command
-        if command.kind != asked.kind:
-            raise Malformed("kind", f"must be '{asked.kind}' at this path, not '{command.kind}'")
+        if command.kind != request.kind:
+            raise Malformed("kind", f"must be '{request.kind}' at this path, not '{command.kind}'")
         caller.check_actor(command.actor)
-        with log_withheld(command) if asked.is_release else nullcontext():
-            self.binding.check(asked.jws, "POST", asked.path, command.id)
+        with log_withheld(command) if request.is_release else nullcontext():
+            self.binding.check(request.jws, "POST", request.path, command.id)
             require_visible(facts, caller, submission)
-        if asked.kind in VERSIONED:
-            check_version(facts, command, asked.if_match, caller)
+        if request.kind in VERSIONED:
+            check_version(facts, command, request.if_match, caller)
         return caller, submission
 
     def _release(self, submission: Submission) -> Response:
@@ -199,7 +199,7 @@ def command_router(
         openapi_extra=takes(command_schema("charge"), parameters=[SIGNATURE_PARAMETER]),
     )
     async def quote(raw: Raw, jws: Signature, unknown: DeferredCaller) -> Response:
-        return await decider.decide(_Asked("charge", QUOTES, raw, jws, unknown, dry=True))
+        return await decider.decide(_CommandRequest("charge", QUOTES, raw, jws, unknown, dry=True))
 
     return router
 
@@ -209,7 +209,7 @@ def _route(decider: _Decider, kind: str, path: str) -> Callable[..., Awaitable[R
         raw: Raw, jws: Signature, unknown: DeferredCaller, *, dry_run: DryRun = False, if_match: IfMatch = None
     ) -> Response:
         signed = f"{path}?dry_run=true" if dry_run else path
-        return await decider.decide(_Asked(kind, signed, raw, jws, unknown, dry_run, if_match))
+        return await decider.decide(_CommandRequest(kind, signed, raw, jws, unknown, dry_run, if_match))
 
     async def submit(raw: Raw, jws: Signature, unknown: DeferredCaller, *, dry_run: DryRun = False) -> Response:
         return await submit_version(raw, jws, unknown, dry_run=dry_run)

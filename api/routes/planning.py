@@ -119,12 +119,12 @@ def ask_merger_impact(view: View, raw: Raw) -> Page[MergedAccount]:
 @ROUTES.route("/v1/handover-impacts", (*_ERRORS, 409), slow=True, takes=takes(HandoverQuestion))
 def ask_handover_impact(view: View, raw: Raw) -> Page[ExposureChange]:
     """Whose accounts a transfer or a publication would change, on the caller's own data. Raises: Malformed, Problem."""
-    asked = convert(HandoverQuestion, c.parse(raw, COMMAND_BYTES_MAX))
-    charge = view.facts.charges.get(asked.charge)
-    get_visible(charge, view.caller.sees_charge, view.facts, f"charge {asked.charge}")
-    kind = "publication" if asked.recipient is None else "transfer"
+    question = convert(HandoverQuestion, c.parse(raw, COMMAND_BYTES_MAX))
+    charge = view.facts.charges.get(question.charge)
+    get_visible(charge, view.caller.sees_charge, view.facts, f"charge {question.charge}")
+    kind = "publication" if question.recipient is None else "transfer"
     try:
-        found = exposure_changes(view.facts, kind, asked.to_json(), view.time)
+        found = exposure_changes(view.facts, kind, question.to_json(), view.time)
     except Rejected as refusal:
         decided = refusal.decided
         raise Problem(decided.code, decided.detail, field=decided.field.removeprefix("body.")) from None

@@ -2,10 +2,10 @@
 
 A witness keeps the newest checkpoint that it has cosigned of a log (C2SP tlog-witness). One that has seen a longer log
 than the book, or another history, contradicts: the book was restored from a backup or forked, and the service stops.
-One that does not answer is asked again, with a warning; where the profile says ``witnesses = "required"`` the service
+One that does not answer gets it again, with a warning; where the profile says ``witnesses = "required"`` the service
 does not start without each witness's cosignature, and stops when one has been missing for a minute.
 
-Each witness is asked in a thread of its own, on connections of its own: no commit waits for an answer, and a slow
+Each witness gets it in a thread of its own, on connections of its own: no commit waits for an answer, and a slow
 witness delays no other. A cosignature is stored when the book has grown, in a short transaction.
 """
 
@@ -48,7 +48,7 @@ class WitnessContradicts(Exception):  # noqa: N818 - what is the case
 
 
 @dataclass(slots=True)
-class _Asked:
+class _WitnessState:
     """One witness, when it last cosigned (seconds of the monotonic clock), and why it did not since."""
 
     witness: Witness
@@ -69,7 +69,7 @@ class WitnessSubmission:
             empty: the log's checkpoint of no entries, which is shown for an empty book.
         """
         self._engines: tuple[Engine, Engine] = engine_of(book, writes=True), engine_of(book, writes=False)
-        self._asked = [_Asked(one) for one in witnesses]
+        self._states = [_WitnessState(one) for one in witnesses]
         self._required, self._empty = required, empty
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -86,11 +86,11 @@ class WitnessSubmission:
             WitnessContradicts: if one has seen a longer log or another history.
             WitnessMissing: if one that is required does not cosign.
         """
-        if not self._asked:
+        if not self._states:
             return []
-        with ThreadPoolExecutor(len(self._asked)) as pool:
-            times = [done.result() for done in [pool.submit(self._show_to, one) for one in self._asked]]
-        for one in self._asked:
+        with ThreadPoolExecutor(len(self._states)) as pool:
+            times = [done.result() for done in [pool.submit(self._show_to, one) for one in self._states]]
+        for one in self._states:
             if self._required and one.problem:
                 raise WitnessMissing(
                     f"{one.problem}: the profile requires its cosignature; start again when it answers"
@@ -104,7 +104,7 @@ class WitnessSubmission:
             stop: called in another thread when the service must stop; :attr:`failure` says why.
             cosigned: called with a witness's time (Unix ms) when it has just cosigned.
         """
-        for one in self._asked:
+        for one in self._states:
             thread = threading.Thread(target=self._run, args=(one, stop, cosigned), name="witness", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -115,29 +115,29 @@ class WitnessSubmission:
         for engine in self._engines:
             engine.dispose()
 
-    def _run(self, asked: _Asked, stop: Callable[[], object], cosigned: Callable[[int], object]) -> None:
+    def _run(self, state: _WitnessState, stop: Callable[[], object], cosigned: Callable[[int], object]) -> None:
         while not self._ending.wait(ROUND_S):
             failure: WitnessContradicts | WitnessMissing | None = None
             try:
-                time_ms = self._show_to(asked)
+                time_ms = self._show_to(state)
                 if time_ms is not None:
                     cosigned(time_ms)
             except WitnessContradicts as contradiction:
                 failure = contradiction
-            if self._required and asked.problem and time.monotonic() - asked.cosigned_s > MISSING_S_MAX:
-                failure = failure or WitnessMissing(f"{asked.problem}, for more than {MISSING_S_MAX:.0f} seconds")
+            if self._required and state.problem and time.monotonic() - state.cosigned_s > MISSING_S_MAX:
+                failure = failure or WitnessMissing(f"{state.problem}, for more than {MISSING_S_MAX:.0f} seconds")
             if failure is not None and not self._ending.is_set():
                 _LOG.error("the service stops: %s", failure)
                 self.failure = failure
                 self._ending.set()
                 stop()
 
-    def _show_to(self, asked: _Asked) -> int | None:
+    def _show_to(self, state: _WitnessState) -> int | None:
         """Show it to one witness and note what came of it; its time (ms) if it cosigned. Raises: WitnessContradicts."""
-        name, problem, time_ms = asked.witness.key.name, "", None
+        name, problem, time_ms = state.witness.key.name, "", None
         writes, reads = self._engines
         try:
-            done = witness_newest(writes, asked.witness, reads=reads, again=True, empty=self._empty)
+            done = witness_newest(writes, state.witness, reads=reads, again=True, empty=self._empty)
         except WitnessRefused as refused:
             if refused.alarming:
                 raise WitnessContradicts(
@@ -147,16 +147,16 @@ class WitnessSubmission:
         except Malformed as error:
             problem = f"{name} answered without a valid cosignature of its key ({error})"
         except httpx.RequestError as error:
-            problem = f"{name} cannot be reached at {asked.witness.url} ({type(error).__name__})"
+            problem = f"{name} cannot be reached at {state.witness.url} ({type(error).__name__})"
         except SQLAlchemyError as error:
             # The book's own writer notices a lost database, and stops if it must.
             problem = f"the book could not be read for {name} ({type(error).__name__})"
         else:
-            asked.cosigned_s, time_ms = time.monotonic(), done.time_ms
-        if problem != asked.problem:
+            state.cosigned_s, time_ms = time.monotonic(), done.time_ms
+        if problem != state.problem:
             if problem:
-                _LOG.warning("%s; it is asked again every %.0f seconds", problem, ROUND_S)
+                _LOG.warning("%s; it gets the checkpoint again every %.0f seconds", problem, ROUND_S)
             else:
                 _LOG.info("%s cosigns again", name)
-        asked.problem = problem
+        state.problem = problem
         return time_ms

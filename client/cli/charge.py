@@ -60,13 +60,13 @@ def quote(  # noqa: PLR0913 - each an option
         caller = Profile.load(profile)
         signer, body = caller.signer(), read_charge(charge, changes)
         with caller.open() as service:
-            asked: Object = {
+            request: Object = {
                 "clean_room": RoomKeys.generate().public,
                 "deadline": int(service.clock() * 1000) + QUOTE_MS,
                 **body,
             }
             again = ("quote", profile, charge)
-            answer = _advised(service, lambda: service.quote(signer, caller.actor, asked), body, changes, again)
+            answer = _advised(service, lambda: service.quote(signer, caller.actor, request), body, changes, again)
             report = None if as_json else service.plan_report(body)
     if report is None:
         print_json(answer.body)

@@ -257,7 +257,7 @@ def endorse(caller: Profile, claimed: _Claimed) -> Result:
 def name_quorum(
     profile: ProfilePath, claimed: _Claimed, *, signature: _Signatures = None, as_json: AsJson = False
 ) -> None:
-    """Name the quorum of a claim; another one that stands must have endorsed it."""
+    """Name the quorum of a claim; another one in force must have endorsed it."""
     _send_claim(profile, "recovery_quorum", ("members", "threshold"), claimed, signature or (), as_json=as_json)
 
 

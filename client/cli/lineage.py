@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 group = CommandGroup("lineage", "Mergers, acquisitions, collusion, splits and model transfers.")
 
-_ASKED: Final = "The effect is shown first, and confirmed at a terminal; elsewhere what changes an account needs --yes."
+_CONFIRMATION: Final = (
+    "The effect is shown first, and confirmed at a terminal; elsewhere what changes an account needs --yes."
+)
 _Survivor = Annotated[str, typer.Argument(metavar="DID", help="The organisation that continues.")]
 _Others = Annotated[list[str], typer.Argument(metavar="DID...", help="Organisations, each by its DID.")]
 _Giver = Annotated[str, typer.Option(metavar="DID", help="Who had the model; default: who was charged for it.")]
@@ -37,7 +39,7 @@ def _handed_over(service: Service, body: Object) -> list[Object]:
     "merger",
     "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example",
     "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --only-within-caps",
-    note="`epsilon plan merger` previews the effect on all budgets. " + _ASKED,
+    note="`epsilon plan merger` previews the effect on all budgets. " + _CONFIRMATION,
     preview=_merged,
     asks="Record the merger?",
 )
@@ -62,7 +64,7 @@ def merge(
     "acquisition",
     "sro.toml did:web:bank-a.example did:web:fintech.example",
     "sro.toml did:web:bank-a.example did:web:fintech.example --json",
-    note=_ASKED,
+    note=_CONFIRMATION,
     preview=_merged,
     asks="Record the acquisition?",
 )
@@ -75,7 +77,7 @@ def acquire(organisation: _Survivor, acquired: _Others) -> Object:
     "collusion",
     "sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z",
     "sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z --json",
-    note=_ASKED,
+    note=_CONFIRMATION,
     preview=_merged,
     asks="Record the collusion?",
 )
@@ -119,7 +121,7 @@ def transfer(
     "sro.toml run-1",
     "sro.toml run-1 --giver did:web:bank-b.example --json",
     note="A model whose charge said `recipients: everyone` brings its own ancestry alone. `epsilon plan publication` "
-    "previews the effect on all budgets. " + _ASKED,
+    "previews the effect on all budgets. " + _CONFIRMATION,
     preview=_handed_over,
     asks="Record the publication?",
 )

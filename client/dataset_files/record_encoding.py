@@ -134,7 +134,7 @@ def _numbers(chunk: Chunk, name: str, fill: float | None, advice: str) -> NDArra
             raise
         empty = np.isnan(numbers)
     if fill is None:
-        rule = f"is empty or NaN: say what stands for it, as --missing {name}=0, or leave the record out"
+        rule = f"is empty or NaN: say what replaces it, as --missing {name}=0, or leave the record out"
         _refuse_first(empty, chunk, name, rule)
         return numbers
     return np.where(empty, fill, numbers)

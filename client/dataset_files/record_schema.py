@@ -18,7 +18,7 @@
 ``inputs`` are all other columns where it is absent. ``classes`` names the values of ``target``, which then counts them
 from 0; without it the target holds whole numbers, or with ``target_kind = "number"`` any numbers. ``target`` may be a
 list of columns. A column under ``values`` is one number for each value, 1 where the record has it and 0 elsewhere. An
-empty cell is refused unless ``missing`` says which number stands for it.
+empty cell is refused unless ``missing`` says which number replaces it.
 
 Nothing of this is taken from the records: a list of values that was collected from them would tell which ones occur.
 """
@@ -53,7 +53,7 @@ class RecordSchema:
         user: whose each record is; empty where the unit is the record.
         identity: what a record is committed by; empty: the whole record as it is sealed.
         values: by column, the values that text may have.
-        missing: by column, the number that stands for an empty cell.
+        missing: by column, the number that replaces an empty cell.
     """
 
     target: tuple[str, ...] = ()

@@ -18,6 +18,6 @@ BATCH_MAX: Final = 64
 
 
 def path_of(name: str) -> str:
-    """A name as it stands in a path."""
+    """A name as it is written in a path."""
     # A DID may hold a percent sign, which the service must get back as one.
     return percent_encode(name, safe="/:")

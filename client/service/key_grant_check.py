@@ -42,7 +42,7 @@ class Proven:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leave to hand over data keys of ``partitions`` to one sealing key, until ``not_after`` of ``info`` (Unix ms)."""
+    """Permission to release data keys of ``partitions`` to a sealing key, until ``not_after`` of ``info`` (Unix ms)."""
 
     partitions: tuple[str, ...]
     sealing: str

@@ -51,15 +51,15 @@ class RunPermits:
 
     def __init__(self, state: MemoryState, gate: Gate | None, log_x: str) -> None:
         """Of a state, which the entries change; ``log_x`` is the log's public key."""
-        self._state, self._asked, self._log_x = state, gate, log_x
+        self._state, self._gate, self._log_x = state, gate, log_x
         self._charges: KeptVerdicts[_Permitted] = KeptVerdicts()
         self._others: KeptVerdicts[Verdict] = KeptVerdicts()
         self._verdict: Verdict | None = None
         self.gate: Gate | None = None if gate is None else self._ask
 
     def _ask(self, request: Request, facts: Facts) -> Verdict:
-        assert self._asked is not None
-        self._verdict = self._asked(request, facts)
+        assert self._gate is not None
+        self._verdict = self._gate(request, facts)
         return self._verdict
 
     def signer(self, run: SignedRun, index: int) -> SignerKey | None:
@@ -115,7 +115,7 @@ class RunPermits:
             if priced.verdict.until is not None:
                 self._charges.keep(run.alike, _Permitted(key, priced, RecordedPrices(entry), self._limits(priced)))
         elif entry.kind != CHARGE.name:
-            kept = PERMIT if self._asked is None else verdict
+            kept = PERMIT if self._gate is None else verdict
             if kept is not None and kept.permit and kept.until is not None:
                 self._others.keep(run.alike, kept)
 

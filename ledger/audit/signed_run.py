@@ -42,20 +42,20 @@ def read_signed(data: bytes) -> SignedRun | None:
     body, actor = entry.body, entry.actor.encode()
     alike: Hashable = entry.kind, entry.actor
     if isinstance(body, ChargeRecord):
-        asked = body.request
-        if asked.base or body.alerts is not None:
+        request = body.request
+        if request.base or body.alerts is not None:
             return None
         front = _CHARGE % (actor, body.author, body.limits, body.plan.encode(), body.prices)
         alike = (
             front,
             entry.key_id,
-            asked.contract,
-            asked.partitions,
-            bytes(asked.plan),
-            asked.recipients,
-            asked.pipeline,
-            asked.unit_records_max,
-            asked.step_leases,
+            request.contract,
+            request.partitions,
+            bytes(request.plan),
+            request.recipients,
+            request.pipeline,
+            request.unit_records_max,
+            request.step_leases,
         )
     else:
         front = _OTHER % (actor, body.outcome.encode())

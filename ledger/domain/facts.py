@@ -31,7 +31,7 @@ class Organisation:
     """A legal body; ``node`` is its current node of the lineage graph.
 
     Attributes:
-        moves: each node it has stood at, with the time (ms) since when; the last is ``node``.
+        moves: each node it has been at, with the time (ms) since when; the last is ``node``.
     """
 
     did: str
@@ -41,8 +41,8 @@ class Organisation:
     moves: tuple[tuple[int, int], ...]
     index: int
 
-    def stood(self, time: int) -> int:
-        """Where it stood at a time, or first of all if it was not registered yet."""
+    def node_at(self, time: int) -> int:
+        """Its node at a time, or first of all if it was not registered yet."""
         return next((node for since, node in reversed(self.moves) if since <= time), self.moves[0][1])
 
 

@@ -123,15 +123,15 @@ def knows(nodes: Mapping[int, Node], node: int, author: int, index: int) -> bool
     return author in found and index < Arrow(author, found[author]).cut
 
 
-def ancestors(nodes: Mapping[int, Node], node: int, stood: Iterable[int] = (), signed: int = -1) -> frozenset[int]:
+def ancestors(nodes: Mapping[int, Node], node: int, visited: Iterable[int] = (), signed: int = -1) -> frozenset[int]:
     """The node itself and all whose contracts it goes on with; what was handed over or made public gives none.
 
     Args:
-        stood: where the organisation that asks has stood. Colluders are one lineage without being one body: beyond
-            the node that joins them each goes on with its own past alone.
+        visited: the nodes that the requesting organisation has been at. Colluders are one lineage without being one
+            body: beyond the node that joins them each goes on with its own past alone.
         signed: the index of the contract's entry: what parted from its signer before does not go on with it.
     """
-    own = frozenset(stood)
+    own = frozenset(visited)
 
     def barred(at: Node, arrow: Arrow) -> bool:
         return arrow.cut <= signed or (at.kind is _JOINT and arrow.node not in own)

@@ -9,7 +9,7 @@ from ledger.domain.organisation_graph import Node, NodeKind
 
 
 def holder_name(facts: Facts, holder: str) -> str:
-    """Whose account it is; of a lineage that is only asked about, that it is."""
+    """Whose account it is; of a lineage in a hypothetical question, that it is."""
     if holder == GLOBAL:
         return "everyone"
     node = facts.nodes.get(int(holder.partition(":")[2]))

@@ -128,7 +128,7 @@ _CONVERTERS: Final[dict[object, _Converter]] = {
     tuple[Arrow, ...]: _Converter(_load_arrows, _dump_arrows),
 }
 _FIRST: Final = "first"
-"""Under which the field that had a column first stands in it, beside those that share it."""
+"""Under which the field that had a column first is held in it, beside those that share it."""
 _LATE: Final[dict[str, Callable[[Any], Any]]] = {
     "leases": lambda found: None if found is None else StepLeases(*found),
     "model": lambda found: found,

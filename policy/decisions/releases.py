@@ -40,7 +40,7 @@ def run_generation(case: Case, body: TakeGeneration) -> None:
 
 
 def step_lease(case: Case, body: LeaseSteps) -> None:
-    """Decide a lease of steps: by the run's own clean room, until its deadline, as long as the contract stands."""
+    """Decide a lease of steps: by the run's own clean room, until its deadline, as long as the contract is in force."""
     charge = _charge(case, body.charge)
     if charge is None:
         return

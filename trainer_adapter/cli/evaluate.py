@@ -51,8 +51,8 @@ class EvaluationReport:
 
     def to_json(self) -> c.Object:
         """For programs."""
-        told = {name: value for name, value in asdict(self).items() if name not in {"accuracy", "measure"}}
-        return {**told, self.measure: f"{self.accuracy:.6f}"}
+        shared = {name: value for name, value in asdict(self).items() if name not in {"accuracy", "measure"}}
+        return {**shared, self.measure: f"{self.accuracy:.6f}"}
 
     def in_words(self) -> str:
         """For people."""

@@ -41,7 +41,7 @@ class JobModel:
     def make(cls, job: Job, device: torch.device) -> JobModel:
         """Raises: Malformed, for what the job names wrongly; OSError."""
         if ":" in job.model or not models.is_sized(job.model, job.folder):
-            # These need no test set to be made, so they are told first.
+            # These need no test set to be made, so they are reported first.
             model = models.make(job.model, job.folder)
             test = fitted(job, *read_public_set(job.test, job.schema), "test")
         else:

@@ -21,8 +21,8 @@ from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.attach import ModelRun, Options, attach
 from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
 
-_TOLD: Final = ("accuracy", "measure", "privacy")
-"""Members of a report that are told in words of their own."""
+_IN_WORDS: Final = ("accuracy", "measure", "privacy")
+"""Members of a report that are reported in words of their own."""
 MICROBATCH: Final = 128
 OnStep = Callable[[ModelRun, int], None]
 
@@ -50,7 +50,7 @@ class Report:
     def to_json(self) -> Object:
         """For programs. ``epsilon`` is the greatest of ``run_epsilon``."""
         figures = self.privacy.to_json()
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _TOLD}
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _IN_WORDS}
         return {**own, self.measure: self.accuracy, **figures, "epsilon": self.privacy.epsilon.number}
 
     def in_words(self) -> str:

@@ -88,7 +88,7 @@ class Engine:
         margin: by how much the norms that units are clipped by are above their true ones, for what rounding could do,
             relative; the greater of what shapes alone say and what public dummies show. So much signal is lost.
         traced: the model's parameters as they were traced, which a run's model and optimiser are held to.
-        told: a line for people on each thing that this model costs; measured on public dummies.
+        notices: a line for people on each thing that this model costs; measured on public dummies.
     """
 
     def __init__(  # noqa: PLR0913 - one name for each thing a run may choose
@@ -149,9 +149,12 @@ class Engine:
             {**values, **{name: random[name].detach() for name in self._parameters}}, public
         )
         per_cent = max(1, math.ceil(self.margin * 1e4)) / 100
-        self.told: Final = (f"rounding takes at most {per_cent} % of a gradient", *self._told_in_turn(values, public))
+        self.notices: Final = (
+            f"rounding takes at most {per_cent} % of a gradient",
+            *self._cost_in_turn(values, public),
+        )
 
-    def _told_in_turn(self, values: dict[str, Tensor], public: Batch) -> list[str]:
+    def _cost_in_turn(self, values: dict[str, Tensor], public: Batch) -> list[str]:
         if not self._sum.in_turn:
             return []
         with in_modes(self._modes):

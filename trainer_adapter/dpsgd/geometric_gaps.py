@@ -2,7 +2,7 @@
 
 Between two that enter lies a geometric number of those that do not: P(gap >= m) = (1 - p)^m, so for U uniform in (0, 1)
 the gap is floor(ln U / ln(1 - p)) (Devroye 1986, "Non-Uniform Random Variate Generation", section X.2). U is a real
-number, of which a 64-bit word tells the first bits (lazily, as in Bringmann and Friedrich 2013, "Exact and efficient
+number, of which a 64-bit word gives the first bits (lazily, as in Bringmann and Friedrich 2013, "Exact and efficient
 generation of geometric random variates and random graphs"): where float64's error and the bits that are not known yet
 leave two integers possible, more words are drawn and logarithms taken in 80 decimal digits. So the gap's distribution
 is exact, and the probability is p itself, a multiple of 2^-64.
@@ -24,7 +24,7 @@ _OFF: Final = Decimal(10) ** -70
 
 
 def gaps(stream: Stream, count: int, below: int, most: int) -> NDArray[np.int64]:
-    """Independent gaps at probability ``below`` / 2^64, shape (count,), int64; a longer one is told as ``most``.
+    """Independent gaps at probability ``below`` / 2^64, shape (count,), int64; a longer one is given as ``most``.
 
     Args:
         below: from 1 to 2^63.

@@ -49,8 +49,8 @@ class Comparison:
 
     Attributes:
         apart: how far the sums are from each other, relative; infinite if one is not finite.
-        short: by how much a unit's gradient is longer than its norm told, relative, at most.
-        margin: by how much norms told are above those of the gradients, relative, on average.
+        short: by how much a unit's gradient is longer than its computed norm, relative, at most.
+        margin: by how much computed norms are above those of the gradients, relative, on average.
     """
 
     apart: float
@@ -58,16 +58,16 @@ class Comparison:
     margin: float
 
     def agrees(self, precision: str) -> bool:
-        """Whether the sums are the same but for rounding, and no gradient is longer than told."""
+        """Whether the sums are the same but for rounding, and no gradient is longer than its computed norm."""
         return max(self.apart, self.short) <= AGREEMENT[precision]
 
 
 def compare(
     record: RecordLoss, values: Mapping[str, Tensor], batch: Batch, bound: float, ours: ClippedSum
 ) -> Comparison:
-    """Recompute the units one by one, and clip them as the norms told say."""
+    """Recompute the units one by one, and clip them by the computed norms."""
     total = torch.zeros(sum(values[name].numel() for name in record.trained), dtype=torch.float64)
-    told, true, short = 0.0, 0.0, 0.0
+    computed, true, short = 0.0, 0.0, 0.0
     for place in torch.nonzero(batch.mask).flatten().tolist():
         unit = (batch.inputs[place], batch.targets[place], batch.valid[place], batch.keys[place])
         gradient = reference_gradient(record, values, unit)
@@ -75,7 +75,7 @@ def compare(
         if max(norm, known) < float("inf"):  # false for a NaN too
             total += gradient * min(1.0, bound / max(known, 1e-300))
             short = max(short, norm / max(known, 1e-300) - 1 if norm > 1e-30 else 0.0)
-        told, true = told + known, true + norm
+        computed, true = computed + known, true + norm
     difference, size = float((ours.total.to("cpu", torch.float64) - total).norm()), float(total.norm())
     apart = difference / (size + 1e-27) if difference < float("inf") else float("inf")
-    return Comparison(apart, short, told / true - 1 if true > 0 else 0.0)
+    return Comparison(apart, short, computed / true - 1 if true > 0 else 0.0)

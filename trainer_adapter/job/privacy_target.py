@@ -63,7 +63,7 @@ class PrivacyTarget:
 
     @property
     def placeholder(self) -> Plan:
-        """A plan that stands where the real one will."""
+        """A plan in the place of the real one."""
         return self.plan(Fraction(1), Fraction(1))
 
     def plan(self, probability: Fraction, noise: Fraction) -> Plan:

@@ -57,7 +57,7 @@ def _of_products(factors: Sequence[PerExampleGrad], size_bytes: int, precision: 
 
 
 def margin_of(kernel: str, factors: Sequence[PerExampleGrad], precision: Precision) -> float:
-    """By how much the norms that a kernel tells are above true ones, relative, where positions are orthogonal."""
+    """By how much the norms that a kernel computes are above true ones, relative, where positions are orthogonal."""
     outer = [factor for factor in factors if isinstance(factor, OuterProductGrad)]
     if outer:
         positions = sum(factor.right.shape[1] for factor in outer)

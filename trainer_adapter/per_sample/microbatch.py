@@ -95,7 +95,7 @@ class MicrobatchGradientSum:
     """The clipped sum over one microbatch, for one record loss and one size.
 
     Attributes:
-        margin: by how much norms told are above true ones, relative, where positions are orthogonal: see ``autotune``.
+        margin: by how much computed norms are above true ones, relative, for orthogonal positions: see ``autotune``.
         kernels: which kernel computes a parameter's norms, by the parameter's name.
         drops: how many dropout masks a record's forward pass draws.
     """

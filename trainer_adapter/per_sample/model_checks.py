@@ -58,7 +58,7 @@ def check_modules(model: nn.Module) -> None:
     for name, module in model.named_modules():
         where = f"model.{name}" if name else "model"
         if hasattr(module, "_orig_mod"):
-            raise Malformed(where, "is the compiled form of a module: hand over the module, and the option compiled")
+            raise Malformed(where, "is the compiled form of a module: pass the module, and the option compiled")
         statistics = getattr(module, "running_mean", None) is not None
         if statistics and not module.training:
             continue

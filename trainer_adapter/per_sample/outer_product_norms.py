@@ -5,7 +5,7 @@ adds to the same matrix is a row each for distinct places (its positions are gat
 but with zeros). No per-example gradient is kept: its squared norm comes from inner products of positions (*ghost
 norms*) or from the gradient multiplied out in pieces of rows, and the sum over units from one weighted product.
 
-What enters that sum is not wG but what the product makes of it in floating point; the bound N told here is on that.
+What enters that sum is not wG but what the product makes of it in floating point; the bound N returned here is on that.
 Unit roundoff u, least normal t; gamma(k) = ku / (1 - ku) bounds the relative error of an inner product of length k in
 any order of summation (Higham 2002, "Accuracy and Stability of Numerical Algorithms", equations 3.4 and 3.13).
 Products are cut in blocks, whose results are added up: a sum over n in blocks of b is off by at most gamma(b + n/b)
@@ -110,7 +110,7 @@ def _of_inner_products(tall: int, wide: int, positions: int, precision: Precisio
 
 
 def typical_margin(kernel: str, shape: tuple[int, int, int], precision: Precision) -> float:
-    """By how much the norm told is above the true one, relative, if positions are orthogonal and equally long.
+    """By how much the returned norm is above the true one, relative, if positions are orthogonal and equally long.
 
     Args:
         kernel: its name. Those that square the very tensor that is summed have none.
@@ -134,7 +134,7 @@ def norms_ghost(factors: Sequence[PerExampleGrad], precision: Precision) -> tupl
     bound = _Bound(uses, precision)
     square = (_inner(left, left, uses.positions) * _inner(right, right, uses.positions)).sum(dim=(1, 2))
     error = _of_inner_products(left.shape[2], right.shape[2], uses.positions, precision) * bound.outer.square()
-    return bound.told(square, error), _weighted(uses)
+    return bound.with_margin(square, error), _weighted(uses)
 
 
 def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
@@ -147,7 +147,7 @@ def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision)
     for start in range(0, tall, rows):
         square = square + squares(_piece(uses.outer, slice(start, start + rows)), precision)
     off = precision.gamma(_roundings(uses.positions)) * bound.outer
-    return bound.told(square, off * (2 * square.sqrt() + off)), _weighted(uses)
+    return bound.with_margin(square, off * (2 * square.sqrt() + off)), _weighted(uses)
 
 
 def _piece(outer: OuterProductGrad, rows: slice) -> Tensor:
@@ -173,7 +173,7 @@ class _Bound:
         self._left, self._right = (row_lengths(value, precision) for value in (uses.outer.left, uses.outer.right))
         self.outer = (self._left * self._right).sum(dim=1) * (1 + _SHARE)
 
-    def told(self, square: Tensor, error: Tensor) -> Tensor:
+    def with_margin(self, square: Tensor, error: Tensor) -> Tensor:
         """The square of N, from that of the outer products and its error; what a table adds is added here."""
         uses, precision = self._uses, self._precision
         positions, tall, wide = uses.positions, uses.outer.left.shape[2], uses.outer.right.shape[2]

@@ -1,6 +1,6 @@
 """The noise of a job that states its ε: the least that keeps it, under the terms of every partition it names.
 
-The charge decides by the same accountant, so what is chosen here is what a quote tells; if terms were misread here, the
+The charge decides by the same accountant, so what is chosen here is what a quote shows; if terms were misread here, the
 charge would still cost what it costs.
 """
 

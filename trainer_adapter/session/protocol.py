@@ -119,7 +119,7 @@ class Session:
         """
         try:
             actor = self._assignment.actor
-            body = self._asked(lambda charge: self._service.quote(self._consumer, actor, charge)).body
+            body = self._send_charge(lambda charge: self._service.quote(self._consumer, actor, charge)).body
         except Refused as refused:
             return QuoteReport.of_refusal(refused)
         return quote_report(self._service, body, self._assignment.data, self._assignment.plan.steps)
@@ -132,9 +132,9 @@ class Session:
             self._save(self.identity)
             return self._service.submit(self._consumer, known.actor, "charge", charge, known.id)
 
-        return self._asked(send)
+        return self._send_charge(send)
 
-    def _asked(self, send: Callable[[c.Object], Answer]) -> Answer:
+    def _send_charge(self, send: Callable[[c.Object], Answer]) -> Answer:
         """Send the charge; once more without leases to a service that does not know them, unless the job wants them."""
         try:
             return send(self.charge_body())

@@ -97,7 +97,7 @@ def attach(
 
     Raises:
         Malformed, OSError: for an assignment that cannot be read, or a compiled model. Refused, Unreachable: where
-            the file states its ε and the service has to be asked for the noise.
+            the file states its ε and the noise has to be requested from the service.
     """
     _refuse_compiled(model)
     known = assignment if isinstance(assignment, Assignment) else load_assignment(Path(assignment))
@@ -246,7 +246,7 @@ class ModelRun(Run):
         return engine
 
     def _report(self, engine: Engine) -> None:
-        for line in engine.told:
+        for line in engine.notices:
             self.say(line)
 
     def _save_if_due(self) -> None:

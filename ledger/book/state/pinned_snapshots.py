@@ -39,7 +39,7 @@ class Pinned:
 
 
 class PinnedSnapshots:
-    """Those that were asked for and not given yet; for the writing thread alone."""
+    """Requests without an answer yet; for the writing thread alone."""
 
     def __init__(self, reads: Engine, begin: Callable[[], Connection], caught_up: Callable[[], None]) -> None:
         """Take snapshots through ``reads``, inside a writing transaction that ``begin`` begins.
@@ -48,25 +48,25 @@ class PinnedSnapshots:
             caught_up: is called when entries of other processes were applied.
         """
         self._reads, self._begin, self._caught_up = reads, begin, caught_up
-        self._asked: deque[Future[Pinned | None]] = deque()
+        self._requests: deque[Future[Pinned | None]] = deque()
 
     def __bool__(self) -> bool:
-        """Whether one was asked for."""
-        return bool(self._asked)
+        """Whether one is requested."""
+        return bool(self._requests)
 
     def ask(self, future: Future[Pinned | None]) -> None:
         """Note who waits for a snapshot."""
-        self._asked.append(future)
+        self._requests.append(future)
 
     def give(self, state: WriterState) -> None:
-        """Give each that was asked for; no batch is being decided or committed.
+        """Answer each request; no batch is being decided or committed.
 
         Raises:
             Malformed: if the entries of other processes cannot be applied.
             SQLAlchemyError: if the database fails while they are applied.
         """
-        while self._asked:
-            self._asked.popleft().set_result(self._taken(state))
+        while self._requests:
+            self._requests.popleft().set_result(self._taken(state))
 
     def _taken(self, state: WriterState) -> Pinned | None:
         """A snapshot; None if the database does not answer."""

@@ -32,9 +32,9 @@ def decide(context: Context[Collude]) -> Decision:
     found = context.organisations(body.organisations, "organisations")
     if body.effective > context.now:
         raise Rejected(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
-    stood = {one.stood(body.effective) for one in found}
-    parents = _occupied(facts, descendants(facts.nodes, stood, body.effective))
-    if len(stood) == 1:
+    former = {one.node_at(body.effective) for one in found}
+    parents = _occupied(facts, descendants(facts.nodes, former, body.effective))
+    if len(former) == 1:
         raise Rejected(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
     return context.permit(Parents(parents))
 
@@ -42,13 +42,13 @@ def decide(context: Context[Collude]) -> Decision:
 def draw(edit: LineageEdit, entry: Recorded[Collude]) -> None:
     """Join the organisations that have known what each of them knew after the effective date.
 
-    Where they stood stays as it was. But a model that any of them handed over or made public since then carried what
+    Their former nodes stay as is. But a model that any of them handed over or made public since then carried what
     all of them knew at that moment, and so do copies of what its recipients knew: those arrows are added. One that
     was found to collude with one of them before is taken in with all its past: too much rather than too little.
     """
     facts, body = edit.facts, entry.body
-    stood = {facts.organisations[did].stood(body.effective) for did in body.organisations}
-    family = descendants(facts.nodes, stood, body.effective)
+    former = {facts.organisations[did].node_at(body.effective) for did in body.organisations}
+    family = descendants(facts.nodes, former, body.effective)
     parents = _occupied(facts, family)
     family |= forebears(facts.nodes, (node for node in family if facts.nodes[node].kind is NodeKind.COLLUSION))
     edit.add_node(NodeKind.COLLUSION, body.organisations[0])

@@ -112,7 +112,7 @@ def test_a_model_of_transformers_trains_vectorised(name: str) -> None:
     torch.manual_seed(3)
     model = make()
     engine = Engine(PLAN, model, loss, data, RECORDS, certify="always")
-    assert len(engine.told) == 1
+    assert len(engine.notices) == 1
     assert engine.margin < 0.01
     randomness = CsprngRandomness(bytes(32))
     keys = engine.keys(1, randomness)
@@ -127,5 +127,5 @@ def test_a_model_that_runs_in_turn_reports_what_it_costs() -> None:
     """One that writes into a shared tensor: a line that says so, with how many times as long a step takes."""
     data = torch.randn(6, 3, 5), torch.arange(6) % CLASSES
     engine = Engine(PLAN, writes(), cross_entropy, data, 4)
-    assert engine.told[1].startswith("the model cannot run on all 4 places of a microbatch at once, but in turn")
-    assert "times as long as plain training" in engine.told[1]
+    assert engine.notices[1].startswith("the model cannot run on all 4 places of a microbatch at once, but in turn")
+    assert "times as long as plain training" in engine.notices[1]
