@@ -16,6 +16,7 @@ from typing import Final, Protocol
 import httpx
 
 from client.http.problems import Refused, Unreachable
+from client.http.tls_context import tls_context
 from client.keys.signer import Signer
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
@@ -63,7 +64,7 @@ class ClientCredentials:
             "resource": self._audience,
         }
         try:
-            response = httpx.post(url, data=form, timeout=10.0, trust_env=False)
+            response = httpx.post(url, data=form, timeout=10.0, trust_env=False, verify=tls_context(trust_env=False))
         except httpx.RequestError as error:
             message = f"no answer from the issuer {self._issuer} ({type(error).__name__})"
             raise Unreachable(message, sent=False) from error

@@ -10,6 +10,7 @@ import httpx
 
 from client.http.base_url import is_loopback, sealed
 from client.http.problems import Refused, Unreachable
+from client.http.tls_context import tls_context
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -49,7 +50,9 @@ def issuer_client(issuer: str) -> httpx.Client:
     """An HTTP client for one login, which follows no redirects. Raises: Malformed, unless https or on this machine."""
     sealed(issuer, "client.issuer")
     headers = {"accept": "application/json"}
-    return httpx.Client(timeout=TIMEOUT_S, trust_env=not is_loopback(httpx.URL(issuer).host), headers=headers)
+    trust_env = not is_loopback(httpx.URL(issuer).host)
+    verify = tls_context(trust_env=trust_env)
+    return httpx.Client(timeout=TIMEOUT_S, trust_env=trust_env, headers=headers, verify=verify)
 
 
 def discover(http: httpx.Client, issuer: str) -> Metadata:

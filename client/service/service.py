@@ -15,6 +15,7 @@ from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PLANS, QUOTES, SIGNATURE_HEADER, path_of
 from client.http.retry_policy import RetryPolicy
+from client.http.tls_context import tls_context
 from client.http.transport import Sender, object_of, objects_of
 from client.keys.signer import Signer
 from client.service.answers import Answer, Stored
@@ -54,7 +55,9 @@ class Service:
         """
         url = httpx.URL(base_of(base_url))
         # A proxy named in the environment has no business between this process and its own machine.
-        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=not is_loopback(url.host))
+        trust_env = not is_loopback(url.host)
+        verify = tls_context(trust_env=trust_env)
+        self._http = httpx.Client(base_url=url, timeout=TIMEOUT, trust_env=trust_env, verify=verify)
         self._base_url = str(url)
         self._guard = CheckpointGuard(Sender(self._http, credentials, RetryPolicy(attempts, backoff_s), clock))
         self._clock = clock

@@ -12,14 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from typer.testing import CliRunner
-
 from api.dev_issuer.routes import create_issuer_app
 from api.server.http_server import serving
 from client.keys.signer import Signer
-from epsilon_ledger.__main__ import assemble
 from ledger.book.wall_clock import unix_ms
 from tests.factories.callers import OfTheWorld
+from tests.factories.command_runs import run_command
 from tests.factories.people import ORIGIN
 from tests.factories.service import ServedWorld, open_world
 
@@ -42,7 +40,7 @@ class Desk:
 
     def __init__(self, folder: Path, world: ServedWorld) -> None:
         """The example's files, with today's dates and the world's log; the service is put in when it is known."""
-        self.folder, self.world, self.epsilon = folder, world, assemble()
+        self.folder, self.world = folder, world
         self.began = datetime.fromtimestamp(world.clock.now / 1000, UTC)
         shutil.copytree(ROOT / "docs" / "example", folder)
         for path in folder.iterdir():
@@ -78,12 +76,10 @@ class Desk:
         target = words[words.index(">") + 1] if ">" in words else ""
         given = words[1 : words.index(">")] if target else words[1:]
         with chdir(self.folder):
-            done = CliRunner().invoke(self.epsilon, given, env={"COLUMNS": "200"})
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
+            done = run_command(given)
         if target:
-            (self.folder / target).write_text(done.stdout)
-        return Ran(line, done.exit_code, done.stdout, done.stderr)
+            (self.folder / target).write_text(done.out)
+        return Ran(line, *done)
 
 
 def lines_of_the_page() -> list[list[str]]:
