@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from api.auth.access_tokens import Issuer, Tokens
 from api.auth.authentication import Authenticator
 from api.auth.bad_signatures import BadSignatures
+from api.auth.caller_quotas import CallerLimits, CallerQuotas
 from api.auth.signed_request import Binding
 from api.http import problems
 from api.http.body import check_query
@@ -48,6 +49,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     clock: Callable[[], int],
     issuers: Iterable[Issuer] | Callable[[], Iterable[Issuer]],
     secret: bytes | None = None,
+    quotas: CallerQuotas | None = None,
 ) -> FastAPI:
     """The service over ``book``. Tokens for it name the log's origin as their audience.
 
@@ -60,11 +62,13 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         clock: Unix time in milliseconds, the book's own.
         secret: the same in every process that serves the book, for what one gives out and another takes: cursors of
             lists and challenges; fresh by default.
+        quotas: of organisations, clean rooms and addresses; the usual ones by default.
 
     Raises:
         Malformed: if ``url`` is not a URL.
     """
-    binding = Binding(url, clock)
+    binding, quotas = Binding(url, clock), quotas or CallerQuotas()
+    book.meter_pricing(quotas.count_pricing)
     app = FastAPI(
         title="Epsilon Ledger",
         version="1",
@@ -74,23 +78,26 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         openapi_url=None,
         default_response_class=Response,
         redirect_slashes=False,
-        dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock))), Depends(check_query)],
+        dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock), quotas)), Depends(check_query)],
     )
     problems.install(app)
     secret = secret or secrets.token_bytes(32)
     cursors, challenges = Cursors(_derived(secret, b"cursors")), Challenges(_derived(secret, b"challenges"), clock)
-    context = ReadContext(SnapshotProvider(book, clock), cursors, key_store, Progress(clock), log, book.stated_tree)
-    streams = Streams()
+    context = ReadContext(
+        SnapshotProvider(book, clock), cursors, key_store, Progress(clock), log, book.stated_tree, quotas
+    )
+    streams = Streams(quotas.terms.streams)
     metrics = Metrics(partial(_size, book), partial(len, streams))
+    limits = CallerLimits(BadSignatures(metrics.bad_signatures.inc), quotas)
     for router in (
-        *_command_routers(book, key_store, binding, challenges, BadSignatures(metrics.bad_signatures.inc)),
+        *_command_routers(book, key_store, binding, challenges, limits),
         *_read_routers(context, streams, metrics),
     ):
         app.include_router(router)
     # Built at the first request for it, once: it takes half a second.
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
-    app.add_middleware(Requests, metrics=metrics)
+    app.add_middleware(Requests, metrics=metrics, quotas=quotas)
     return app
 
 
@@ -103,15 +110,15 @@ def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> I
 
 
 def _command_routers(
-    book: Book, key_store: KeyStore, binding: Binding, challenges: Challenges, signatures: BadSignatures
+    book: Book, key_store: KeyStore, binding: Binding, challenges: Challenges, limits: CallerLimits
 ) -> tuple[APIRouter, ...]:
     reads = GroupedReads(book)
     return (
-        command_router(book, reads, KeyReleases(book, key_store, challenges), binding, signatures),
-        batch_router(book, reads, binding, signatures),
+        command_router(book, reads, KeyReleases(book, key_store, challenges), binding, limits),
+        batch_router(book, reads, binding, limits),
         challenge_router(book, challenges),
-        model_key_router(book, key_store, binding, signatures),
-        document_router(book, binding, signatures),
+        model_key_router(book, key_store, binding, limits.signatures),
+        document_router(book, binding, limits.signatures),
     )
 
 

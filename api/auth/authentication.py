@@ -10,9 +10,11 @@ from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from api.auth.access_tokens import Token, TokenInvalid, Tokens
 from api.auth.authorisation import PUBLIC, Caller
+from api.auth.caller_quotas import CallerQuotas
 from api.http.problems import Problem, ServiceCode
 from ledger.book.book import Book
 from ledger.commands.registry import CLIENT_KINDS
@@ -25,39 +27,55 @@ DEFERRED: Final = frozenset({"quote_charge", *(f"submit_{kind}" for kind in CLIE
 of them: an unauthenticated caller must not make the service hold so large a body."""
 
 
+_READS: Final = frozenset({"GET", "HEAD"})
+_HEALTH: Final = frozenset({"read_live", "read_ready"})
+"""Operations that no quota counts: a flood must not make a working service look as if it were not."""
+
+
 class UnauthenticatedRequest:
     """A request whose caller is not known yet; only a token that permits the operation makes a :class:`Caller`."""
 
-    def __init__(self, request: Request, tokens: Tokens, operation: str) -> None:
-        """A request with a token. Raises: Problem (401)."""
-        self._request, self._tokens, self._operation = request, tokens, operation
+    def __init__(self, request: Request, tokens: Tokens, operation: str, quotas: CallerQuotas) -> None:
+        """A request with a token. Raises: Problem (401, 429)."""
+        self._request, self._tokens, self._operation, self._quotas = request, tokens, operation, quotas
         self._bearer = _bearer(request)
+        if not self._bearer:
+            quotas.admit_anonymous(host_of(request))
+            detail = "send one header 'authorization: Bearer <token>'"
+            raise Problem(ServiceCode.TOKEN_MISSING, detail, field="authorization")
 
     def authenticate(self, facts: Facts) -> Caller:
-        """Verify the token and the permission, and give the caller. Raises: Problem (401, 403)."""
+        """Verify the token and the permission, count the request, and give the caller. Raises: Problem (401, 403, 429).
+
+        A valid token passes whatever others have sent from the same address.
+        """
         try:
             token = self._tokens.verify(self._bearer, lambda key_id: _room_key(facts, key_id))
         except TokenInvalid as error:
+            self._quotas.admit_anonymous(host_of(self._request))
             raise Problem(ServiceCode.TOKEN_INVALID, str(error), field="authorization") from None
-        caller = _of_token(token, facts)
+        caller = self._request.state.caller = _of_token(token, facts)
         caller.check(self._operation)
-        self._request.state.caller = caller
+        if self._request.method not in _READS:
+            self._quotas.admit_commands(caller)
         return caller
 
 
 class Authenticator:
     """Authenticates every request, or raises a problem."""
 
-    def __init__(self, book: Book, tokens: Tokens) -> None:
+    def __init__(self, book: Book, tokens: Tokens, quotas: CallerQuotas) -> None:
         """Verify tokens by ``tokens``; look organisations and clean rooms up in ``book``."""
-        self._book, self._tokens = book, tokens
+        self._book, self._tokens, self._quotas = book, tokens, quotas
 
     async def __call__(self, request: Request) -> None:
         """Find out who calls, and whether they may; of :data:`DEFERRED` operations the route does. Raises: Problem."""
         operation = getattr(request.scope.get("route"), "operation_id", None) or ""
         if operation in PUBLIC:
+            if operation not in _HEALTH:
+                self._quotas.admit_anonymous(host_of(request))
             return
-        unknown = UnauthenticatedRequest(request, self._tokens, operation)
+        unknown = UnauthenticatedRequest(request, self._tokens, operation, self._quotas)
         if operation in DEFERRED:
             request.state.unknown = unknown
         else:
@@ -68,14 +86,16 @@ class Authenticator:
             unknown.authenticate(facts)
 
 
+def host_of(request: HTTPConnection) -> str:
+    """The address that a request comes from; empty where the server does not know it."""
+    return request.client.host if request.client is not None else ""
+
+
 def _bearer(request: Request) -> str:
+    """The one bearer token; empty if there is none."""
     values = request.headers.getlist("authorization")
     scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
-    if scheme.lower() != _SCHEME or not token:
-        raise Problem(
-            ServiceCode.TOKEN_MISSING, "send one header 'authorization: Bearer <token>'", field="authorization"
-        )
-    return token.strip()
+    return token.strip() if scheme.lower() == _SCHEME else ""
 
 
 def _room_key(facts: Facts, key_id: str) -> str | None:

@@ -13,6 +13,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from api.app import create_app
+from api.auth.caller_quotas import CallerQuotas
 from api.auth.jwks_files import IssuerFiles
 from api.cli.settings import Settings
 from api.keys.data_key_store import FileKeyStore, KeyStore
@@ -66,9 +67,10 @@ def run_service(
         url = settings.url or base_url(listener)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
         secret = service_secret(log_key, settings.origin)
-        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, secret=secret)
+        quotas = CallerQuotas(settings.quotas, settings.proxies)
+        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, secret=secret, quotas=quotas)
         preload_pricing()
-        server = server_of(app, settings.proxies)
+        server = server_of(app, settings.proxies, settings.quotas)
 
         def stop() -> None:
             """Take no more commands, and end. A book that is contradicted signs nothing more, no statement either."""

@@ -46,6 +46,8 @@ not answer is asked again, with a warning; with ``witnesses = "required"`` the s
 ``proxies`` lists the addresses of proxies in front of the service, as ``["10.0.0.7"]``: each speaks for many callers,
 so its connections are bounded only by the number that the process has; it has to bound those of each caller.
 
+The table ``[serve.quotas]`` sets what one organisation, clean room or address may use (:mod:`api.http.quota_terms`).
+
 Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
 what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
 """
@@ -60,6 +62,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from api.auth.issuer_bounds import IssuerBounds, bound_apart
+from api.http.quota_terms import QuotaTerms
 from client.http.base_url import base_of, is_loopback
 from client.profile.profile import read_table
 from ledger.book.checkpoint_file import default_path
@@ -92,6 +95,7 @@ class Settings:
         bounds: of the issuers, by name.
         url: None where the service is known by where it listens.
         proxies: addresses whose connections are not counted by sender.
+        quotas: of organisations, clean rooms and addresses.
         witnesses: who is shown the newest checkpoint.
         witnesses_required: whether the service needs the cosignature of each of them.
     """
@@ -109,6 +113,7 @@ class Settings:
     url: str | None
     production: bool
     proxies: tuple[str, ...]
+    quotas: QuotaTerms
     issuers: tuple[tuple[str, Path], ...]
     bounds: Mapping[str, IssuerBounds]
     witnesses: tuple[Witness, ...]
@@ -127,7 +132,7 @@ class Settings:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
         paths = ("clock", "keys", "kept", "snapshot")
-        optional = ("allow_rollback", *paths, "production", "proxies", "url", "witness_keys", "witnesses")
+        optional = ("allow_rollback", *paths, "production", "proxies", "quotas", "url", "witness_keys", "witnesses")
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
@@ -149,6 +154,7 @@ class Settings:
             url=_url(known.get("url"), production=production),
             production=production,
             proxies=_proxies(known.get("proxies", [])),
+            quotas=QuotaTerms.parse(known.get("quotas", {}), "serve.quotas"),
             issuers=tuple((name, file) for name, (file, _) in issuers.items()),
             bounds=bound_apart({name: bounds for name, (_, bounds) in issuers.items()}),
             witnesses=witnesses,

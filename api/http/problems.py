@@ -52,6 +52,7 @@ class ServiceCode(StableCode):
     MEDIA_TYPE_UNSUPPORTED = 415, "The service does not read this media type"
     VERSION_MISSING = 428, "The request must name the version that it replaces"
     TOO_MANY = 429, "The caller has too many of these open, or sent too many that are invalid", 30
+    QUOTA_EXCEEDED = 429, "The caller's quota is used up"
     HEAD_TOO_LARGE = 431, "The headers are larger than allowed"
     INTERNAL = 500, "Internal error; retry the same request"
     BUSY = 503, "The service is busy; retry the same request", 2
@@ -123,11 +124,17 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         index: int | None = None,
         reasons: tuple[Reason, ...] = (),
         remaining: tuple[RemainingShare, ...] = (),
+        retry_s: int = 0,
     ) -> None:
-        """Describe this occurrence; ``remaining`` is the headroom where a request exceeded it."""
+        """Describe this occurrence.
+
+        ``remaining`` is the headroom where a request exceeded it; ``retry_s``: seconds after which to retry, where the
+        code does not say it.
+        """
         super().__init__(detail)
         self.code = code
         self.status = code.http_status
+        self._retry_s = retry_s or (code.retry_s if isinstance(code, ServiceCode) else 0)
         self.details = ProblemDetails.project(
             code,
             code=code.word,
@@ -147,14 +154,14 @@ class Problem(Exception):  # noqa: N818 - RFC 9457's word
         if self.status == _UNAUTHENTICATED:
             # RFC 9110, 15.5.2: a 401 names how to authenticate; RFC 6750, 3.1: and what was wrong with a token.
             extra["www-authenticate"] = _CHALLENGES.get(self.code, f'JWS header="{SIGNATURE_HEADER}"')
-        if isinstance(self.code, ServiceCode) and self.code.retry_s:
-            extra.setdefault("retry-after", str(self.code.retry_s))
+        if self._retry_s:
+            extra.setdefault("retry-after", str(self._retry_s))
         return Response(write(self.details), self.status, {"cache-control": "no-store", **extra}, PROBLEM_TYPE)
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI responses for the problems a route may answer with; 405, 500 and 503 belong to every route."""
-    return {status: _of_one_status(status) for status in (*statuses, 405, 500, 503)}
+    """The OpenAPI responses for the problems a route may answer with; 405, 429, 500 and 503 belong to every route."""
+    return {status: _of_one_status(status) for status in sorted({*statuses, 405, 429, 500, 503})}
 
 
 def _of_one_status(status: int) -> dict[str, Any]:

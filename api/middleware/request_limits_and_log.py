@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.authorisation import PUBLIC, Caller
+from api.auth.caller_quotas import CallerQuotas
 from api.http.problems import Problem, ServiceCode, failed
 from api.middleware.metrics import Metrics
 
@@ -39,9 +40,9 @@ _LOG: Final = logging.getLogger("api.requests")
 class Answering:
     """The answer to one request: its status, and whether it may still be sent."""
 
-    def __init__(self, send: Send, request_id: str, scope: Scope) -> None:
+    def __init__(self, send: Send, request_id: str, scope: Scope, quotas: CallerQuotas) -> None:
         """Nothing is sent yet."""
-        self._send, self._scope = send, scope
+        self._send, self._scope, self._quotas = send, scope, quotas
         self._id = request_id
         self.status = 0
         self.over = False
@@ -61,15 +62,22 @@ class Answering:
         if _operation(self._scope) not in PUBLIC:
             # What one token is shown no cache gives to another (RFC 9111, section 4.1).
             yield b"vary", b"authorization"
+        yield from self._quotas.headers(_caller(self._scope), (self._scope.get("client") or ("",))[0])
 
 
 class Requests:
     """ASGI middleware, outermost of the application's own."""
 
     def __init__(
-        self, app: ASGIApp, metrics: Metrics, in_flight_max: int = IN_FLIGHT_MAX, answer_s: float = ANSWER_S
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        quotas: CallerQuotas,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        answer_s: float = ANSWER_S,
     ) -> None:
         """Wrap ``app``."""
+        self._quotas = quotas
         self._in_flight_max, self._answer_s = in_flight_max, answer_s
         self._app = app
         self._metrics = metrics
@@ -86,7 +94,7 @@ class Requests:
             scope = {**scope, "method": "GET", HEAD: True}
         given = Request(scope).headers.get(REQUEST_ID, "")
         request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
-        answering, begun = Answering(send, request_id, scope), perf_counter()
+        answering, begun = Answering(send, request_id, scope, self._quotas), perf_counter()
         if self._in_flight >= self._in_flight_max:
             await _problem(Problem(ServiceCode.BUSY, "too many requests are being answered"), scope, receive, answering)
         else:
@@ -145,6 +153,11 @@ def _operation(scope: Scope) -> str:
 
 
 def _organisation(scope: Scope) -> str:
+    caller = _caller(scope)
+    return caller.organisation if caller is not None else ""
+
+
+def _caller(scope: Scope) -> Caller | None:
     state: Any = scope.get("state") or {}
     caller = state.get("caller")
-    return caller.organisation if isinstance(caller, Caller) else ""
+    return caller if isinstance(caller, Caller) else None

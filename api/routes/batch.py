@@ -18,7 +18,7 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
-from api.auth.bad_signatures import BadSignatures
+from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import Batch
@@ -39,7 +39,7 @@ from ledger.wire.malformed import Malformed
 _SIGNATURE_MAX: Final = 4_096
 
 
-def batch_router(book: Book, reads: GroupedReads, binding: Binding, signatures: BadSignatures) -> APIRouter:
+def batch_router(book: Book, reads: GroupedReads, binding: Binding, limits: CallerLimits) -> APIRouter:
     """The one route."""
     router = APIRouter(tags=["commands"])
 
@@ -53,13 +53,21 @@ def batch_router(book: Book, reads: GroupedReads, binding: Binding, signatures: 
     )
     async def submit(raw: Batch, caller: Calling, *, dry_run: DryRun = False) -> Response:
         path = f"{BATCH}?dry_run=true" if dry_run else BATCH
+        signatures, quotas = limits
         signatures.check(caller)
+        quotas.check_pricing(caller)
         charges = await reads.run(lambda facts: _prepare_all(raw, _BatchContext(facts, binding, caller, path)))
         ready = [one for one in charges if isinstance(one, Submission)]
         if dry_run:
+            quotas.admit_questions(caller, len(ready))
             outcomes = await run_sync(lambda: [book.quote(one) for one in ready])
         else:
+            quotas.check_refusals(caller)
+            # The request itself was counted as one.
+            quotas.admit_commands(caller, max(0, len(ready) - 1))
             outcomes = await book.submit_async(ready)
+            refused = (one for one in outcomes if one.code.refused and one.index is not None and not one.repeated)
+            quotas.count_refusals(caller, sum(1 for _ in refused))
         signatures.add(caller, sum(one.code is Code.SIGNATURE_INVALID for one in outcomes))
         return await run_sync(_render, _Decided(book, caller, dry_run), charges, outcomes)
 

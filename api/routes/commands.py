@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
@@ -17,6 +17,7 @@ from msgspec import Meta, structs
 from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
 from api.auth.bad_signatures import BadSignatures
+from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
@@ -57,6 +58,8 @@ WARNINGS_MAX: Final = 16
 _LOG: Final = logging.getLogger("api.commands")
 _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
+_PRICED: Final = frozenset({"charge", "partition"})
+"""Kinds of command whose decision may take seconds of a processor."""
 _LINKS: Final[dict[str, Any]] = {
     what: {"operationId": f"read_{what}", "parameters": {name: f"$response.body#/{name}"}}
     for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
@@ -106,14 +109,14 @@ class _Decider(NamedTuple):
     reads: GroupedReads
     releases: KeyReleases
     binding: Binding
-    signatures: BadSignatures
+    limits: CallerLimits
 
     async def decide(self, request: _CommandRequest) -> Response:
         """Decide a command, or say what it would get now. Raises: BookBusy, BookStopped, Malformed, Problem."""
         caller, submission = await self.reads.run(partial(self._let_in, request))
-        with self.signatures.counted(caller):
+        with self.limits.signatures.counted(caller):
             if request.is_release:
-                return await run_sync(self._release, submission)
+                return await run_sync(self._release, caller, submission)
             # A dry run does not use up the nonce of a key release.
             if request.dry:
                 outcome = await run_sync(self.book.quote, submission)
@@ -121,25 +124,26 @@ class _Decider(NamedTuple):
                 outcome = await run_sync(self.releases.take_generation, submission.command, submission)
             else:
                 (outcome,) = await self.book.submit_async([submission])
+            self._count(caller, outcome)
             if outcome.code.refused:
                 raise await run_sync(with_headroom, self.book, outcome, submission.command, caller)
             if request.kind == CHARGE.name:
-                outcome = await self._with_epsilon(outcome, CHARGE.read_body(submission.command))
-            warnings = await run_sync(self._warnings, submission) if request.kind in WARNED else []
+                outcome = await self._with_epsilon(caller, outcome, CHARGE.read_body(submission.command))
+            warnings = await run_sync(self._warnings, caller, submission) if request.kind in WARNED else []
             return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if request.dry else None)
 
-    async def _with_epsilon(self, outcome: Outcome, run: MakeCharge) -> Outcome:
+    async def _with_epsilon(self, caller: Caller, outcome: Outcome, run: MakeCharge) -> Outcome:
         """A permitted charge with the ε of its run, or without: what is recorded is answered whatever fails here."""
         try:
             partitions = await self.reads.run(lambda facts: [facts.partitions[ref] for ref in run.partitions])
-            return await run_sync(_with_epsilon, outcome, partitions, run)
+            return await run_sync(_with_epsilon, self.limits.quotas.metered(caller), outcome, partitions, run)
         except Exception:  # noqa: BLE001 - whatever it was, the charge is recorded
             _LOG.exception("the answer to a charge does not have its epsilon")
             return outcome
 
-    def _warnings(self, submission: Submission) -> list[str]:
+    def _warnings(self, caller: Caller, submission: Submission) -> list[str]:
         pending = submission.pending
-        with self.book.read() as facts:
+        with self.limits.quotas.metered(caller), self.book.read() as facts:
             found = command_caps(facts, pending.command, pending.body, facts.time, declared_load(facts.entry))
             return [*islice((one.text for one in found if not one.fits), WARNINGS_MAX)]
 
@@ -156,24 +160,42 @@ class _Decider(NamedTuple):
             require_visible(facts, caller, submission)
         if request.kind in VERSIONED:
             check_version(facts, command, request.if_match, caller)
+        self._check_quotas(request, caller)
         return caller, submission
 
-    def _release(self, submission: Submission) -> Response:
+    def _check_quotas(self, request: _CommandRequest, caller: Caller) -> None:
+        """Raises: Problem (429)."""
+        if request.kind in _PRICED:
+            self.limits.quotas.check_pricing(caller)
+        if request.dry:
+            self.limits.quotas.admit_questions(caller)
+        else:
+            self.limits.quotas.check_refusals(caller)
+
+    def _count(self, caller: Caller, outcome: Outcome) -> None:
+        if outcome.code.refused and outcome.index is not None and not outcome.repeated:
+            self.limits.quotas.count_refusals(caller, 1)
+
+    def _release(self, caller: Caller, submission: Submission) -> Response:
         with log_withheld(submission.command):
             outcome, envelope = self.releases.release(submission.command, submission)
+            self._count(caller, outcome)
             return answer(outcome, {"envelope": envelope})
 
 
-def _with_epsilon(outcome: Outcome, partitions: list[Partition], run: MakeCharge) -> Outcome:
-    lines: list[c.Json] = [run_epsilon(one, run).to_json() for one in partitions]
+def _with_epsilon(
+    meter: AbstractContextManager[None], outcome: Outcome, partitions: list[Partition], run: MakeCharge
+) -> Outcome:
+    with meter:
+        lines: list[c.Json] = [run_epsilon(one, run).to_json() for one in partitions]
     return structs.replace(outcome, body={**outcome.body, "run_epsilon": lines})
 
 
 def command_router(
-    book: Book, reads: GroupedReads, releases: KeyReleases, binding: Binding, signatures: BadSignatures
+    book: Book, reads: GroupedReads, releases: KeyReleases, binding: Binding, limits: CallerLimits
 ) -> APIRouter:
     """POST routes of :data:`ledger.commands.registry.PATHS`, and /v1/quotes: what a charge would get now."""
-    router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding, signatures)
+    router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding, limits)
     for kind, path in PATHS.items():
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(

@@ -28,6 +28,7 @@ from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
 from api.http.problems import Problem, ServiceCode
 from api.http.query_parameters import Place
+from api.http.quota_terms import STREAMS_PER_ORGANISATION_MAX
 from api.http.snapshots import SnapshotProvider
 from api.middleware.request_limits_and_log import HEAD
 from api.wire.responses import shows_text
@@ -37,7 +38,6 @@ from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert
 
-PER_ORGANISATION_MAX: Final = 8
 STREAMS_MAX: Final = 128
 LIFE_S: Final = 300
 """How long one stream lives, since a token lives no longer; the client reconnects with Last-Event-ID."""
@@ -52,8 +52,9 @@ _STREAM: Final = shows_text(401, 403, 422, 429, description="A stream of events"
 class Streams:
     """Counts the open streams of each organisation."""
 
-    def __init__(self) -> None:
+    def __init__(self, per_organisation: int = STREAMS_PER_ORGANISATION_MAX) -> None:
         """No stream is open."""
+        self._per_organisation = per_organisation
         self._lock = threading.Lock()
         self._open: Counter[str] = Counter()
 
@@ -63,8 +64,8 @@ class Streams:
     def open(self, organisation: str) -> None:
         """Open a stream. Raises: Problem, if too many are open."""
         with self._lock:
-            if self._open[organisation] >= PER_ORGANISATION_MAX:
-                raise Problem(ServiceCode.TOO_MANY, f"{organisation} has {PER_ORGANISATION_MAX} streams open")
+            if self._open[organisation] >= self._per_organisation:
+                raise Problem(ServiceCode.TOO_MANY, f"{organisation} has {self._per_organisation} streams open")
             if self._open.total() >= STREAMS_MAX:
                 raise Problem(ServiceCode.BUSY, "too many streams are open; retry later")
             self._open[organisation] += 1

@@ -20,6 +20,7 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import PUBLIC, Caller
+from api.auth.caller_quotas import CallerQuotas
 from api.http.etags import tagged_response
 from api.http.pagination import Cursors, Fetch, K, Page, PageRequest, Paging, T, V
 from api.http.query_parameters import AsOf
@@ -49,6 +50,7 @@ class ReadContext(NamedTuple):
     progress: Progress
     log: LogKey
     stated: Callable[[int], StatedTree | None]
+    quotas: CallerQuotas
 
 
 class View(NamedTuple):
@@ -105,6 +107,8 @@ class ReadRoutes:
     ) -> Callable[[F], F]:
         """A route that answers with what the function returns, under an entity tag unless it is paged or slow.
 
+        What takes a body is a question, and what is slow or reads the past is metered: the caller's quotas count them.
+
         ``as_of``: past states can be read, too; ``slow``: it takes seconds of a processor. A function that makes its
         response itself says what its ``content`` is. What ``takes`` a body is a POST, else it is a GET.
         """
@@ -119,8 +123,9 @@ class ReadRoutes:
             responses = content or shown(known.return_annotation, *problems)
 
             def add_to(router: APIRouter, context: ReadContext) -> None:
+                counted = _counted(_endpoint(read, context, slow=slow, tagged=tagged), context.quotas, takes, slow=slow)
                 # `inspect` reads its signature here (PEP 362); the type of a function does not declare the attribute.
-                endpoint: Any = _endpoint(read, context, slow=slow, tagged=tagged)
+                endpoint: Any = counted
                 endpoint.__signature__ = Signature([*own, *given], return_annotation=Response)
                 methods = ["GET" if takes is None else "POST"]
                 router.add_api_route(
@@ -160,6 +165,23 @@ def _next_page(request: Request, page: Page[Any]) -> dict[str, str]:
         return {}
     following = request.url.include_query_params(cursor=page.next_cursor)
     return {"link": f'<{following.path}?{following.query}>; rel="next"'}
+
+
+def _counted(
+    endpoint: Callable[..., Response], quotas: CallerQuotas, takes: dict[str, Any] | None, *, slow: bool
+) -> Callable[..., Response]:
+    """The endpoint within its caller's quotas."""
+
+    def within_quotas(caller: Caller = _ANONYMOUS, **parameters: Any) -> Response:  # noqa: ANN401 - as the endpoint's
+        if takes is not None:
+            quotas.admit_questions(caller)
+        if not slow and parameters.get("as_of") is None:
+            return endpoint(caller=caller, **parameters)
+        quotas.check_pricing(caller)
+        with quotas.metered(caller):
+            return endpoint(caller=caller, **parameters)
+
+    return within_quotas
 
 
 def _endpoint(

@@ -24,8 +24,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from api.http.body import BODY_S
 from api.http.problems import Problem, ServiceCode
+from api.http.quota_terms import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX
+from api.http.sender_address import sender_of
 from api.server.host_header import host_error
-from api.server.sender_address import sender_of
 
 _PIECE: Final = 16_384
 """Bytes that the parser is given at once: what it gathers of one line is looked at after each."""
@@ -41,8 +42,8 @@ class Limits:
         head_bytes: of a head.
         head_s: from the connection, or from a request's first byte, to the end of its head.
         body_s: from there to the end of the body; a route that reads one gives up before.
-        idle_s: how long a connection is kept without a request: well above the 5 seconds after which clients (httpx)
-            stop using it.
+        idle_s: how long a connection is kept without a request, which is uvicorn's own setting: well above the 5
+            seconds after which clients (httpx) stop using it.
         send_s: how long an answer waits for a caller that does not read it.
         linger_s: how long a refused caller may still send, so that it can read why.
         open: connections that are served.
@@ -56,12 +57,12 @@ class Limits:
     head_bytes: int = 32_768
     head_s: float = 10.0
     body_s: float = BODY_S + 5.0
-    idle_s: float = 20.0
+    idle_s: int = 20
     send_s: float = 60.0
     linger_s: float = 2.0
-    open: int = 512
+    open: int = CONNECTIONS_MAX
     refused: int = 64
-    open_by_sender: int = 256
+    open_by_sender: int = CONNECTIONS_PER_ADDRESS_MAX
     refused_by_sender: int = 16
     proxies: frozenset[str] = frozenset()
 
@@ -224,9 +225,6 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self.transport.is_closing():
             self._close()
-        elif self.timeout_keep_alive_task is not None:
-            self._unset_keepalive_if_required()
-            self.timeout_keep_alive_task = self.loop.call_later(self.limits.idle_s, self.timeout_keep_alive_handler)
 
     def pause_writing(self) -> None:
         """Start the deadline for a caller that does not read its answer."""

@@ -11,8 +11,9 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
+from api.http.quota_terms import QuotaTerms
+from api.http.sender_address import sender_of
 from api.server.connection_limits import Connection, Limits
-from api.server.sender_address import sender_of
 from client.http.base_url import is_loopback
 from ledger.wire.malformed import Malformed
 
@@ -62,17 +63,23 @@ def serve(app: FastAPI, listener: socket.socket) -> None:
     server_of(app).run(sockets=[listener])
 
 
-def server_of(app: FastAPI, proxies: Iterable[str] = ()) -> uvicorn.Server:
+def server_of(app: FastAPI, proxies: Iterable[str] = (), quotas: QuotaTerms | None = None) -> uvicorn.Server:
     """A server of ``app``, which runs until the process is interrupted or its ``should_exit`` is set.
 
     Args:
         proxies: addresses that speak for many callers each, and limit their connections themselves.
+        quotas: how many connections may be open, in all and from one address; the usual numbers by default.
     """
+    terms = quotas or QuotaTerms()
 
     class Behind(Connection):
         """A connection to a service behind these proxies."""
 
-        limits = Limits(proxies=frozenset(map(sender_of, proxies)))
+        limits = Limits(
+            open=terms.connections,
+            open_by_sender=terms.connections_per_address,
+            proxies=frozenset(map(sender_of, proxies)),
+        )
 
     return uvicorn.Server(_config(app, Behind))
 
@@ -90,5 +97,6 @@ def _config(app: FastAPI, connection: type[Connection] = Connection) -> uvicorn.
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=STOP_S,
+        timeout_keep_alive=connection.limits.idle_s,
         ws="none",
     )

@@ -42,12 +42,13 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         field: where in the input, as a dotted path; empty where no field is to blame.
         id: the command's id, empty where none was read.
         index: the index of the entry that records the refusal; None where it is not recorded.
+        retry_s: seconds after which the service would be asked again, as it says; 0 where it does not.
         advice: lines for people, by who asked: what would be admitted instead.
     """
 
-    def __init__(self, status: int, problem: Object) -> None:
+    def __init__(self, status: int, problem: Object, retry_s: int = 0) -> None:
         """Read a problem body; what it lacks stays empty, so that a foreign body still has its status."""
-        self.status = status
+        self.status, self.retry_s = status, retry_s
         self.code = _text(problem.get("code")) or f"http_{status}"
         self.title = _text(problem.get("title"))
         self.detail = _text(problem.get("detail"))

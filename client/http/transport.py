@@ -69,15 +69,21 @@ class Sender:
 
     def _refused(self, response: httpx.Response) -> Refused:
         try:
-            refused = Refused(response.status_code, object_of(response))
+            refused = Refused(response.status_code, object_of(response), _retry_s(response))
         except Malformed:
-            refused = Refused(response.status_code, {})
+            refused = Refused(response.status_code, {}, _retry_s(response))
         if refused.index is not None:
             self.recorded.append(refused.index)
         return refused
 
     def _authorization(self) -> dict[str, str]:
         return {} if self.credentials is None else {"authorization": f"Bearer {self.credentials.token()}"}
+
+
+def _retry_s(response: httpx.Response) -> int:
+    """Seconds by ``retry-after`` (RFC 9110, section 10.2.3); 0 without, or where it is a date."""
+    said = response.headers.get("retry-after", "")
+    return int(said) if len(said) < 9 and said.isascii() and said.isdigit() else 0
 
 
 def objects_of(found: c.Json) -> list[c.Object]:

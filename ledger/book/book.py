@@ -187,6 +187,10 @@ class Book:
         assert isinstance(future, Future)
         future.result()
 
+    def meter_pricing(self, meter: Callable[[str, float], object]) -> None:
+        """From now on ``meter`` gets the actor and the seconds of a processor of every price that is computed."""
+        self._writer.pricing.meter = meter
+
     def put_document(self, data: bytes) -> str:
         """Store bytes beside the log under their SHA-256; idempotent.
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final
 
 from sqlalchemy import Engine
@@ -132,6 +132,8 @@ class CommandPricing:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="book-pricing")
         self._kept: dict[Hashable, PreparedPrices] = {}
         self._signatures = SignatureChecks(recorder.log_x)
+        self.meter: Callable[[str, float], object] = lambda _actor, _seconds: None
+        """Gets the seconds of a processor that each price took, with the actor whose command needed it."""
 
     def read_first(self, facts: Facts, calls: Iterable[Call], most: int) -> list[list[PendingCommand | Outcome]]:
         """The first commands that wait in these calls, ``most`` in all, read and verified.
@@ -212,8 +214,11 @@ class CommandPricing:
     def _computed(self, pending: PendingCommand, since: float) -> PendingCommand:
         if monotonic() - since > WAIT_S:
             raise BookBusy(_BUSY)
-        collected = CollectedPrices()
-        self._recorder.decide(Snapshot(self._reads), pending._replace(prices=collected))
+        collected, begun = CollectedPrices(), thread_time()
+        try:
+            self._recorder.decide(Snapshot(self._reads), pending._replace(prices=collected))
+        finally:
+            self.meter(pending.command.actor, thread_time() - begun)
         prices = collected.prepared()
         if prices.count and isinstance(pending.body, MakeCharge):
             if len(self._kept) >= PRICES_MAX:

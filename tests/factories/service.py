@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
 from api.app import create_app
+from api.auth.caller_quotas import CallerQuotas
 from api.dev_issuer.issuer import Person
 from api.dev_issuer.routes import create_issuer_app
 from api.keys.data_key_store import FileKeyStore, KeyStore
@@ -271,12 +272,14 @@ def _loss(told: dict[str, Any]) -> Loss:
 
 
 @contextmanager
-def open_world(
+def open_world(  # noqa: PLR0913 - the parts of a service
     folder: Path,
     store: KeyStore | None = None,
     clock: Clock | None = None,
     log_key: Ed25519PrivateKey | None = None,
+    *,
     database: str | None = None,
+    quotas: CallerQuotas | None = None,
 ) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
@@ -295,7 +298,8 @@ def open_world(
         everybody = Everybody(base_url(listener), ORIGIN, clock)
         door = listen(LOOPBACK, 0)
         issuers = [everybody.issuer()]
-        app = create_app(book, store or keys, url=base_url(door), log=log, clock=clock, issuers=issuers)
+        url = base_url(door)
+        app = create_app(book, store or keys, url=url, log=log, clock=clock, issuers=issuers, quotas=quotas)
         with serving(app, door) as url:
             world = ServedWorld(book, url, clock=clock, keys=keys, log=log, everybody=everybody)
             world.listener = listener
@@ -318,11 +322,11 @@ def _founded() -> tuple[TemporaryDirectory[str], str, int]:
 
 
 @contextmanager
-def founded_world(folder: Path) -> Iterator[ServedWorld]:
+def founded_world(folder: Path, quotas: CallerQuotas | None = None) -> Iterator[ServedWorld]:
     """A world with everything that a charge needs: to copy its book is quicker than to found it anew."""
     template, contract, begun = _founded()
     shutil.copytree(template.name, folder, dirs_exist_ok=True)
-    with open_world(folder, log_key=LOG_KEY) as world:
+    with open_world(folder, log_key=LOG_KEY, quotas=quotas) as world:
         world.contract, world.begun = contract, begun
         world.contracts[BANK_A] = contract
         world.everybody.roles |= {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC"}

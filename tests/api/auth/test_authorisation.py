@@ -325,7 +325,7 @@ def _told(response: httpx.Response, things: Things) -> dict[str, Any]:
     headers = {
         name: value
         for name, value in response.headers.items()
-        if name not in {"date", "content-length", "x-request-id"}
+        if name not in {"date", "content-length", "ratelimit", "x-request-id"}
     }
     return {"body": json.loads(text), "status": response.status_code, "headers": headers}
 

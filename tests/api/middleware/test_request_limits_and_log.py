@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
+from api.auth.caller_quotas import CallerQuotas
 from api.http.body import BATCH_BYTES_MAX, bounded
 from api.http.problems import Problem
 from api.http.snapshots import LONG_MAX, SnapshotProvider
@@ -75,7 +76,7 @@ def test_an_answer_that_takes_too_long_is_a_problem_and_what_was_asked_goes_on()
 
     async def scene() -> None:
         slow, asked = Slow(), Asked()
-        app = Requests(slow, _metrics(), answer_s=0.01)
+        app = Requests(slow, _metrics(), CallerQuotas(), answer_s=0.01)
         await asked.ask(app)
         assert asked.told == (503, "unanswered", "5")
         size = len(asked.sent)
@@ -91,7 +92,7 @@ def test_so_many_are_answered_at_once_and_one_more_is_told_to_wait() -> None:
 
     async def scene() -> None:
         slow, first, second, third = Slow(), Asked(), Asked(), Asked()
-        app = Requests(slow, _metrics(), in_flight_max=1)
+        app = Requests(slow, _metrics(), CallerQuotas(), in_flight_max=1)
         waiting = asyncio.create_task(first.ask(app))
         await slow.begun.wait()
         await second.ask(app)

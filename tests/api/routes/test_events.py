@@ -13,8 +13,9 @@ import pytest
 
 from api.auth.authorisation import Caller
 from api.http.problems import Problem
+from api.http.quota_terms import STREAMS_PER_ORGANISATION_MAX
 from api.http.snapshots import SnapshotProvider
-from api.routes.events import PER_ORGANISATION_MAX, Streams, events
+from api.routes.events import Streams, events
 from client.keys.signer import Signer
 from ledger.commands.entry import Entry
 from tests.factories.people import BANK_A, HOSPITAL, SRO, STRANGER, CleanRoom
@@ -114,11 +115,11 @@ def test_a_silent_stream_says_where_it_is(world: ServedWorld, room: CleanRoom) -
 def test_streams_are_counted_by_organisation() -> None:
     """So many for one, and no more until it closes one; another is not concerned."""
     streams = Streams()
-    for _ in range(PER_ORGANISATION_MAX):
+    for _ in range(STREAMS_PER_ORGANISATION_MAX):
         streams.open(BANK_A)
     with pytest.raises(Problem, match="streams open"):
         streams.open(BANK_A)
     streams.open(SRO)
     streams.close(BANK_A)
     streams.open(BANK_A)
-    assert len(streams) == PER_ORGANISATION_MAX + 1
+    assert len(streams) == STREAMS_PER_ORGANISATION_MAX + 1

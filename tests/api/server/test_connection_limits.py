@@ -6,14 +6,15 @@ Over real sockets. Whoever is refused is told by a problem, and others go on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.server.sender_address import sender_of
+from api.http.quota_terms import CONNECTIONS_PER_ADDRESS_MAX
+from api.http.sender_address import sender_of
 from tests.api.server.raw_http import GET, PATIENCE_S, POST, connect, heard, problem_of, sent, served, works
 
 QUICK: Final = 0.2
@@ -215,6 +216,22 @@ def test_slow_sockets_of_one_address_leave_room_for_others() -> None:
             assert works(door)
         slow[0].sendall(b"\r\n")
         assert slow[0].recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize("begun", [GET, POST + b"content-length: 3\r\n\r\na"])
+def test_no_address_can_take_what_a_service_has_as_it_is_shipped(begun: bytes) -> None:
+    """Of 300 half requests of one address so many are held as one may have; each honest request is answered."""
+    with served() as door, ExitStack() as stack:
+        slow = [stack.enter_context(connect(door, SLOW)) for _ in range(300)]
+        for one in slow:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                one.sendall(begun)
+        for one in slow[CONNECTIONS_PER_ADDRESS_MAX:]:
+            assert heard(one)[:12] in {b"HTTP/1.1 429", b""}
+            assert works(door)
+        for one in slow[:CONNECTIONS_PER_ADDRESS_MAX]:
+            one.sendall(b"\r\n" if begun is GET else b"bc")
+            assert one.recv(65_536).startswith(b"HTTP/1.1 200 OK")
 
 
 def test_a_proxy_s_connections_are_those_of_many() -> None:

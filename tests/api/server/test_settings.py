@@ -1,4 +1,4 @@
-"""The table ``[serve]`` of a profile: proxies in front of the service."""
+"""The table ``[serve]`` of a profile: proxies in front of the service, and quotas."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.cli.settings import PROXIES_MAX, Settings
+from api.http.quota_terms import QuotaTerms
 from client.keys.signer import Signer
 from ledger.wire.malformed import Malformed
 from tests.api.server.processes import write_profile
@@ -33,3 +34,28 @@ def test_what_is_no_list_of_addresses_is_refused(tmp_path: Path, said: str) -> N
     """And named."""
     with pytest.raises(Malformed, match=r"^serve\.proxies"):
         _load(tmp_path, f"proxies = {said}")
+
+
+def test_quotas_are_those_of_the_profile(tmp_path: Path) -> None:
+    """What it does not name is as usual."""
+    assert _load(tmp_path / "one", "").quotas == QuotaTerms()
+    changed = "quotas = {commands_per_minute = 60, streams = 2, connections_per_address = 512}"
+    assert _load(tmp_path / "two", changed).quotas == QuotaTerms(
+        commands_per_minute=60, streams=2, connections_per_address=512
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ("{commands_per_minute = 0}", "commands_per_minute"),
+        ("{commands_per_minute = 1.5}", "commands_per_minute"),
+        ("{commands_per_hour = 5}", "commands_per_hour"),
+        ("{connections = 5}", "connections_per_address"),
+        ("7", ""),
+    ],
+)
+def test_what_is_no_quota_is_refused(tmp_path: Path, said: str, where: str) -> None:
+    """And named."""
+    with pytest.raises(Malformed, match=rf"^serve\.quotas\.?{where}"):
+        _load(tmp_path, f"quotas = {said}")

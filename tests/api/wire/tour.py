@@ -7,7 +7,7 @@ from typing import Final
 
 import httpx
 
-from api.routes.events import PER_ORGANISATION_MAX
+from api.http.quota_terms import STREAMS_PER_ORGANISATION_MAX
 from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
@@ -196,7 +196,7 @@ class Tour:
         """Events, until as many streams are open as anybody may have."""
         headers = {**self.pairs.people["AUDITOR"].shown, "last-event-id": "8"}
         with ExitStack() as open_ones:
-            for _ in range(PER_ORGANISATION_MAX):
+            for _ in range(STREAMS_PER_ORGANISATION_MAX):
                 stream = self.world.http.stream("GET", "/v1/events", params={"after": "8"}, headers=headers)
                 told = open_ones.enter_context(stream)
             lines = told.iter_lines()

@@ -51,6 +51,18 @@ def test_until_a_moment_it_goes_on_and_says_so_once() -> None:
     assert policy.is_transient(Refused(429, {}))
 
 
+def test_a_quota_is_waited_for() -> None:
+    """As long as the service says, and never beyond the deadline."""
+    pauses: list[float] = []
+
+    def fail() -> None:
+        raise Refused(429, {"code": "quota_exceeded"}, retry_s=40)
+
+    with pytest.raises(Refused):
+        RetryPolicy(2, until=150.0).retrying(lambda: 100.0 + sum(pauses), pauses.append)(fail)
+    assert pauses == [40, 10]
+
+
 def test_after_the_moment_attempts_are_counted_again() -> None:
     """What is asked after a deadline is asked as usual."""
     assert _pauses(RetryPolicy(3, until=99.0), 9) == [0.2, 0.4]

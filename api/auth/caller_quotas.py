@@ -1,0 +1,164 @@
+"""Quotas: how much one organisation, one clean room or one address may use of a service, and how an answer shows it.
+
+A clean room counts apart from the organisation that made its charge, so that no other client of it keeps a run from
+leasing its steps and posting. A request beyond a quota is refused with 429 and ``Retry-After`` before anything is done
+for it. Every answer shows the caller's quotas (draft-ietf-httpapi-ratelimit-headers-10):
+
+    ratelimit-policy: "commands";q=6000;w=60, "questions";q=600;w=3600, ...
+    ratelimit: "commands";r=5999;t=1, "questions";r=600;t=0, ...
+
+``q`` units in ``w`` seconds; ``r`` of them are left, and all of them are back in ``t`` seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from api.auth.authorisation import Caller
+from api.auth.bad_signatures import BadSignatures
+from api.http.problems import Problem, ServiceCode
+from api.http.quota_terms import QuotaTerms
+from api.http.refilling_buckets import RefillingBuckets
+from api.http.sender_address import sender_of
+
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3_600
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One quota: its name, what it counts in words, the unit where it is not a request, and the buckets of callers."""
+
+    name: str
+    counts: str
+    buckets: RefillingBuckets
+    unit: str = ""
+
+    @property
+    def policy(self) -> str:
+        """Its item of ``ratelimit-policy``."""
+        unit = f';qu="{self.unit}"' if self.unit else ""
+        return f'"{self.name}";q={self.buckets.amount}{unit};w={self.buckets.window_s}'
+
+    def level(self, key: Hashable) -> str:
+        """Its item of ``ratelimit`` for one caller."""
+        level = self.buckets.level(key)
+        return f'"{self.name}";r={level.left};t={level.full_s}'
+
+    def admit(self, key: Hashable, cost: int = 1) -> None:
+        """Take so many units. Raises: Problem (429), if fewer are left; then none is taken."""
+        self._refuse(self.buckets.take(key, cost))
+
+    def check(self, key: Hashable) -> None:
+        """Raises: Problem (429), if less than a unit is left."""
+        self._refuse(self.buckets.wait_s(key))
+
+    def _refuse(self, wait_s: float) -> None:
+        if not wait_s:
+            return
+        retry_s = math.ceil(wait_s)
+        per = "a minute" if self.buckets.window_s == _MINUTE_S else "an hour"
+        detail = f"the quota of {self.buckets.amount} {self.counts} {per} is used up: retry in {retry_s} s"
+        raise Problem(ServiceCode.QUOTA_EXCEEDED, detail, retry_s=retry_s)
+
+
+class CallerQuotas:
+    """The quotas of one process, used from any thread."""
+
+    def __init__(
+        self,
+        terms: QuotaTerms | None = None,
+        proxies: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``proxies``: addresses that speak for many callers, and are not counted; ``clock`` gives seconds."""
+        self.terms = terms = terms or QuotaTerms()
+
+        def buckets(amount: int, window_s: int) -> RefillingBuckets:
+            return RefillingBuckets(amount, window_s, clock)
+
+        self._proxies = frozenset(map(sender_of, proxies))
+        self._commands = Quota("commands", "requests other than reads", buckets(terms.commands_per_minute, _MINUTE_S))
+        self._questions = Quota(
+            "questions", "quotes, dry runs and what-if questions", buckets(terms.questions_per_hour, _HOUR_S)
+        )
+        self._refusals = Quota("refusals", "recorded refusals", buckets(terms.refusals_per_hour, _HOUR_S))
+        self._pricing = Quota(
+            "pricing", "seconds of pricing", buckets(terms.pricing_s_per_hour, _HOUR_S), unit="seconds"
+        )
+        self._anonymous = Quota(
+            "anonymous", "requests without a valid token", buckets(terms.anonymous_per_minute, _MINUTE_S)
+        )
+        self._of_caller = self._commands, self._questions, self._refusals, self._pricing
+        self._caller_policy = ", ".join(one.policy for one in self._of_caller).encode()
+        self._anonymous_policy = self._anonymous.policy.encode()
+
+    def admit_anonymous(self, host: str) -> None:
+        """Count a request of an address without a valid token. Raises: Problem (429)."""
+        if self._is_counted(host):
+            self._anonymous.admit(sender_of(host))
+
+    def admit_commands(self, caller: Caller, count: int = 1) -> None:
+        """Count requests that may change something. Raises: Problem (429)."""
+        self._commands.admit(_key(caller), count)
+
+    def admit_questions(self, caller: Caller, count: int = 1) -> None:
+        """Count quotes, dry runs or what-if questions. Raises: Problem (429)."""
+        self._questions.admit(_key(caller), count)
+
+    def check_refusals(self, caller: Caller) -> None:
+        """Raises: Problem (429), if no more refusals of a caller may be recorded."""
+        self._refusals.check(_key(caller))
+
+    def count_refusals(self, caller: Caller, count: int) -> None:
+        """Count refusals that were recorded."""
+        if count:
+            self._refusals.buckets.charge(_key(caller), count)
+
+    def check_pricing(self, caller: Caller) -> None:
+        """Raises: Problem (429), if a caller has used up its seconds of pricing."""
+        self._pricing.check(_key(caller))
+
+    def count_pricing(self, organisation: str, seconds: float) -> None:
+        """Count seconds of a processor that a price took which an organisation needed."""
+        self._pricing.buckets.charge((organisation, ""), seconds)
+
+    @contextmanager
+    def metered(self, caller: Caller) -> Iterator[None]:
+        """Count the processor time of this thread during the block as the caller's pricing."""
+        begun = time.thread_time()
+        try:
+            yield
+        finally:
+            self._pricing.buckets.charge(_key(caller), time.thread_time() - begun)
+
+    def headers(self, caller: Caller | None, host: str) -> Headers:
+        """The header fields of an answer: the quotas of a known caller, else that of its address if it is counted."""
+        if caller is not None:
+            key = _key(caller)
+            levels = ", ".join(one.level(key) for one in self._of_caller)
+            return [(b"ratelimit-policy", self._caller_policy), (b"ratelimit", levels.encode())]
+        if not self._is_counted(host):
+            return []
+        level = self._anonymous.level(sender_of(host))
+        return [(b"ratelimit-policy", self._anonymous_policy), (b"ratelimit", level.encode())]
+
+    def _is_counted(self, host: str) -> bool:
+        return bool(host) and sender_of(host) not in self._proxies
+
+
+class CallerLimits(NamedTuple):
+    """What bounds the callers of commands."""
+
+    signatures: BadSignatures
+    quotas: CallerQuotas
+
+
+def _key(caller: Caller) -> tuple[str, str]:
+    return caller.organisation, caller.charge
