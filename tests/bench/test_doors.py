@@ -51,7 +51,7 @@ def served(folder: Path) -> Iterator[tuple[ServedWorld, Served]]:
     log_key.save(folder / "key.pem")
     with open_world(folder, clock=today(), log_key=load_private(folder / "key.pem")) as world:
         world.contract = world.found_service(runs_max=1_000_000)
-    options = 'keys = "keys"\nkept = "kept"'
+    options = 'keys = "keys"\nkept = "kept"\nquotas = {commands_per_minute = 1000000, pricing_s_per_hour = 1000000}'
     profile = write_profile(folder, str(folder / "book.sqlite"), log_key, world.everybody, options)
     server = Served(profile, "--first-start")
     try:
