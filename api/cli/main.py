@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from api.cli.clock import CLOCK
+from api.cli.init import INIT
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _GROUP: Final = CommandGroup()
 app: Final = _GROUP.app
 app.add_typer(CLOCK.app, name=CLOCK.name)
+app.add_typer(INIT.app, name=INIT.name)
 
 
 @_GROUP.command("demo/profile.toml", "demo/profile.toml --port 8080")

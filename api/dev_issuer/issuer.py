@@ -17,8 +17,8 @@ authentication, so the issuer is bound to loopback, and a service in production 
     organisation = "did:web:health-council.example"
     roles = ["AUDITOR"]
 
-Clients are named with the file of their key, of which only the public half is used: on one machine they lie side by
-side. Paths are relative to the profile.
+Clients are named with the file of their public key as a JWK (``.jwk``) or, where they lie side by side on one machine,
+of their private key, of which only the public half is used. Paths are relative to the profile.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ LIFE_S: Final = 300
 CODE_S: Final = 60
 FORM_BYTES_MAX: Final = 16_384
 OPEN_MAX: Final = 4_096
+JWK_BYTES_MAX: Final = 2_000
 NO_PERSON: Final = "-"
 """The choice of none of the people; no person's name begins so."""
 
@@ -215,6 +216,15 @@ def _check_redirect(url: str) -> None:
         raise Refused("invalid_request", "redirect_uri must be an http address on loopback, without a query")
 
 
+def _public_key(path: Path) -> PublicKey:
+    """Of a public JWK or of a private key. Raises: Malformed, OSError."""
+    if path.suffix != ".jwk":
+        return Signer.load(path).public
+    with path.open("rb") as file:
+        jwk = c.parse(file.read(JWK_BYTES_MAX + 1), JWK_BYTES_MAX, str(path))
+    return PublicKey.parse(jwk, str(path), "Ed25519")
+
+
 class IssuerSettings(Record, frozen=True):
     """The table ``[issuer]``."""
 
@@ -232,6 +242,6 @@ class IssuerSettings(Record, frozen=True):
 
     def issuer(self, folder: Path, url: str, clock: Callable[[], int]) -> DevelopmentIssuer:
         """The issuer at ``url``, with the key files of a profile's folder. Raises: Malformed, OSError."""
-        clients = {did: Signer.load(folder / file).public for did, file in self.clients.items()}
+        clients = {did: _public_key(folder / file) for did, file in self.clients.items()}
         signer = Signer.load(folder / self.key)
         return DevelopmentIssuer(url, self.audience, signer, clients, self.people or {}, clock)

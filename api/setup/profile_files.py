@@ -34,6 +34,12 @@ def create_profile(path: Path, tables: Mapping[str, Mapping[str, Value]], commen
     create_file(path, profile_text(tables, comment).encode("utf-8"), mode=SHARED)
 
 
+def path_for_profile(folder: Path, path: Path) -> str:
+    """A path as a profile in a folder names it: relative to the folder if it lies there, else absolute."""
+    place, absolute = folder.resolve(), path.resolve()
+    return str(absolute.relative_to(place) if absolute.is_relative_to(place) else absolute)
+
+
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else _value(name)
 

@@ -1,8 +1,9 @@
-"""Asking before what cannot be taken back: at a terminal a question, elsewhere `--yes`."""
+"""Questions at a terminal: before what cannot be taken back (elsewhere `--yes`), and for what has no default."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 import typer
 
@@ -26,3 +27,29 @@ def confirm(question: str, refused: str, *, required: str) -> None:
             raise Malformed("--yes", refused)
     elif required:
         raise Malformed("--yes", f"is required without a terminal: {required}")
+
+
+def ask_missing(given: Mapping[str, str], meanings: Mapping[str, str]) -> dict[str, str]:
+    """Each option's value: as given or, at a terminal, as a person answers.
+
+    Args:
+        given: by option, as ``--origin``, its value; empty if it was left out.
+        meanings: by option, what it decides, for people.
+
+    Raises:
+        Malformed: naming the first missing option, and all others, where no one can be asked or no answer is given.
+    """
+    from ledger.wire.malformed import Malformed
+
+    missing = [name for name, value in given.items() if not value]
+    values = dict(given)
+    if missing and not sys.stdin.isatty():
+        others = f"; so {'is' if len(missing) == 2 else 'are'} {', '.join(missing[1:])}" if missing[1:] else ""
+        raise Malformed(missing[0], f"is missing ({meanings[missing[0]]}){others}")
+    for name in missing:
+        # Not the library's own prompt, which would put a blank on stdout.
+        typer.echo(f"{name[2:]}: {meanings[name]}\n> ", nl=False, err=True)
+        values[name] = sys.stdin.readline().strip()
+        if not values[name]:
+            raise Malformed(name, f"is missing ({meanings[name]})")
+    return values

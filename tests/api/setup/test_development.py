@@ -65,8 +65,12 @@ def _stopped(up: Up) -> str:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One that runs while the module's tests do, in a folder whose name has to be quoted."""
-    up = _started(tmp_path_factory.mktemp("stranger"), "--port", "0", "--issuer-port", "0")
+    """It runs while the module's tests do, in a folder whose name has to be quoted; its first start was killed."""
+    killed = _started(tmp_path_factory.mktemp("stranger"), "--port", "0", "--issuer-port", "0")
+    killed.process.kill()
+    killed.process.communicate()
+    up = _started(killed.place)
+    assert up.lines[-1] == killed.lines[-1]
     yield up
     rest = _stopped(up)
     assert up.process.returncode == 0
@@ -79,6 +83,12 @@ def _epsilon(place: Path, *words: str) -> tuple[int, str, str]:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_killed_one_goes_on(up: Up) -> None:
+    """Killed while it served, it started again on its ports, with the same parties; nothing is registered twice."""
+    with Profile.load(up.folder / "auditor.toml").open() as service:
+        assert service.checkpoint().splitlines()[1] == "5"
 
 
 def test_each_printed_command_works_as_pasted(up: Up) -> None:
@@ -204,20 +214,6 @@ def test_a_making_interrupted_after_any_file_is_completed(tmp_path: Path, monkey
     assert {path: path.read_bytes() for path in folder.rglob("*.pem")}.items() >= keys.items()
     assert Profile.load(made.profile_of(PARTIES[0])).log.origin == mark.origin
     assert not [*folder.rglob("*.part")]
-
-
-def test_a_killed_one_goes_on(tmp_path: Path) -> None:
-    """Killed while it serves, it starts again on its ports, with the same parties; nothing is registered twice."""
-    up = _started(tmp_path, "--port", "0", "--issuer-port", "0")
-    up.process.kill()
-    up.process.communicate()
-    again = _started(tmp_path)
-    try:
-        assert again.lines[-1] == up.lines[-1]
-        with Profile.load(again.folder / "auditor.toml").open() as service:
-            assert service.checkpoint().splitlines()[1] == "5"
-    finally:
-        _stopped(again)
 
 
 def test_a_mark_of_others_is_refused(tmp_path: Path) -> None:
