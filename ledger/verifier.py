@@ -1058,7 +1058,8 @@ def _with_entry(
     try:
         segments = charge["body"]["prices"][partition]
         whole = sum(one["steps"] for one in segments)
-        ran = request["steps"] if kind == "post" else whole
+        # A lapse says how many steps were leased, where only they are posted.
+        ran = request["steps"] if kind == "post" else entry["body"].get("steps", whole)
         posted = _loss_of(segments, ran if outcome == "posted" else 0)
         base = balance or Balance((), (), (), ())
         return base.plus(posted, _loss_of(segments, whole), 1 if kind == "charge" else -1)

@@ -86,7 +86,7 @@ def _hidden(caller: Caller, pending: PendingCommand, facts: Facts) -> Iterator[t
         yield f"contract {contract.document}", "contract"
     named = getattr(body, "charge", None)
     # A command with a nonce learns of a charge that never was, too, before the nonce is checked.
-    early = bool(caller.charge) or hasattr(body, "nonce")
+    early = bool(caller.charge) or getattr(body, "nonce", None) is not None
     if named is not None and (
         early if named not in facts.charges else not caller.sees_charge(facts.charges[named], facts)
     ):

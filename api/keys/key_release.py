@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 from api.http.problems import Problem, ServiceCode
 from api.keys.data_key_store import KeyStore, KeyUnavailable, Secret
@@ -21,8 +21,10 @@ from client.keys.sealed_model import model_ref
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.entry import Entry
 from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
+from ledger.commands.registry import KINDS
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
-from ledger.commands.runs.run_generation import RUN_GENERATION, TakeGeneration
+from ledger.commands.runs.run_generation import TakeGeneration
+from ledger.commands.runs.settlement import Post
 from ledger.domain.command import Command
 from ledger.domain.facts import Charge
 from ledger.domain.outcomes import ChargeState, Code
@@ -32,8 +34,20 @@ from ledger.wire.records import read, write
 
 ENVELOPE_BYTES_MAX: Final = 1 << 20
 OPENING_LIFE_MS: Final = 3_600_000
-_Answering = ReleaseKey | OpenModel | TakeGeneration
-"""Bodies with a nonce that answers a challenge."""
+
+
+class _Answering(Protocol):
+    """A body with a nonce that answers a challenge."""
+
+    @property
+    def charge(self) -> str:
+        """The charge that the challenge is for."""
+
+    @property
+    def nonce(self) -> str | None:
+        """The nonce."""
+
+
 _LOG: Final = logging.getLogger("api.withheld")
 _OWN_WORDS: Final = frozenset({ServiceCode.KEY_WITHHELD, Code.CONFLICT})
 """Codes whose detail names a charge or a key, and nothing else."""
@@ -58,9 +72,10 @@ class KeyReleases:
         assert outcome.index is not None
         return outcome, self._envelope(command, body, outcome.index)
 
-    def take_generation(self, command: Command, submission: Submission) -> Outcome:
-        """The outcome of a new generation of a run, which answers a challenge too. Raises: Problem."""
-        return self._recorded(command, RUN_GENERATION.read_body(command), submission)
+    def answer_challenge(self, command: Command, submission: Submission) -> Outcome:
+        """The outcome of another command that answers a challenge: it releases no key. Raises: Problem."""
+        body: TakeGeneration | Post = KINDS[command.kind].read_body(command)
+        return self._recorded(command, body, submission)
 
     def _recorded(self, command: Command, body: _Answering, submission: Submission) -> Outcome:
         self._check_nonce(command, body)
@@ -76,20 +91,20 @@ class KeyReleases:
                 # The book compares the bytes: the same command gets the same answer, another is refused. And a
                 # charge that does not exist has no challenge to answer: the book says so.
                 return
-            issued = self._challenges.read(body.nonce, body.charge)
-            if issued and self._challenges.is_open(issued) and burnt_at(facts, body.nonce, issued) is None:
+            issued = self._challenges.read(body.nonce or "", body.charge)
+            if issued and self._challenges.is_open(issued) and burnt_at(facts, body.nonce or "", issued) is None:
                 return
         detail = "the nonce answers no open challenge for this charge: request another"
         raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
 
     def _check_first(self, command: Command, body: _Answering, index: int, *, repeated: bool) -> None:
         """Raises: Problem, unless the command's entry is the first with its nonce."""
-        issued = self._challenges.read(body.nonce, body.charge)
+        issued = self._challenges.read(body.nonce or "", body.charge)
         if issued is None and repeated:
             # Recorded by a service with another secret, which knew the nonce.
             return
         with self._book.read() as facts:
-            first = issued and burnt_at(facts, body.nonce, issued)
+            first = issued and burnt_at(facts, body.nonce or "", issued)
         if first != index:
             detail = "the nonce was used up before this entry: it opens nothing"
             raise Problem(Code.CONFLICT, detail, field="body.nonce", id=command.id, index=index)

@@ -25,8 +25,8 @@ LIFE_S: Final = 120
 LIFE_MS: Final = LIFE_S * 1000
 SKEW_MS: Final = 30_000
 """How far the clocks of two processes may differ."""
-KINDS: Final = ("key_release", "model_opening", "run_generation")
-"""Kinds of command that answer a challenge."""
+KINDS: Final = ("key_release", "model_opening", "run_generation", "post")
+"""Kinds of command that answer a challenge, a post where it returns steps."""
 _SIZE, _EXPIRES, _RANDOM, _MAC = 5, 6, 5, 16
 
 
@@ -71,7 +71,9 @@ class Challenges:
 
 def burnt_at(facts: Snapshot, nonce: str, issued: Issued) -> int | None:
     """The index of the first entry that holds a nonce; None as long as none does."""
+    spelled = nonce.encode()
     for index, data in facts.entries_of(KINDS, issued.size):
-        if Entry.parse(data).request.get("nonce") == nonce:
+        # Most entries are posts without a nonce.
+        if spelled in data and Entry.parse(data).request.get("nonce") == nonce:
             return index
     return None

@@ -39,6 +39,7 @@ from ledger.commands.registry import PATHS
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.runs.run_generation import RUN_GENERATION
+from ledger.commands.runs.settlement import POST
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.facts import Partition
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
@@ -60,6 +61,8 @@ _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _PRICED: Final = frozenset({"charge", "partition"})
 """Kinds of command whose decision may take seconds of a processor."""
+_ATTESTED: Final = frozenset({RUN_GENERATION.name, POST.name})
+"""Kinds of command that may answer a challenge, and release no key."""
 _LINKS: Final[dict[str, Any]] = {
     what: {"operationId": f"read_{what}", "parameters": {name: f"$response.body#/{name}"}}
     for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
@@ -120,8 +123,8 @@ class _Decider(NamedTuple):
             # A dry run does not use up the nonce of a key release.
             if request.dry:
                 outcome = await run_sync(self.book.quote, submission)
-            elif request.kind == RUN_GENERATION.name:
-                outcome = await run_sync(self.releases.take_generation, submission.command, submission)
+            elif request.kind in _ATTESTED and "nonce" in submission.command.body:
+                outcome = await run_sync(self.releases.answer_challenge, submission.command, submission)
             else:
                 (outcome,) = await self.book.submit_async([submission])
             self._count(caller, outcome)

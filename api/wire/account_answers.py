@@ -31,6 +31,7 @@ from ledger.commands.registration.partition import UNITS, RuleTerms
 from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsilon
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, Facts, holder_of
+from ledger.domain.gate import Refund
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
@@ -101,6 +102,14 @@ class Leases(Record, frozen=True):
     granted: Natural
     newest: Annotated[Name | None, Meta(description="the id of the newest lease of this generation")]
     steps: Steps
+    refund: Annotated[Refund | None, Meta(description="what the policies state of leased steps not taken")] = None
+    taken: Annotated[Steps | None, Meta(description="so many of them never return, by the newest lease")] = None
+
+    @classmethod
+    def of_state(cls, held: domain.StepLeases) -> Self:
+        """As the registry has it; what only a stated refund keeps is absent without one."""
+        stated = {"refund": held.refund, "taken": held.taken} if held.refund else {"refund": None, "taken": None}
+        return cls.project(held, newest=held.newest or None, **stated)
 
 
 class Charge(Record, frozen=True):
@@ -127,7 +136,7 @@ class Charge(Record, frozen=True):
     def of_record(cls, record: domain.Charge, **fields: Any) -> Self:  # noqa: ANN401 - each has the type of its field
         """As the registry has it; what is leased of a pending run that leases its steps."""
         held = record.leases if record.state is ChargeState.PENDING else None
-        leases = None if held is None else Leases.project(held, newest=held.newest or None)
+        leases = None if held is None else Leases.of_state(held)
         return cls.project(record, leases=leases, **fields)
 
 

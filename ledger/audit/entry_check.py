@@ -86,6 +86,8 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
             decided = decide_unsigned(facts, pending, entry.time, index, deciding)
             _check_code(decided, entry)
             _compare(decided.derived, entry)
+            if entry.body.keys() - decided.derived.keys() - {"outcome", "request"}:
+                raise Malformed("body", "records more than what follows from the entries before")
     except Rejected as refusal:
         _check_code(refusal.decided, entry)
     return None
@@ -112,6 +114,8 @@ def _check_pending(context: Context[MakeCharge], entry: Entry) -> PricedCharge:
     facts, numbers = context.facts, RecordedPrices(entry)
     priced = price(structs.replace(context, prices=numbers))
     _compare(priced.derived(), entry)
+    if entry.body.get("refund", "") != priced.refund:
+        raise Malformed("body.refund", "is not what follows from the entries before")
     if entry.body.get("alerts", []) != priced.alerts(facts, numbers):
         _check_alerts(facts, priced, entry)
     return priced
@@ -150,7 +154,7 @@ def _recorded_gate(entry: Entry) -> Gate:
     def gate(_request: Request, facts: Facts) -> Verdict:
         recorded = entry.body.get("header")
         header = None if recorded is None else convert(Header, recorded, "body.header")
-        return replace(PERMIT, header=header, caps=_caps(entry, facts))
+        return replace(PERMIT, header=header, caps=_caps(entry, facts), refund=str(entry.body.get("refund", "")))
 
     return gate
 

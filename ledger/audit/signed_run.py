@@ -11,7 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from ledger.commands.entry_reader import ChargeRecord, Read, RunEntry, read_run
 
-_CHARGE: Final = b'{"actor":"%s","body":{"author":%d,"limits":%s,"outcome":"pending","plan":"%s","prices":%s,"request":'
+_CHARGE: Final = (
+    b'{"actor":"%s","body":{"author":%d,"limits":%s,"outcome":"pending","plan":"%s","prices":%s,%s"request":'
+)
+_REFUND: Final = b'"refund":"%s",'
 _OTHER: Final = b'{"actor":"%s","body":{"outcome":"%s","request":'
 _NAMED: Final = b',"id":"%s","key_id":"%s","kind":"%s",'
 _REST: Final = b'}%s"signature":"%s","time":%d,"v":1}'
@@ -45,7 +48,8 @@ def read_signed(data: bytes) -> SignedRun | None:
         request = body.request
         if request.base or body.alerts is not None:
             return None
-        front = _CHARGE % (actor, body.author, body.limits, body.plan.encode(), body.prices)
+        refund = b"" if body.refund is None else _REFUND % body.refund.encode()
+        front = _CHARGE % (actor, body.author, body.limits, body.plan.encode(), body.prices, refund)
         alike = (
             front,
             entry.key_id,

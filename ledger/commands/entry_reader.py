@@ -22,6 +22,7 @@ from ledger.commands.runs.key_release import Released, ReleaseKey
 from ledger.commands.runs.settlement import Post, Settle, Settled
 from ledger.commands.runs.step_lease import Leased, LeaseSteps
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
+from ledger.domain.gate import Refund
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, KeyBytes, Name, Time, between, constant, text
 from ledger.wire.malformed import Malformed
@@ -83,6 +84,7 @@ class ChargeRecord(_Plain, frozen=True):
     prices: Raw
     request: ChargeRequest
     alerts: Raw | None = None
+    refund: Refund | None = None
 
 
 def _charged(entry: RunEntry[ChargeRecord]) -> Charged:
@@ -93,7 +95,7 @@ def _charged(entry: RunEntry[ChargeRecord]) -> Charged:
     if body.alerts is not None:
         _recorded(bytes(body.alerts))
     prices = _prices(bytes(body.prices), request.partitions)
-    return charged(entry.id, entry.actor, body.author, request, plan_of(request), prices)
+    return charged(entry.id, entry.actor, body.author, request, plan_of(request), prices, body.refund or "")
 
 
 def _released(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
@@ -101,7 +103,8 @@ def _released(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
 
 
 def _leased(entry: RunEntry[Recorded[str, LeaseSteps]]) -> Leased:
-    return Leased(entry.id, entry.body.request.charge, entry.body.request.last)
+    request = entry.body.request
+    return Leased(entry.id, request.charge, request.last, request.taken)
 
 
 def _posted(entry: RunEntry[Recorded[str, Post]]) -> Settled:

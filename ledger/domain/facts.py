@@ -141,6 +141,9 @@ class StepLeases(NamedTuple):
         before: so many were leased when the live generation began.
         newest: the id of the live generation's newest lease; empty if it has none.
         granted: how many leases all generations got.
+        refund: what the policies of the charge state about leased steps that were not taken; empty if one is silent.
+        chain: the digest of the chain of the live generation's lease ids; empty as long as it has none.
+        taken: so many steps count as taken at least, by the newest lease. Kept with ``refund`` alone, as ``chain`` is.
     """
 
     generation: int = 1
@@ -148,6 +151,14 @@ class StepLeases(NamedTuple):
     before: int = 0
     newest: str = ""
     granted: int = 0
+    refund: str = ""
+    chain: str = ""
+    taken: int = 0
+
+    @property
+    def stated(self) -> tuple[int | str, ...]:
+        """As its leaf states it: without what came later, where that is not used."""
+        return tuple(self) if self.refund else self[:5]
 
 
 class Charge(NamedTuple):

@@ -19,6 +19,10 @@ from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.field_types import Did, Name, between, constant, words
 from ledger.wire.records import Record
 
+REFUNDS: Final = ("never", "attested", "stated")
+"""What a policy may state about leased steps that were not taken, the strictest first: they count; they return on fresh
+evidence; they return on the clean room's word."""
+Refund = Annotated[str, words(*REFUNDS)]
 _Milliseconds = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="Unix milliseconds")]
 _Source = Annotated[str, Meta(description="the document and version that requires it, or the holder of an account")]
 
@@ -93,6 +97,8 @@ class Verdict:
             charges, key releases and settlements. None if that is not known. Requests are alike that differ only in
             what names one run: id, key and clean room, deadline, the charge that is settled, and for how many steps.
         runs_max: so many runs of the contract at most, with this one, for the permit to be the same.
+        refund: for a charge, what the policies of all its partitions state about leased steps that were not taken: the
+            strictest; empty if one of them is silent.
     """
 
     permit: bool
@@ -101,6 +107,7 @@ class Verdict:
     caps: tuple[tuple[str, Caps], ...] = ()
     until: int | None = field(default=None, compare=False)
     runs_max: int | None = field(default=None, compare=False)
+    refund: str = ""
 
 
 DOCUMENT_BYTES_MAX: Final = 1 << 18

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
-from ledger.domain.facts import Charge
+from ledger.domain.facts import Charge, StepLeases
 from ledger.domain.memory_state import MemoryState
 from ledger.mechanisms.loss import Loss
 from ledger.state_tree.sparse_tree import Leaf
@@ -95,7 +95,7 @@ def stated_value(value: Any) -> Any:  # noqa: ANN401 - of any part
     stated = len(value)
     while stated > _CHARGE_FIELDS and value[stated - 1] is None:
         stated -= 1
-    return value[:stated]
+    return tuple(one.stated if isinstance(one, StepLeases) else one for one in value[:stated])
 
 
 def leaf_name(part: str, key: object) -> bytes:

@@ -8,6 +8,7 @@ from typing import Final
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
+from ledger.domain.gate import REFUNDS
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism
@@ -44,9 +45,16 @@ def charge(case: Case, body: MakeCharge) -> None:
             case.check(
                 "leases_not_asked", bool(body.step_leases), "step leases", "asked for by the charge", policy.source
             )
+    case.refund = strictest_refund(policies)
     case.caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
     changes = (binding_until(facts, facts.partitions[ref], binds, case.now) for ref, binds in bound.items())
     case.until, case.runs_max = min((document.ends, *changes)), document.runs_max
+
+
+def strictest_refund(policies: tuple[Policy, ...]) -> str:
+    """What all policies of a run state about leased steps that are not taken; empty if one of them is silent."""
+    stated = [one.refund for one in policies]
+    return next((word for word in REFUNDS if word in stated), "") if None not in stated else ""
 
 
 def check_contract_in_force(case: Case, contract: Contract, document: ContractDocument) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.registration.organisation import ORGANISATION, RegisterOrganisation
-from ledger.commands.runs.settlement import LAPSE, POST, VOID, Post, Settle
+from ledger.commands.runs.settlement import LAPSE, VOID, Settle
 from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
@@ -50,7 +50,7 @@ def _organisation(case: Case, body: RegisterOrganisation) -> None:
     case.check("actor_unknown", known, case.actor, "registered, or registering itself")
 
 
-def _settlement(case: Case, body: Post | Settle) -> None:
+def _settlement(case: Case, body: Settle) -> None:
     case.exists("charge_unknown", case.facts.charges.get(body.charge), f"charge {body.charge}")
     case.until = TIME_MAX
 
@@ -62,7 +62,6 @@ def _statement(case: Case, _body: StateStatement) -> None:
 _VERDICTS: Final[Mapping[str, Gate]] = dict(
     (
         on(ORGANISATION, _organisation),
-        on(POST, _settlement),
         on(VOID, _settlement),
         on(LAPSE, _settlement),
         on(STATEMENT, _statement),

@@ -9,9 +9,13 @@ from ledger.commands.governance.model_release_notice import RELEASE_NOTICE, Anno
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.commands.runs.model_release import MODEL_RELEASE, ReleaseModel
 from ledger.commands.runs.run_generation import RUN_GENERATION, TakeGeneration
+from ledger.commands.runs.settlement import POST, Post
 from ledger.commands.runs.step_lease import STEP_LEASE, LeaseSteps
+from ledger.commands.runs.step_refund import RETURNING, returned_steps
 from ledger.domain.facts import Charge, Contract
+from ledger.domain.gate import REFUNDS
 from ledger.domain.outcomes import ChargeState
+from ledger.wire.field_types import TIME_MAX
 from policy.attestation.verification import Expected, verify
 from policy.checks.field_readers import HOUR_MS
 from policy.decisions.charges import check_consumer, check_contract_in_force, check_not_revoked
@@ -74,6 +78,30 @@ def _check_attested(case: Case, bound: dict[str, Binding], evidence: str, expect
     # Once for each policy, not for each partition: an entry has room for 65,535 bytes.
     for policy in dict.fromkeys(binds.policy for binds in bound.values()):
         case.checks += verify(token, policy.attestation, expected, case.now, policy.source)
+
+
+def post(case: Case, body: Post) -> None:
+    """Decide a settlement for what ran: of leased steps that were not taken, by every partition's policy."""
+    charge = _charge(case, body.charge)
+    if charge is None:
+        return
+    if charge.leases is None or not returned_steps(charge.leases, body):
+        case.until = TIME_MAX
+        return
+    bound = _bindings(case, charge)
+    for policy in dict.fromkeys(binds.policy for binds in bound.values()):
+        allowed = policy.refund in RETURNING and (policy.refund == "stated" or body.evidence is not None)
+        needs = "stated, or attested with evidence"
+        case.check(
+            "refund_not_allowed",
+            allowed,
+            f"refund of leased steps: {policy.refund or REFUNDS[0]}",
+            needs,
+            policy.source,
+        )
+    if body.evidence is not None and body.nonce is not None:
+        expected = Expected(body.nonce, charge.id, charge.plan, charge.key_id, charge.sealing, charge.pipeline)
+        _check_attested(case, bound, body.evidence, expected)
 
 
 def release_notice(case: Case, body: Announce) -> None:
@@ -142,6 +170,7 @@ VERDICTS: Final = (
     on(KEY_RELEASE, key_release),
     on(RUN_GENERATION, run_generation),
     on(STEP_LEASE, step_lease),
+    on(POST, post),
     on(MODEL_OPENING, model_opening),
     on(RELEASE_NOTICE, release_notice),
     on(MODEL_RELEASE, model_release),

@@ -28,6 +28,7 @@ class Case(Findings):
         caps: what the decision on a charge or a new partition says of each partition.
         until: the moment at which the decision on a request alike may differ; see :class:`ledger.domain.gate.Verdict`.
         runs_max: so many runs of its contract it holds for, with this one.
+        refund: what the decision on a charge says of leased steps that are not taken.
     """
 
     def __init__(self, request: Request, facts: Facts) -> None:
@@ -39,6 +40,7 @@ class Case(Findings):
         self.caps: Iterable[tuple[str, Caps]] = ()
         self.until: int | None = None
         self.runs_max: int | None = None
+        self.refund = ""
 
     def exists(
         self, code: str, value: T | None, subject: str, predicate: str = "on record", source: str = ""
@@ -83,4 +85,5 @@ def _verdict(kind: CommandKind[B], decide: Callable[[Case, B], None], request: R
     case = Case(request, facts)
     decide(case, request.body)
     made = case.verdict(case.header, case.caps)
+    made = replace(made, refund=case.refund)
     return replace(made, until=case.until, runs_max=case.runs_max) if made.permit and case.until else made

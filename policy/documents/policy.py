@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, ClassVar, Final
 
-from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX, Refund
 from ledger.mechanisms.decomposition import kinds_of
 from ledger.mechanisms.mechanism import RELATIONS
 from ledger.mechanisms.plan import RunPlan
@@ -80,6 +80,9 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
         notice_hours: how long before a model release its notice must be on record.
         partition_age_days_max: after so many days a partition takes no more charges; required at Level 1.
         pipeline: a charge names the digest of what its clean room is to run, and the attestation says the same.
+        refund: whether leased steps that were not taken come back: never, by a post with fresh evidence (attested), or
+            by the clean room's word (stated). Where it is absent they never do, and a lapse posts the whole charge;
+            where it is there a lapse posts what was leased.
         shared_accounts: whether a consumer is shown the part of others in everyone's account exactly.
         step_leases: a charge leases its steps before they are taken, so that a copy of its run ends.
         tuning: whether every trial is charged, or tuning happens on public data alone.
@@ -110,6 +113,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     partition_age_days_max: Annotated[int, between(1, AGE_DAYS_MAX)] | None = None
     pipeline: bool = False
     quota: Quota | None = None
+    refund: Refund | None = None
     sealed: Sealed | None = None
     shared_accounts: Annotated[str, words("rounded", "exact")] = "rounded"
     step_leases: bool = False

@@ -163,7 +163,7 @@ def _terms(policy: Policy) -> dict[str, object]:
     """All that a policy says, by the names under which changes are listed."""
     first = ("id", "version", "issuer", "domain", "level")
     then = ("unit", "relation", "rules", "mechanisms", "records_min", "partition_age_days_max", "attestation")
-    last = ("notice_hours", "alerts", "coalitions", "commitments", "pipeline", "shared_accounts", "step_leases")
+    last = ("notice_hours", "alerts", "coalitions", "commitments", "pipeline", "shared_accounts")
     return {
         **{name: getattr(policy, name) for name in first},
         "effective": format_time(policy.effective),
@@ -181,7 +181,7 @@ def _terms(policy: Policy) -> dict[str, object]:
         "sealed_everyone": policy.sealed_everyone,
         "watermark": policy.watermark,
         "tuning_public": policy.tuning == "public",
-        **{name: getattr(policy, name) for name in last},
+        **{name: getattr(policy, name) for name in (*last, "step_leases", "refund")},
     }
 
 

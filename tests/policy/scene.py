@@ -16,7 +16,17 @@ from ledger.commands.registry import read_body
 from ledger.crypto.detached_jws import public_key
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import LEDGER_ACTOR, Command
-from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, holder_of
+from ledger.domain.facts import (
+    Account,
+    Charge,
+    Contract,
+    Dataset,
+    Organisation,
+    Partition,
+    PolicyVersion,
+    StepLeases,
+    holder_of,
+)
 from ledger.domain.gate import Request, Verdict
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import Arrow, Node, NodeKind
@@ -373,4 +383,5 @@ def _money(world: World, scene: dict[str, Any]) -> None:
         index=60,
         notices=tuple((model, parse_time(at, "at")) for model, at in scene["charge"]["notices"].items()),
         pipeline=scene["charge"].get("pipeline"),
+        leases=StepLeases(steps=scene["charge"]["leased"]) if "leased" in scene["charge"] else None,
     )

@@ -20,6 +20,7 @@ from http import HTTPStatus
 from typing import Final
 
 from client.http.problems import Refused, Unreachable
+from ledger.commands.runs.step_lease import chained
 from ledger.wire.malformed import Malformed
 from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
 
@@ -53,6 +54,7 @@ class BlockLeases:
         generation: this process's.
         granted: so many steps, from the first one on, are leased, by this generation or one before it.
         newest: the id of this generation's newest lease; empty if it has none.
+        chain: the digest of the chain of its lease ids.
         entered: how many leases this process has begun to use.
         refused: why no further step is leased; empty as long as none was refused.
     """
@@ -73,7 +75,7 @@ class BlockLeases:
             Refused, Unreachable, Malformed: if it gets none.
         """
         self.generation, self.granted = requests.take_generation() if resumed else (1, 0)
-        self.newest, self.entered, self.refused = "", 0, ""
+        self.newest, self.chain, self.entered, self.refused = "", "", 0, ""
         self._requests, self._steps, self._clock = requests, steps, clock
         self._least, self._lease_s = max(block_steps, math.ceil(steps / SHARES)), lease_s
         self._first, self._until = self.granted + 1, self.granted
@@ -115,15 +117,21 @@ class BlockLeases:
 
     def settle(self, wait_s: float | None = None) -> None:
         """Wait for the answer to what was asked for, at most so long: a lease that was granted counts."""
-        if self._asked is not None and self._asked.done.wait(wait_s):
-            asked = self._asked
-            if asked.error is None:
-                self.granted, self.newest = asked.wanted.last, asked.wanted.id
+        if self._asked is not None and self._asked.done.wait(wait_s) and self._asked.error is None:
+            self._add(self._asked.wanted)
+
+    def _add(self, wanted: Wanted) -> None:
+        """Count a lease that was granted, once."""
+        if wanted.id != self.newest:
+            self.granted, self.newest = wanted.last, wanted.id
+            self.chain = chained(self.chain, wanted.id)
 
     def _ask(self, step: int) -> _Asked:
         first = self.granted + 1
         last = min(self._steps, max(first, step, self._until + 1) - 1 + self._size(step))
-        wanted = Wanted.fresh(self.generation, first, last, self._finished)
+        # Of a torn step log more steps count than are leased.
+        taken = min(step - 1, self.granted)
+        wanted = Wanted.fresh(self.generation, (first, last), self._finished, taken)
         self._asked = asked = _Asked(wanted)
         threading.Thread(target=self._send, args=(asked,), name="lease", daemon=True).start()
         return asked
@@ -154,6 +162,6 @@ class BlockLeases:
             self.refused = f"no further steps are leased: {asked.error}"
             return
         self._finished = self.newest
-        self.granted = self._until = asked.wanted.last
-        self._first, self.newest = asked.wanted.first, asked.wanted.id
+        self._add(asked.wanted)
+        self._first, self._until = asked.wanted.first, asked.wanted.last
         self.entered += 1

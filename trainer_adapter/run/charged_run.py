@@ -303,12 +303,15 @@ class Run:
             session.post(steps, {}, brief=brief)
             return
         leases, named = self._leases, dict[str, c.Json](generation=1)
-        if leases is not None:
-            leases.settle(UNANSWERED_S if brief else None)
-            steps, named["generation"] = max(steps, leases.granted), leases.generation
-            named |= {"lease": leases.newest} if leases.newest else {}
         if steps and self.model_data:
             named["model"] = c.digest(self.model_data)
+        if leases is not None:
+            leases.settle(UNANSWERED_S if brief else None)
+            named["generation"] = leases.generation
+            named |= {"lease": leases.newest} if leases.newest else {}
+            if not brief and session.post_returning(steps, leases.granted - steps, {**named, "chain": leases.chain}):
+                return
+            steps = max(steps, leases.granted)
         session.post(steps, named, brief=brief)
 
 

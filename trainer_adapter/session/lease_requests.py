@@ -31,6 +31,7 @@ class Wanted:
     Attributes:
         id: drawn for this request alone, which no copy of the process draws again.
         finished: the id of the newest lease whose steps were all taken; empty before the first.
+        taken: how many steps of the run count as taken: none of them is returned.
     """
 
     id: str
@@ -38,11 +39,12 @@ class Wanted:
     first: int
     last: int
     finished: str
+    taken: int
 
     @classmethod
-    def fresh(cls, generation: int, first: int, last: int, finished: str) -> Self:
-        """A request of its own."""
-        return cls(f"lease-{hardware_secret().hex()}", generation, first, last, finished)
+    def fresh(cls, generation: int, span: tuple[int, int], finished: str, taken: int) -> Self:
+        """A request of its own, for the steps from the first to the last of a span."""
+        return cls(f"lease-{hardware_secret().hex()}", generation, *span, finished, taken)
 
     def body(self, charge: str) -> c.Object:
         """The command's body: the run's state is which of its leases are finished."""
@@ -53,6 +55,7 @@ class Wanted:
             "generation": self.generation,
             "last": self.last,
             "state": state,
+            "taken": self.taken,
         }
 
 

@@ -22,6 +22,7 @@ from client.keys.signer import Signer, load_private
 from client.service.answers import Answer
 from client.service.service import ATTEMPTS, Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
+from ledger.commands.runs.step_refund import RETURNING
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -297,6 +298,29 @@ class Session:
         service = self._brief if brief else self._own
         answer = service.submit(self.identity.signer, known.actor, "post", body, name)
         self._say(f"{steps} of {known.plan.steps} steps posted, entry {answer.index}")
+
+    def post_returning(self, steps: int, returned: int, named: c.Object) -> bool:
+        """Post fewer steps than are leased, where the policies of the charge allow it; whether that is done.
+
+        Whatever is refused of it, evidence too, leaves the charge as it was: then all that is leased counts.
+        """
+        known = self._assignment
+        if returned <= 0:
+            return False
+        try:
+            held = self._own.charge(known.id).get("leases")
+            refund = held.get("refund") if isinstance(held, dict) else None
+            if refund not in RETURNING:
+                return False
+            if refund == "attested":
+                nonce, evidence = self._attest()
+                named = {**named, "evidence": evidence, "nonce": nonce}
+            self.post(steps, named)
+        except Refused as refused:
+            self._say(f"{returned} leased steps do not return: {refused}")
+            return False
+        self._say(f"{returned} leased steps returned, {refund}")
+        return True
 
 
 def _digest_of(path: Path) -> str:

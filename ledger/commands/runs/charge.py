@@ -59,7 +59,13 @@ class PricedCharge:
             "limits": [limit.to_json() for limit in self.limits],
             "plan": self.body.plan.digest,
             "prices": {ref: [one.to_json() for one in segments] for ref, segments in self.prices},
+            **({"refund": self.refund} if self.refund else {}),
         }
+
+    @property
+    def refund(self) -> str:
+        """What its policies state about leased steps that are not taken; empty of a run that leases none."""
+        return self.verdict.refund if self.body.step_leases else ""
 
     def alerts(self, facts: Facts, numbers: ComputedPrices) -> list[c.Json]:
         """Each share that the used part of an account is below before the charge, and at or above afterwards.

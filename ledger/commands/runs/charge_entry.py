@@ -12,6 +12,7 @@ from ledger.commands.command_kind import Recorded
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.facts import EVERYONE, Charge, SigningKey, StepLeases
+from ledger.domain.gate import Refund
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import Cap
@@ -86,13 +87,19 @@ class BudgetAlert(Record, frozen=True):
 
 
 class Reserved(Record, frozen=True):
-    """What a charge's entry records: the node of its author, every limit, and the price of each partition."""
+    """What a charge's entry records: the node of its author, every limit, and the price of each partition.
+
+    Attributes:
+        refund: of a run that leases its steps, what the policies of all its partitions state about leased steps that it
+            does not take, the strictest; absent where one of them is silent.
+    """
 
     author: NodeIndex
     limits: tuple[RecordedLimit, ...]
     plan: Sha256
     prices: dict[Ref, tuple[PriceSegment, ...]]
     alerts: tuple[BudgetAlert, ...] = ()
+    refund: Refund | None = None
 
 
 class Charged(NamedTuple):
@@ -137,11 +144,17 @@ def effect(entry: Recorded[MakeCharge]) -> Charged:
     body = entry.body
     derived: Any = entry.derived
     prices = tuple((ref, c.spelled(derived["prices"][ref])) for ref in body.partitions)
-    return charged(entry.id, entry.actor, derived["author"], body, body.plan, prices)
+    return charged(entry.id, entry.actor, derived["author"], body, body.plan, prices, derived.get("refund", ""))
 
 
 def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
-    name: str, actor: str, author: int, body: MakeCharge, plan: RunPlan, prices: tuple[tuple[str, bytes], ...]
+    name: str,
+    actor: str,
+    author: int,
+    body: MakeCharge,
+    plan: RunPlan,
+    prices: tuple[tuple[str, bytes], ...],
+    refund: str = "",
 ) -> Charged:
     """What applying a charge takes of its entry."""
     keys = body.clean_room
@@ -164,6 +177,6 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
         base=body.base,
         index=-1,
         pipeline=body.pipeline,
-        leases=StepLeases() if body.step_leases else None,
+        leases=StepLeases(refund=refund) if body.step_leases else None,
     )
     return Charged(charge, keys.signing.x, prices)

@@ -50,9 +50,9 @@ class Resumed(NamedTuple):
         leases = charge.leases
         assert leases is not None, f"charge {charge.id} leases no steps"
         assert self.generation == leases.generation + 1, f"charge {charge.id} is at generation {leases.generation}"
-        state.charges[charge.id] = charge._replace(
-            leases=StepLeases(self.generation, leases.steps, leases.steps, "", leases.granted)
-        )
+        taken, refund = leases.steps if leases.refund else 0, leases.refund
+        held = StepLeases(self.generation, leases.steps, leases.steps, "", leases.granted, refund, "", taken)
+        state.charges[charge.id] = charge._replace(leases=held)
 
 
 def decide(context: Context[TakeGeneration]) -> Decision:

@@ -8,13 +8,14 @@ from ledger.accounts.account_sums import AccountSums, touched
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.commands.runs.step_lease import Generation, require_live
+from ledger.commands.runs.step_refund import PostRecord, check_return
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import CCR, TDC
 from ledger.mechanisms.mechanism import STEPS_MAX
-from ledger.wire.field_types import Name, Sha256, between
+from ledger.wire.field_types import KeyBytes, Name, Sha256, between
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
@@ -25,6 +26,9 @@ class Post(Record, frozen=True):
     Attributes:
         model: the digest of the one model that the run made, where it made one.
         generation: of a run that leases its steps, the live one. lease: the id of its newest lease, if it has one.
+        chain: the digest of the chain of its lease ids, of a post that returns leased steps.
+        evidence: the digest of fresh evidence for such a post, and ``nonce`` answers a challenge: both, or neither.
+        output: the digest of all that leaves the clean room once this is an entry: public metrics and errors.
     """
 
     charge: Name
@@ -32,12 +36,28 @@ class Post(Record, frozen=True):
     model: Sha256 | None = None
     generation: Generation | None = None
     lease: Name | None = None
+    chain: Sha256 | None = None
+    evidence: Sha256 | None = None
+    nonce: KeyBytes | None = None
+    output: Sha256 | None = None
+
+    def __post_init__(self) -> None:
+        """Evidence answers a challenge. Raises: Malformed."""
+        super().__post_init__()
+        if (self.evidence is None) != (self.nonce is None):
+            raise Malformed("nonce", "goes with evidence: both, or neither")
 
 
 class Settle(Record, frozen=True):
     """Settle without a count: void by a party, or lapse by the book itself after the deadline."""
 
     charge: Name
+
+
+class Lapsed(Record, frozen=True):
+    """What the entry of a lapse records beside its request: the steps that were leased, where only they are posted."""
+
+    steps: Annotated[int, between(0, STEPS_MAX)] | None = None
 
 
 class Settled(NamedTuple):
@@ -85,24 +105,29 @@ def _post(context: Context[Post]) -> Decision:
         raise Rejected(Code.MALFORMED, f"body.steps: at most the {charge.steps} that were charged", "body.steps")
     if not steps and context.body.model is not None:
         raise Rejected(Code.MALFORMED, "body.model: a run of no steps has no model", "body.model")
-    _check_leases(charge, context.body)
-    return context.permit_alike(Code.POSTED)
+    recorded = _check_leases(charge, context.body)
+    if recorded.returned is None and context.body.evidence is not None:
+        rule = "is for a post that returns leased steps"
+        raise Rejected(Code.MALFORMED, f"body.evidence: {rule}", "body.evidence")
+    if recorded.returned is None:
+        return context.permit_alike(Code.POSTED)
+    if context.body.evidence is not None:
+        context.require_evidence(context.body.evidence)
+    return context.permit(recorded, Code.POSTED)
 
 
-def _check_leases(charge: Charge, body: Post) -> None:
-    """Check that a post is of the run's live generation, and counts every leased step. Raises: Rejected."""
+def _check_leases(charge: Charge, body: Post) -> PostRecord:
+    """Check that a post is of the run's live generation, and counts what is leased. Raises: Rejected."""
     leases = charge.leases
     if leases is None or charge.key_release is None:
-        if body.generation is not None or body.lease is not None:
+        if body.generation is not None or body.lease is not None or body.chain is not None:
             raise Rejected(Code.CONFLICT, f"no steps of charge {charge.id} are leased", "body.generation")
-        return
+        return PostRecord()
     require_live(charge, leases, body.generation)
     if (body.lease or "") != leases.newest:
         detail = f"the newest lease of charge {charge.id} is another: this clean room must end"
         raise Rejected(Code.CONFLICT, detail, "body.lease")
-    if body.steps < leases.steps:
-        detail = f"{leases.steps} steps of charge {charge.id} were leased, which count as run"
-        raise Rejected(Code.CONFLICT, detail, "body.steps")
+    return check_return(charge, leases, body)
 
 
 def _void(context: Context[Settle]) -> Decision:
@@ -120,12 +145,19 @@ def _void(context: Context[Settle]) -> Decision:
 
 
 def _lapse(context: Context[Settle]) -> Decision:
-    """A deadline passed: posted in full if the key was released, voided if not. No policy is asked."""
+    """A deadline passed: posted if the key was released, voided if not. No policy is asked.
+
+    Posted in full, or where the policies of a run that leases its steps state its refund, for what was leased.
+    """
     charge = context.charge(context.body.charge)
     require_pending(charge)
     if context.now <= charge.deadline:
         raise Rejected(Code.CONFLICT, f"the deadline of charge {charge.id} has not passed", "body.charge")
-    return Decision(Code.VOIDED if charge.key_release is None else Code.POSTED)
+    if charge.key_release is None:
+        return Decision(Code.VOIDED)
+    leases = charge.leases
+    leased = Lapsed() if leases is None or not leases.refund else Lapsed(leases.steps)
+    return Decision(Code.POSTED, derived=leased.to_json())
 
 
 def _posted(entry: Recorded[Post]) -> Settled:
@@ -138,11 +170,15 @@ def _closed(entry: Recorded[Settle]) -> Settled:
     return Settled(entry.body.charge, None, entry.code.word)
 
 
+def _lapsed(entry: Recorded[Settle]) -> Settled:
+    return _closed(entry)._replace(steps=entry.fixed(Lapsed).steps)
+
+
 def _check_outcome(entry: Recorded[Record], *codes: Code) -> None:
     if entry.code not in codes:
         raise Malformed("body.outcome", f"must be {' or '.join(one.word for one in codes)}")
 
 
-POST: Final = CommandKind("post", Post, _post, (CCR,), "/v1/posts", effect=_posted)
+POST: Final = CommandKind("post", Post, _post, (CCR,), "/v1/posts", effect=_posted, recorded=PostRecord)
 VOID: Final = CommandKind("void", Settle, _void, (TDC, CCR), "/v1/voids", effect=_closed)
-LAPSE: Final = CommandKind("lapse", Settle, _lapse, effect=_closed)
+LAPSE: Final = CommandKind("lapse", Settle, _lapse, effect=_lapsed, recorded=Lapsed)

@@ -21,6 +21,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR
 from ledger.mechanisms.mechanism import STEPS_MAX
+from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Name, Sha256, between
 from ledger.wire.records import Record
 
@@ -38,6 +39,8 @@ class LeaseSteps(Record, frozen=True):
 
     Attributes:
         state: the digest of what the run had when its last finished lease ended; at first, when it began.
+        output: the digest of all that leaves the clean room by this lease, once it is an entry: its public metrics.
+        taken: how many steps this generation and those before it have taken at least; none of them is ever returned.
     """
 
     charge: Name
@@ -45,14 +48,17 @@ class LeaseSteps(Record, frozen=True):
     first: Annotated[int, between(1, STEPS_MAX)]
     last: Annotated[int, between(1, STEPS_MAX)]
     state: Sha256
+    output: Sha256 | None = None
+    taken: Annotated[int, between(0, STEPS_MAX)] | None = None
 
 
 class Leased(NamedTuple):
-    """A lease: its id, and the last step that is leased from now on."""
+    """A lease: its id, the last step that is leased from now on, and how many are taken, where it says so."""
 
     id: str
     charge: str
     last: int
+    taken: int | None = None
 
     def apply(self, state: MemoryState, _index: int, _sums: AccountSums) -> None:
         """Note what is leased. Raises: AssertionError, for a charge that does not lease its steps."""
@@ -60,7 +66,16 @@ class Leased(NamedTuple):
         leases = charge.leases
         assert leases is not None, f"charge {charge.id} leases no steps"
         leased = leases._replace(steps=self.last, newest=self.id, granted=leases.granted + 1)
+        if leases.refund:
+            # What is not said to be taken or not counts as taken.
+            taken = leases.steps if self.taken is None else self.taken
+            leased = leased._replace(chain=chained(leases.chain, self.id), taken=taken)
         state.charges[charge.id] = charge._replace(leases=leased)
+
+
+def chained(chain: str, lease: str) -> str:
+    """The digest of a chain of lease ids with one more; the chain is empty before a generation's first lease."""
+    return c.digest(c.dump([chain, lease]))
 
 
 def leases_of(charge: Charge) -> StepLeases:
@@ -95,6 +110,9 @@ def decide(context: Context[LeaseSteps]) -> Decision:
     if not body.first <= body.last <= charge.steps:
         rule = f"must be from {body.first} to the {charge.steps} that were charged"
         raise Rejected(Code.MALFORMED, f"body.last: {rule}", "body.last")
+    if body.taken is not None and not leases.taken <= body.taken <= leases.steps:
+        rule = f"must be from {leases.taken} to the {leases.steps} that are leased"
+        raise Rejected(Code.MALFORMED, f"body.taken: {rule}", "body.taken")
     if leases.granted >= LEASES_MAX:
         raise Rejected(Code.CONFLICT, f"charge {charge.id} has had {LEASES_MAX} leases", "body.charge")
     return context.permit()
@@ -102,7 +120,7 @@ def decide(context: Context[LeaseSteps]) -> Decision:
 
 def effect(entry: Recorded[LeaseSteps]) -> Leased:
     """What a lease changes."""
-    return Leased(entry.id, entry.body.charge, entry.body.last)
+    return Leased(entry.id, entry.body.charge, entry.body.last, entry.body.taken)
 
 
 STEP_LEASE: Final = CommandKind("step_lease", LeaseSteps, decide, (CCR,), "/v1/step-leases", effect=effect)

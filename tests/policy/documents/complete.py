@@ -16,6 +16,7 @@ FULL: Final[dict[str, dict[str, Any]]] = {
         "notice_hours": 24,
         "pipeline": True,
         "step_leases": True,
+        "refund": "attested",
         "quota": {"share_max": "0.5"},
         "run": {
             "delta_max": "0.00001",

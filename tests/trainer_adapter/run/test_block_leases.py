@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from client.http.problems import Refused, Unreachable
+from ledger.commands.runs.step_lease import chained
 from tests.trainer_adapter.live_service import PLAN
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.job.step_log import StepLog
@@ -151,7 +152,20 @@ def test_a_log_that_counts_more_than_is_leased_takes_no_gap(tmp_path: Path) -> N
 
 def test_no_two_requests_and_no_two_keys_are_drawn_alike() -> None:
     """Ids of leases and the streams of two leases."""
-    ids = {Wanted.fresh(1, 1, 2, "").id for _ in range(100)}
+    ids = {Wanted.fresh(1, (1, 2), "", 0).id for _ in range(100)}
     assert len(ids) == 100
     one, other = (CsprngRandomness.fresh().stream("noise", 1).take(32) for _ in range(2))
     assert one != other
+
+
+def test_a_lease_says_how_many_steps_are_taken_and_makes_the_chain() -> None:
+    """Those before the one that is next; never more than are leased; and the chain is over the ids, in order."""
+    ledger = Ledger()
+    leases = BlockLeases(ledger, PLAN.steps, 10, 0, resumed=False)
+    for step in range(1, 12):
+        assert leases.reach(step, lambda: "") == ""
+    leases.settle()
+    leases.settle()
+    assert [one.taken for one in ledger.wanted] == [0, 5]
+    first, second = (one.id for one in ledger.wanted)
+    assert leases.chain == chained(chained("", first), second)

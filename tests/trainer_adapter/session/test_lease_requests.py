@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from msgspec import structs
+from torch.nn.functional import cross_entropy
 
 from client.http.access_tokens import ClientCredentials
 from client.http.problems import Refused
@@ -19,6 +23,9 @@ from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity
+from trainer_adapter.training.attach import Options, attach
+
+QUIET = structs.replace(PLAN, noise_multiplier=Fraction(80))
 
 
 class Older(Service):
@@ -83,3 +90,25 @@ def test_an_identity_of_before_leases_none() -> None:
         known = CleanRoomIdentity.fresh(1, leases=leases)
         assert CleanRoomIdentity.parse(known.to_json()).leases is leases
         assert ("leases" in known.to_json()) is leases
+
+
+def test_a_run_that_ends_early_returns_leased_steps_where_its_policy_allows_it(place: Place) -> None:
+    """On fresh evidence over HTTP, or on its word; what is leased counts otherwise."""
+    for version, (refund, counted) in enumerate((("attested", 4), ("stated", 4), ("never", 15)), 2):
+        place.clock.ahead_ms += 1_000
+        place.republish(refund=refund, version=version)
+        name, said = f"early-{refund}", list[str]()
+        model = torch.nn.Linear(64, 10)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        known = replace(place.assignment(name, QUIET), block_steps=15)
+        with attach(model, optimiser, cross_entropy, known, Options(service=place.service, say=said.append)) as run:
+            next(step for step in run if step == 4)
+            # A nonce that the service never issued answers no challenge, whatever else the post says.
+            with pytest.raises(Refused) as caught:
+                run.session.post(4, {"evidence": "0" * 64, "generation": 1, "nonce": "A" * 43})
+            assert (caught.value.status, caught.value.field) == (403, "body.nonce")
+        charge = place.charge(name)
+        assert charge is not None
+        assert charge.steps_posted == counted
+        assert (f"{15 - counted} leased steps returned, {refund}" in said) == (counted == 4)
+        assert charge.model == c.digest(run.model_data)
