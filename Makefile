@@ -3,6 +3,7 @@
 # loops of others need beside it. PyTorch itself is in neither, so that everybody can bring the build that
 # fits their machine:
 #   make demo TORCH='any argument of pip install'
+# docs.lock pins what builds the documentation site;
 # bench.lock pins the libraries that only `make bench` needs, to measure ours against; witness.lock the
 # witness and the verifiers that the tests hold our proofs against.
 PYTHON ?= python3
@@ -23,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
+.PHONY: help demo test unit check docs openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -48,6 +49,9 @@ check: .venv/.ready ## format, lint, strict types, import contracts
 	@$(BIN)/python -m mypy --no-error-summary
 	@echo "check: import contracts"
 	@$(BIN)/lint-imports --no-logo > .venv/contracts.txt 2>&1 || { cat .venv/contracts.txt; exit 1; }
+
+docs: .venv/.ready .venv/.docs ## build the documentation site into build/site: with search, and without network
+	@$(BIN)/python -m tests.documentation.build_site
 
 openapi: .venv/.ready ## build the OpenAPI document into build/openapi, and write its digest
 	@$(BIN)/python -m tests.api.wire.openapi_build
@@ -85,6 +89,7 @@ lock: ## write the locks anew (needs uv)
 	resolve -c "$$t/all" -o "$$t/dev" && \
 	resolve --group bench -c "$$t/all" -o "$$t/peers" && \
 	resolve --group mutants -c "$$t/all" -o "$$t/mutants" && \
+	resolve --group docs -c "$$t/all" -o "$$t/docs" && \
 	uv pip compile --quiet --upgrade --universal --python-version 3.12 --prerelease disallow --no-deps \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group witness -o "$$t/others" > /dev/null && \
@@ -103,6 +108,10 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
 	    "$$t/dev" "$$t/mutants"; } > "$$t/mutants.lock" && \
+	{ echo "# What 'make docs' needs beside dev.lock; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; \
+	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
+	    "$$t/all" "$$t/docs"; } > "$$t/docs.lock" && \
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group clients -o "$$t/generator" > /dev/null && \
@@ -112,7 +121,7 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, clients.lock and witness.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, clients.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo demo-[0-9]* dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
@@ -178,6 +187,13 @@ INSTALL = $(BEAT); if command -v uv > /dev/null; then \
 	@$(INSTALL) && \
 	echo "setup: what we are measured against" && \
 	install --no-deps --require-hashes --target .venv/peers -r bench.lock
+	@touch $@
+
+.venv/.docs: docs.lock .venv/.ready
+	@rm -rf $@ .venv/docs
+	@$(INSTALL) && \
+	echo "setup: the documentation's builder" && \
+	install --no-deps --require-hashes --target .venv/docs -r docs.lock
 	@touch $@
 
 .venv/.mutmut: mutants.lock .venv/.ready

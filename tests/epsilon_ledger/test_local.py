@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -14,13 +15,16 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from typer.testing import CliRunner
 
+from epsilon_ledger.__main__ import assemble
 from epsilon_ledger.local import LocalRefused, LocalRun, attach
 from epsilon_ledger.local_book import LocalBook
 from ledger.commands.entry import Entry
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed
+from tests.documentation.fenced_blocks import commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "local.md"
 INPUTS = torch.randn((40, 3), generator=torch.Generator().manual_seed(1))
@@ -178,6 +182,9 @@ def test_the_page_s_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.M
     exec(compile(code, "local.md", "exec"), names)  # noqa: S102 - the page's own code
     assert names["step"] == 20
     assert isinstance(names["run"].plan, Plan)
+    for line, code in commands(PAGE, "tests/epsilon_ledger/test_local.py"):
+        done = CliRunner().invoke(assemble(), shlex.split(line)[1:])
+        assert done.exit_code == code, done.output
 
 
 def _bodies(book: Path) -> list[tuple[str, Any]]:

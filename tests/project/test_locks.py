@@ -11,7 +11,7 @@ PIN = re.compile(r"[a-z0-9-]+==[A-Za-z0-9.]+(?: ; [a-z_ ()'=!<>.*0-9A-Z]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 
 
-@pytest.mark.parametrize("lock", ["bench.lock", "dev.lock", "mutants.lock", "train.lock", "witness.lock"])
+@pytest.mark.parametrize("lock", ["bench.lock", "dev.lock", "docs.lock", "mutants.lock", "train.lock", "witness.lock"])
 def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
     """Each line is a pin, a hash of the pin above it, or a comment at the head."""
     lines = (HOME / lock).read_text().splitlines()
@@ -31,6 +31,10 @@ def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
     assert {"filelock", "safetensors", "sympy"} <= training
     assert {"diffprivlib", "opendp"} <= peers
     assert {"mutmut", "libcst"} <= mutation
+    # The site's builder lies in a folder of its own, as the mutants' tool does: the two may share names.
+    builder = set(_names("docs.lock"))
+    assert not builder & (development | training)
+    assert {"furo", "myst-parser", "sphinx"} <= builder
     assert others == {"aics-tlog", "aics-witness", "metamorphic-log"}
 
 

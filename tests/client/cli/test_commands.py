@@ -1,4 +1,4 @@
-"""The first page's commands, and those beside them, each on its good path against a served book."""
+"""The commands of the first page (README.md), and those beside them, each on its good path against a served book."""
 
 from __future__ import annotations
 

@@ -28,10 +28,12 @@ from client.profile.profile import Profile
 from client.profile.token_store import Login, LoginFile
 from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
+from tests.documentation.fenced_blocks import commands
 from tests.factories.browser import CALLBACK, Browser, with_query
 from tests.factories.people import BANK_A, HOSPITAL, SRO
 from tests.factories.service import ServedWorld
 
+HERE: Final = "tests/client/login/test_authorization_code.py"
 ROOT: Final = Path(__file__).parents[3]
 COUNCIL: Final = "did:web:council.example"
 PEOPLE: Final = {
@@ -390,6 +392,8 @@ def test_the_example_of_a_person_s_profile_is_one() -> None:
     """For an auditor of the example's service: any issuer's public client, and no scope but the least."""
     person = Profile.load(ROOT / "docs" / "example" / "auditor.toml").person()
     assert (person.client_id, person.scope) == ("epsilon", None)
+    # The command of docs/guides/auditor.md is the one that the tests here run, with this profile.
+    assert commands(ROOT / "docs" / "guides" / "auditor.md", HERE) == [("epsilon login auditor.toml", 0)]
 
 
 def test_a_port_that_is_taken_is_told(desk: Desk) -> None:
