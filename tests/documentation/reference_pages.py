@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from api.cli import settings
 from api.dev_issuer.issuer import IssuerSettings
+from api.http.quota_terms import QuotaTerms
 from client.profile import profile
 from ledger.wire.json_schema import json_schema
 from policy.documents.json_schemas import KINDS, schema_of
@@ -159,8 +161,16 @@ def profile_page() -> str:
     for title, record in tables:
         parts += [f"## {title}", field_table(json_schema(record))]
     parts += ["## [serve]", _prose(inspect.getdoc(settings) or "")]
+    parts += ["## [serve.quotas]", _attribute_table(QuotaTerms)]
     parts += ["## [issuer]", _prose(inspect.getdoc(IssuerSettings) or ""), field_table(json_schema(IssuerSettings))]
     return "\n\n".join(parts) + "\n"
+
+
+def _attribute_table(kind: type[QuotaTerms]) -> str:
+    """The fields of a dataclass with what holds without them, and what its docstring says of each."""
+    meaning = dict(re.findall(r"^    (\w+): (.*)$", inspect.getdoc(kind) or "", re.MULTILINE))
+    rows = [f"| `{one.name}` | {one.default} | {meaning[one.name]} |" for one in dataclasses.fields(kind)]
+    return "\n".join(["| field | without it | meaning |", "|---|---|---|", *rows])
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import shutil
@@ -13,6 +14,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from api.http.quota_terms import QuotaTerms
 from epsilon_ledger.__main__ import assemble
 from tests.documentation.fenced_blocks import ROOT, Block, blocks
 from tests.epsilon_ledger.commands import parsed
@@ -74,3 +76,11 @@ def test_the_job_of_the_page_is_one(tmp_path: Path) -> None:
     (tmp_path / "contract.json").write_bytes((ROOT / "docs" / "example" / "contract.yaml").read_bytes())
     (tmp_path / "job.toml").write_text(head + plan)
     assert Job.load(tmp_path / "job.toml").plan.steps == 20
+
+
+def test_the_quotas_of_the_page_are_the_service_s() -> None:
+    """Each is read, none is missing, and each is what holds without a line."""
+    (table,) = _blocks("quotas.md", "toml")
+    quotas = tomllib.loads(table.text)["serve"]["quotas"]
+    assert QuotaTerms.parse(quotas, "serve.quotas") == QuotaTerms.parse({}, "serve.quotas")
+    assert list(quotas) == [field.name for field in dataclasses.fields(QuotaTerms)]
