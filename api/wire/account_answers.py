@@ -29,6 +29,7 @@ from api.http.problems import RemainingShare
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.registration.partition import UNITS, RuleTerms
 from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsilon
+from ledger.commands.runs.model_ancestry import charged_body
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.gate import Refund
@@ -42,8 +43,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
-from policy.decisions.documents_in_force import contract_in_force
-from policy.documents import ContractDocument
+from policy.decisions.last_run import LastRun
 from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
 from policy.planning.account_figures import PartitionFigures
 from policy.planning.hypothetical_facts import HypotheticalFacts
@@ -229,9 +229,9 @@ class AccountBook:
         if rounded is not None:
             newest = {holder: one for holder, one in newest.items() if caller.sees_charge(one, facts)}
         last = max(newest.values(), key=lambda one: one.index, default=None)
-        price = loss_of(dict(last.prices)[partition.ref], last.steps) if last else None
+        run = _last_run(facts, partition, last) if last else None
         shown = facts if rounded is None else HypotheticalFacts(facts, accounts={(partition.ref, GLOBAL): rounded})
-        figures = PartitionFigures.at(shown, partition, now, price)
+        figures = PartitionFigures.at(shown, partition, now, run)
         return cls(facts, partition, partition_bounds(facts, partition, now), figures, newest, rounded)
 
     def page(self, page: Page[Account]) -> AccountPage:
@@ -263,11 +263,11 @@ class AccountBook:
             under_its_cap=self._status(account),
         )
 
-    def _contract(self, holder: str) -> ContractDocument | None:
-        """The contract of the newest run that a lineage itself has charged, while it is in force."""
+    def _contract(self, holder: str) -> domain.Contract | None:
+        """The newest version of the contract of the newest run that a lineage itself has charged."""
         charge = self.newest.get(holder)
         contract = self.facts.contracts.get(charge.contract) if charge else None
-        return contract_in_force(self.facts, contract, self.figures.now) if contract else None
+        return self.facts.contracts[self.facts.contract_heads[contract.id]] if contract else None
 
     def frozen(self, account: domain.Account) -> FrozenAccount | None:
         """One of them, if it is over its cap."""
@@ -292,6 +292,12 @@ def _rounded(
         return None
     known = facts.organisations.get(caller.organisation)
     return rounded_account(facts, partition, holder_of(known.node) if known else "")
+
+
+def _last_run(facts: Snapshot | PastSnapshot, partition: domain.Partition, charge: domain.Charge) -> LastRun:
+    body = charged_body(facts, charge)
+    price = loss_of(dict(charge.prices)[partition.ref], charge.steps)
+    return LastRun(price, body.plan, body.unit_records_max)
 
 
 def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, domain.Charge]:

@@ -2,8 +2,8 @@
 
 A run is admitted where every account that it touches has room: everyone's, its lineage's under the cap and the quota,
 and those of the coalitions that follow it. So the numbers of an account are the least over all of them, as the next
-charge of its holder would meet them, decrees included. What bounds a single run (its ε, its noise) is no capacity; the
-planner reports of it.
+charge of its holder would meet them, decrees included. A run like the last one must also be within what contract and
+policy say of one run, and within the contract's number of runs (:mod:`policy.decisions.last_run`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ledger.accounts import account_loss
 from ledger.accounts.headroom import Limit
 from ledger.accounts.limits import limits_on
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition
+from ledger.domain.facts import GLOBAL, Contract, Facts, Organisation, Partition
 from ledger.domain.gate import Verdict
 from ledger.domain.organisation_graph import SUCCESSION, Node, NodeKind
 from ledger.filters import NoRoom, Rule, read_rule
-from ledger.mechanisms.loss import Loss
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.records import Record
 from policy.checks.field_readers import format_time
 from policy.decisions.charges import undeclared_coalitions
 from policy.decisions.documents_in_force import Binding, binding, caps_of, last_moment
+from policy.decisions.last_run import LastRun, LastRunBounds
 from policy.documents import ContractDocument
 from policy.planning.account_caps import empty_account
 from policy.planning.reported_values import Natural, Percent
@@ -37,13 +37,13 @@ class AccountFigures(Record, frozen=True):
     """The figures of one account, pending counted in full and everyone else at rest.
 
     Attributes:
-        binding: which capacity binds: under which fewest runs fit. None where none is capped; the share is then that
-            of the partition's ε, which is only watched.
+        binding: which capacity binds: under which fewest runs fit; or what bars a run like the last one by itself.
+            None where nothing is capped; the share is then that of the partition's ε, which is only watched.
         closed: why no run at all may be charged, None where one may.
         runs: how many more runs like the last one fit; None before the first one, and where nothing is capped.
     """
 
-    binding: Annotated[str, Meta(description="which capacity binds")] | None
+    binding: Annotated[str, Meta(description="what binds")] | None
     closed: Annotated[str, Meta(description="why no run at all may be charged")] | None
     runs: Natural | None
     share: Percent
@@ -65,30 +65,42 @@ class PartitionFigures:
     """The figures of a partition's accounts at a time.
 
     Attributes:
-        last: what the last run cost; None before the first one.
+        last: the last run; None before the first one.
     """
 
     facts: Facts
     partition: Partition
     now: int
     binds: Binding | None
-    last: Loss | None
+    last: LastRun | None
 
     @classmethod
-    def at(cls, facts: Facts, partition: Partition, now: int, last: Loss | None) -> PartitionFigures:
+    def at(cls, facts: Facts, partition: Partition, now: int, last: LastRun | None) -> PartitionFigures:
         """Under the policy in force at ``now`` (ms)."""
         return cls(facts, partition, now, binding(facts, partition, now), last)
 
-    def of(self, holder: str, contract: ContractDocument | None = None) -> AccountFigures:
-        """Of one account; a lineage's under its contract, whose cap or quota may be the smaller one."""
-        rooms, shut = self._rooms(holder, contract)
+    def of(self, holder: str, contract: Contract | None = None) -> AccountFigures:
+        """Of one account; a lineage's under its contract, whose cap, quota or bounds may be the smaller ones."""
+        bounds = LastRunBounds(self.facts, self.partition, self.binds, contract, self.now) if self.binds else None
+        rooms, shut = self._rooms(holder, bounds.document if bounds else None)
+        rooms += self._contract_runs(bounds)
         closed = self._closed(holder) or shut or next((f"{one.words} is full" for one in rooms if one.over), None)
+        barred = bounds.why_none(self.last) if bounds and self.last else ""
         if not rooms:
             share = Percent.of(None) if shut else _percent(self._room(self._limit(holder), ""))
-            return AccountFigures(None, closed, 0 if closed and self.last else None, share)
+            return AccountFigures(barred or None, closed, 0 if (closed or barred) and self.last else None, share)
         binds = min(rooms, key=_fewest)
-        runs = None if self.last is None else 0 if closed else binds.runs
-        return AccountFigures(binds.words, closed, runs, _percent(binds))
+        runs = None if self.last is None else 0 if closed or barred else binds.runs
+        return AccountFigures(barred or binds.words, closed, runs, _percent(binds))
+
+    def _contract_runs(self, bounds: LastRunBounds | None) -> list[_Room]:
+        """The number of runs that a contract in force allows."""
+        contract, document = (bounds.contract, bounds.document) if bounds else (None, None)
+        if contract is None or document is None:
+            return []
+        left = document.runs_max - contract.runs
+        used, words = Fraction(contract.runs, document.runs_max), f"the number of runs of {document.source}"
+        return [_Room(words, used, left <= 0, None if self.last is None else max(0, left), infinite=False)]
 
     def _closed(self, holder: str) -> str | None:
         """What closes the partition or the lineage, whatever it has used."""
@@ -138,7 +150,7 @@ class PartitionFigures:
         rule, cap = self._rule, limit.cap
         account = self.facts.accounts.get((limit.partition, limit.holder))
         loss = account_loss.counted_loss(self.facts, account or empty_account(self.partition, limit.holder))
-        runs = None if self.last is None else rule.runs(loss, cap, self.last)
+        runs = None if self.last is None else rule.runs(loss, cap, self.last.loss)
         infinite = any(loss.infinite) and rule.decisive(loss, cap) is None
         used = rule.share(loss, cap)
         return _Room(words, used, used >= 1 or not rule.admits(loss, cap), runs, infinite)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from ledger.domain.facts import GLOBAL, Charge, holder_of
+from ledger.domain.facts import GLOBAL, Charge, Contract, holder_of
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.plan import parse_plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from policy.decisions.documents_in_force import read_contract
-from policy.documents import ContractDocument
+from policy.decisions.last_run import LastRun
 from policy.planning.account_figures import AccountFigures, PartitionFigures
-from tests.factories.documents import contract_id, dataset, plan
+from tests.factories.documents import contract, contract_id, dataset, plan
 from tests.factories.memory import FOUR_BANKS, ref_of
 from tests.factories.people import BANKS, DAY_MS, HOSPITAL, MERGED, SRO
 from tests.policy.planning.market import Market, policy_document
@@ -49,6 +49,8 @@ class RandomBook(Market):
             level=level,
             model_release=level < 2,
             lineage={"epsilon_max": pick(["2", "3", "5"])},
+            run=self._run_bounds() | {"epsilon_max": pick(["1.25", "1.4", "2.5", "2.5", "2.5"])},
+            mechanisms=pick([["poisson_gaussian", "laplace"]] * 9 + [["laplace"]]),
             quota=pick([None, None, {"share_max": "0.4"}, {"share_max": "0.75"}]),
             partition_age_days_max=pick([20, 90]) if level else None,
             coalitions=pick([None, None, None, [coalition]]),
@@ -61,7 +63,20 @@ class RandomBook(Market):
             found["lineage"] = {"epsilon_max": self.source.choice(["2", "4"])}
         if self.source.random() < 0.2:
             found["share_max"] = "0.5"
+        if self.source.random() < 0.2:
+            found["runs_max"] = self.source.randint(1, 12)
+        found["run"] = self._run_bounds() | {"epsilon_max": self.source.choice(["1.3", "2.5", "2.5", "2.5"])}
         return found
+
+    def _run_bounds(self) -> dict[str, Any]:
+        """What is said of one run, rarely; some of it bars some of the plans."""
+        stated: dict[str, Any] = {
+            "delta_max": "0.00001",
+            "noise_multiplier_min": self.source.choice(["1.5", "2"]),
+            "probability_max": "0.0625",
+            "steps_max": self.source.choice([60, 400]),
+        }
+        return {name: value for name, value in stated.items() if self.source.random() < 0.1}
 
     def change(self) -> None:
         """One event; most are runs, and what is refused changes nothing."""
@@ -71,6 +86,7 @@ class RandomBook(Market):
             self._coalition,
             self._decree,
             self._govern,
+            self._amend,
             self._wait,
             self._retire,
         )
@@ -113,6 +129,14 @@ class RandomBook(Market):
         self.version += 1
         self.enter(self._policy(), f"policy-{self.version}", SRO, SRO)
 
+    def _amend(self) -> None:
+        """Another version of a bank's contract, or its end; refused for one that merged."""
+        bank = self.source.choice(BANKS)
+        ends = format_time(self.clock.now + self.source.choice([3, 200]) * DAY_MS)
+        body = contract(bank, starts=self.clock.now, **{"ends": ends, "runs_max": 1_000, **self._terms()})
+        body["version"] = self._held(bank).version + 1
+        self.decide_pending(self.document("contract", body, f"amend-{self.index}", bank, bank, HOSPITAL).pending)
+
     def _wait(self) -> None:
         self.clock.now += self.source.choice([1, 5, 12]) * DAY_MS
 
@@ -129,19 +153,18 @@ class RandomBook(Market):
         run = next(one for one in PLANS if c.digest(c.dump(one)) == newest.plan)
         return newest, loss_of(dict(newest.prices)[REF], newest.steps), run
 
-    def contract_held(self, bank: str) -> ContractDocument:
+    def _held(self, bank: str) -> Contract:
         """The newest version of a bank's contract."""
-        return read_contract(self.state.documents[self.state.contract_heads[contract_id(bank)]])
+        return self.state.contracts[self.state.contract_heads[contract_id(bank)]]
 
-    def figures_of(self, holder: str, contract: ContractDocument | None = None) -> AccountFigures:
+    def figures_of(self, holder: str, contract: Contract | None = None) -> AccountFigures:
         """What is told of an account, its lineage under a contract."""
-        last = self.last
-        price = None if last is None else last[1]
-        return PartitionFigures.at(self.state, self.state.partitions[REF], self.clock(), price).of(holder, contract)
+        last = None if self.last is None else LastRun(self.last[1], parse_plan(self.last[2]))
+        return PartitionFigures.at(self.state, self.state.partitions[REF], self.clock(), last).of(holder, contract)
 
     def figures(self, bank: str) -> AccountFigures:
         """What is told of a bank's lineage."""
-        return self.figures_of(holder_of(self.state.organisations[bank].node), self.contract_held(bank))
+        return self.figures_of(holder_of(self.state.organisations[bank].node), self._held(bank))
 
 
 def random_book(seed: int) -> RandomBook:

@@ -35,8 +35,9 @@ def what_binds(book: RandomBook) -> str:
 
 @pytest.mark.parametrize("first", range(0, 4 * BOOKS, BOOKS))
 def test_the_runs_told_are_those_that_a_loop_of_quotes_admits(first: int) -> None:
-    """Caps, quotas, coalitions, Levels, age, retirement, freezes and decrees."""
+    """Caps, quotas, coalitions, Levels, age, retirement, freezes, decrees, contracts, and what one run may be."""
     books = {seed: random_book(seed) for seed in range(first, first + BOOKS)}
     seen = Counter(map(what_binds, books.values()))
     assert {seed: found for seed, book in books.items() if (found := disagreement(book))} == {}
     assert {"the budget of everyone together", "the cap of a lineage", "the partition is retired"} <= {*seen}
+    assert any("one run has an ε" in one or "a run has at most" in one or "noise" in one for one in seen)

@@ -1,0 +1,97 @@
+"""Whether a run like the last one may be charged again at all: what documents say of one run, and of how many.
+
+A capacity says how many runs fit. The contract and the policy also bound each run by itself: its ε, its steps, its
+mechanisms, their noise and sampling. They may have changed since the last run was charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ledger.accounts.pricing import COMPUTED
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Contract, Facts, Partition
+from ledger.mechanisms.loss import Loss
+from ledger.mechanisms.plan import RunPlan
+from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.malformed import Malformed
+from policy.decisions.documents_in_force import Binding, contract_in_force
+from policy.documents import ContractDocument, DatasetName
+from policy.documents.run_bounds import RunBounds, strictest
+
+_PLACES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """A run that was charged to a partition.
+
+    Attributes:
+        loss: what it costs the partition, by its whole plan.
+        unit_records_max: how many records one privacy unit has at most in what it was trained on, where it says so.
+    """
+
+    loss: Loss
+    plan: RunPlan
+    unit_records_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastRunBounds:
+    """What bounds one more run like the last one, at a time (ms).
+
+    Attributes:
+        contract: by which it would be charged; None where no single one is known, and the policy alone is.
+    """
+
+    facts: Facts
+    partition: Partition
+    binds: Binding
+    contract: Contract | None
+    now: int
+
+    @property
+    def document(self) -> ContractDocument | None:
+        """The contract's document, if runs may be charged under it."""
+        return None if self.contract is None else contract_in_force(self.facts, self.contract, self.now)
+
+    def why_none(self, run: LastRun) -> str:
+        """Why no run like it may be charged, whatever has room; empty if one may."""
+        document = self.document
+        if self.contract is not None and document is None:
+            return f"contract {self.contract.id} version {self.contract.version} is not in force"
+        if (
+            document is not None
+            and DatasetName(self.partition.dataset, self.partition.provider) not in document.datasets
+        ):
+            return f"{document.source} does not name the dataset"
+        return next(self._bars(run), "")
+
+    def _bars(self, run: LastRun) -> Iterator[str]:
+        whole = run.plan.mechanism(run.plan.steps)
+        for source, epsilon_max, bounds in self._stated():
+            text = bounds.bars(self.partition.delta, whole)
+            if text:
+                yield f"{text}, by {source}"
+            if bounds.steps_max is not None and run.plan.steps > bounds.steps_max:
+                yield f"a run has at most {bounds.steps_max} steps, by {source}"
+            yield from self._above(run, epsilon_max, source)
+
+    def _above(self, run: LastRun, epsilon_max: Fraction, source: str) -> Iterator[str]:
+        try:
+            epsilon = COMPUTED.epsilon(self.partition, run)
+        except (Malformed, Rejected) as error:
+            yield f"its ε is not known: {error.decided.detail if isinstance(error, Rejected) else error}"
+            return
+        if epsilon > epsilon_max:
+            number = ceil_decimal(epsilon, _PLACES)
+            yield f"one run has an ε of at most {format_number(epsilon_max)}, and such a run {number}, by {source}"
+
+    def _stated(self) -> Iterator[tuple[str, Fraction, RunBounds]]:
+        """Each document that bounds one run: its name, the cap on ε, and the rest."""
+        policy, document = self.binds.policy, self.document
+        if document is not None:
+            yield document.source, document.run.epsilon_max, strictest((document.run,))
+        yield policy.source, policy.run.epsilon_max, policy.run_bounds
