@@ -44,6 +44,7 @@ from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import UnitRecords
 from trainer_adapter.dpsgd.self_check import Comparison, SelfCheckFailed, compare
 from trainer_adapter.dpsgd.traced_parameters import TracedParameters
+from trainer_adapter.layers.activation_checkpointing import without_checkpoints
 from trainer_adapter.layers.dropout import Keys
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
@@ -58,6 +59,7 @@ ROUNDINGS_MAX: Final = 1 << 34
 MARGIN_MAX: Final = 1 / 100
 """The share of a record's gradient that may be lost to the margin for rounding."""
 MICROBATCH: Final = 64
+_CHECKPOINTS: Final = "activation checkpointing is left out: if memory is short, take a smaller microbatch"
 
 
 def float_above(number: Fraction) -> float:
@@ -140,7 +142,8 @@ class Engine:
         self.traced: Final = TracedParameters(model)
         self._modes = {module: module.training for module in model.modules()}
         check_modules(model)
-        check_on_dummies(model, loss_fn, data)
+        with without_checkpoints() as checkpoints:
+            check_on_dummies(model, loss_fn, data)
         public, values = self._units.public_batch(microbatch, self._device), self._record.values()
         self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled)
         self.kernels: Final = self._sum.kernels
@@ -152,6 +155,7 @@ class Engine:
         self.notices: Final = (
             f"rounding takes at most {per_cent} % of a gradient",
             *self._cost_in_turn(values, public),
+            *([_CHECKPOINTS] if checkpoints.calls else []),
         )
 
     def _cost_in_turn(self, values: dict[str, Tensor], public: Batch) -> list[str]:

@@ -20,6 +20,8 @@ from weakref import ref
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from trainer_adapter.layers.activation_checkpointing import without_checkpoints
+
 _GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
@@ -37,7 +39,7 @@ def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:
     try:
         for own, key, tensor in places:
             own[key] = new[id(tensor)]
-        with _flat_weights(model):
+        with _flat_weights(model), without_checkpoints():
             return model(inputs)
     finally:
         for own, key, tensor in places:

@@ -55,7 +55,8 @@ class LayerCallCapture(FunctionMode):
             with self:
                 return recurrent(*args, **kwargs)
         if not named:
-            return function(*args, **kwargs)
+            # Models ask it for what a checkpoint is given; vmap forbids it, and gradients are taken at probes here.
+            return args[0] if function is Tensor.requires_grad_ else function(*args, **kwargs)
         taken = take(function, args, kwargs, lambda value: self._names.get(id(value)))
         if taken is not None:
             return self._probed(taken)
@@ -90,11 +91,12 @@ def parameters_with_rules(
     while True:
         capture = LayerCallCapture({name: known[name] for name in watched}, None)
         with torch.enable_grad(), capture:
-            output = record.outputs({**values, **known}, inputs, PerExampleDropout(key))
+            outputs = record.outputs({**values, **known}, inputs, PerExampleDropout(key))
         leaked: set[str] = set(capture.uncovered)
-        if output.requires_grad and watched:
+        reached = [one.sum() for one in tree_leaves(outputs) if isinstance(one, Tensor) and one.requires_grad]
+        if reached and watched:
             order = sorted(watched)
-            grads = torch.autograd.grad(output.sum(), [known[name] for name in order], allow_unused=True)
+            grads = torch.autograd.grad(reached, [known[name] for name in order], allow_unused=True)
             leaked |= {name for name, value in zip(order, grads, strict=True) if value is not None}
         if not leaked:
             return [name for name in record.trained if name in watched], capture.outputs

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
@@ -69,9 +69,7 @@ def check_modules(model: nn.Module) -> None:
             raise Malformed(where, "keeps running statistics of records outside the noisy sum")
 
 
-def check_on_dummies(
-    model: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor], data: tuple[Tensor, Tensor]
-) -> None:
+def check_on_dummies(model: nn.Module, loss_fn: Callable[[Any, Tensor], Tensor], data: tuple[Tensor, Tensor]) -> None:
     """Run the model in its training mode on dummies shaped like ``data`` and hold it to the engine's terms.
 
     Nothing drops here, so that no mask hides what one record does to another.
@@ -88,14 +86,13 @@ def check_on_dummies(
     try:
         with RefuseRandomness(device), PerExampleDropout(None):
             before = call(model, state, inputs)
-        if not isinstance(before, Tensor) or before.dim() < 1 or before.shape[0] != DUMMIES:
-            raise Malformed("model", "must give one tensor whose first dimension counts the records")
+        found = _output_tensors(before)
         for name, value in model.named_buffers():
             if not torch.equal(buffers[name], value):
                 raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
         with PerExampleDropout(None):
-            after = call(model, state, _change_first(inputs))
-        loss = loss_fn(before[:1], targets[:1])
+            after = _output_tensors(call(model, state, _change_first(inputs)))
+        loss = loss_fn(tree_map_only(Tensor, lambda value: value[:1], before), targets[:1])
         if loss.numel() != 1:
             raise Malformed("loss_fn", "must give one number for one record")
         _check_reached(model, parameters, loss)
@@ -103,8 +100,20 @@ def check_on_dummies(
         if isinstance(error, Malformed):
             raise
         raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(error)}") from error
-    if not torch.allclose(before[1:], after[1:], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+    if not all(_agree(one[1:], other[1:]) for one, other in zip(found, after, strict=True)):
         raise Malformed("model", "lets one record change the output of another")
+
+
+def _output_tensors(outputs: object) -> list[Tensor]:
+    """The tensors of what a model gives: one, or several in a tuple, a dictionary or Transformers' ``ModelOutput``."""
+    found = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
+    if not found or any(value.dim() < 1 or value.shape[0] != DUMMIES for value in found):
+        raise Malformed("model", "must give tensors whose first dimension counts the records")
+    return found
+
+
+def _agree(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one.double(), other.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
 class RefuseRandomness(FunctionMode):

@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import call
 from trainer_adapter.per_sample.rounding_margins import Precision
 
-LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+LossFn: TypeAlias = Callable[[Any, Tensor], Tensor]
+"""From what the model gives for one record, and its targets, to one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class RecordLoss:
     """The loss of one record as a function of the model's values.
 
     Attributes:
-        loss_fn: from outputs (1, ...) and targets (1, ...) to one number.
+        loss_fn: from outputs (1, ...), a tensor or what holds several, and targets (1, ...) to one number.
         trained: the names of the parameters that train, in the order of the sum.
     """
 
@@ -42,6 +44,10 @@ class RecordLoss:
         with dropout, torch.autocast(inputs.device.type, dtype=dtype, enabled=dtype is not None):
             return call(self.model, values, inputs)
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """One number, of outputs widened to float32."""
-        return self.loss_fn(outputs.to(torch.float32), targets).sum()
+    def loss(self, outputs: Any, targets: Tensor) -> Tensor:  # noqa: ANN401 - any output of a model
+        """One number, of outputs whose floating-point tensors are widened to float32."""
+        return self.loss_fn(tree_map_only(Tensor, _widened, outputs), targets).sum()
+
+
+def _widened(value: Tensor) -> Tensor:
+    return value.to(torch.float32) if value.is_floating_point() else value

@@ -40,7 +40,7 @@ from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.training_records import read_records, read_users
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Any, Tensor], Tensor]
 Read = Callable[[Any, str], tuple[Tensor, Tensor]]
 
 
@@ -90,7 +90,7 @@ def attach(
     Args:
         model: on its device; see :class:`~trainer_adapter.dpsgd.engine.Engine` for what it may hold.
         optimiser: any torch optimiser over exactly the trainable parameters.
-        loss: from outputs and targets of one record to one number.
+        loss: from what the model gives for one record, a tensor or a structure of several, and targets to one number.
         assignment: which contract, data, plan and keys; or the file that holds it, a job of ``epsilon train`` too.
         options: everything else.
         changes: members of the assignment that replace those of the file, as ``id="run-2"``.

@@ -215,11 +215,11 @@ def test_an_optimiser_over_other_tensors_is_refused(plan: Plan) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
-def test_a_compiled_module_is_refused_with_what_to_hand_over(plan: Plan) -> None:
+def test_a_compiled_module_is_refused_with_what_to_pass(plan: Plan) -> None:
     """Its calls would not be seen; the engine compiles by itself."""
     model: Callable[..., object] = torch.compile(nn.Linear(4, 3))
     assert isinstance(model, nn.Module)
-    with pytest.raises(Malformed, match=r"^model: is the compiled form of a module: hand over the module"):
+    with pytest.raises(Malformed, match=r"^model: is the compiled form of a module: pass the module"):
         Engine(plan, model, cross_entropy, DATA)
 
 

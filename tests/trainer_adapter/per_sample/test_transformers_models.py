@@ -123,6 +123,32 @@ def test_a_model_of_transformers_trains_vectorised(name: str) -> None:
     engine.step(2, torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1), randomness)
 
 
+def test_checkpointed_blocks_and_outputs_in_a_structure_train_as_the_plain_model() -> None:
+    """GPT-2 itself, whose outputs are a structure with a cache in it, each block checkpointed in both ways."""
+
+    def of_logits(outputs: Any, targets: Tensor) -> Tensor:  # noqa: ANN401 - Transformers' ModelOutput
+        return _of_words(outputs.logits, targets)
+
+    def summed(
+        core: nn.Module, model: nn.Module, loss: Callable[[Any, Tensor], Tensor]
+    ) -> tuple[Tensor, tuple[str, ...]]:
+        core.load_state_dict(state)
+        engine = Engine(PLAN, model, loss, data, RECORDS)
+        keys = engine.keys(1, CsprngRandomness(bytes(32)))
+        return engine.clipped_sum(engine.microbatches(np.arange(RECORDS)), keys), engine.notices
+
+    data, state = _texts(next_word=True), _gpt2().state_dict()
+    scored = Scores(_gpt2())
+    plain, notices = summed(scored.core, scored, _of_words)
+    assert len(notices) == 1
+    for reentrant in (False, True):
+        core = _gpt2()
+        core.activation_checkpointing_enable({"use_reentrant": reentrant})
+        whole, notices = summed(core, core, of_logits)
+        assert torch.equal(whole, plain)
+        assert [line.partition(":")[0] for line in notices[1:]] == ["activation checkpointing is left out"]
+
+
 def test_a_model_that_runs_in_turn_reports_what_it_costs() -> None:
     """One that writes into a shared tensor: a line that says so, with how many times as long a step takes."""
     data = torch.randn(6, 3, 5), torch.arange(6) % CLASSES
