@@ -33,9 +33,11 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from ledger.mechanisms.plan import RECORD, Plan
+from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_guards import Hook, Refusal, hold, unseeded
 from trainer_adapter.run.charged_run import Run
+from trainer_adapter.training.attach import ModelRun
 
 __all__ = ["COVERED", "NAME", "LedgerAccountant", "Refusal", "make_private", "register", "unseeded"]
 
@@ -136,11 +138,15 @@ def register(run: Run) -> str:
     An engine gives its accountant neither its optimiser nor its loader, so from here on ``make_private`` of Opacus'
     engine is ours. For engines with another accountant it is as it was. If none of ours makes anything private,
     it is unknown what was done with the records: then nothing is posted, and the charge stays in full.
+
+    Raises:
+        Malformed: for what ``attach`` gives.
     """
+    accountant = _of(run)
     run.watched = False
     if not hasattr(PrivacyEngine.make_private, "held"):
         PrivacyEngine.make_private = _held(PrivacyEngine.make_private)
-    register_accountant(NAME, _of(run), force=True)
+    register_accountant(NAME, accountant, force=True)
     return NAME
 
 
@@ -174,5 +180,7 @@ def make_private(
 
 
 def _of(run: Run) -> type[LedgerAccountant]:
+    if isinstance(run, ModelRun):
+        raise Malformed("run", "is what attach gives, which has an engine of its own: pass a trainer_adapter.Run")
     # Opacus makes an accountant by its name and no arguments: the run is known to the class.
     return type("RunAccountant", (LedgerAccountant,), {"run": run})

@@ -11,7 +11,7 @@ Trainer is public: any gradient it gives is thrown away before the optimiser ste
 
 from __future__ import annotations
 
-from transformers import TrainerCallback, TrainerControl, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.training.attach import ModelRun
@@ -42,7 +42,10 @@ class LedgerTrainerCallback(TrainerCallback):
         if self._run.remaining().steps == 0:
             control.should_training_stop = True
 
-    def on_log(self, *_: object, logs: object = None, **__: object) -> None:
-        """Add the ε of the whole run to what is logged."""
-        if isinstance(logs, dict):
-            logs["epsilon"] = float(self._run.remaining().epsilon)
+    def on_log(self, args: object, state: TrainerState, *_: object, logs: object = None, **__: object) -> None:
+        """Add the ε of the whole run to what is logged: to the history, and for the callbacks after this one."""
+        del args
+        # The Trainer keeps a copy before it asks its callbacks.
+        for line in (logs, *state.log_history[-1:]):
+            if isinstance(line, dict):
+                line["epsilon"] = float(self._run.remaining().epsilon)

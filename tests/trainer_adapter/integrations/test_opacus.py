@@ -24,10 +24,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from tests.documentation.fenced_blocks import blocks
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.integrations import opacus, opacus_guards
 from trainer_adapter.integrations.opacus import NAME, LedgerAccountant, Refusal, register
 from trainer_adapter.run.charged_run import Run
+from trainer_adapter.training.attach import attach
 from trainer_adapter.training.training_records import read_records
 
 pytestmark = [
@@ -431,3 +434,27 @@ def test_a_plan_over_users_is_not_for_opacus(tmp_path: Path) -> None:
         pytest.raises(Refusal, match="the plan's unit is the user"),
     ):
         bench.private("ours")
+
+
+def test_the_page_s_code_runs_as_it_stands(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/loops/opacus.md, beside a job: every step of the plan is taken and posted, and the model leaves."""
+    monkeypatch.chdir(place.folder)
+    text = place.assignment_file("opacus-page", PLAN).read_text().replace("../", "")
+    (place.folder / "job.toml").write_text(text)
+    (code,) = (one.text for one in blocks(Path(__file__).parents[3] / "docs" / "loops" / "opacus.md"))
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(code, "opacus.md", "exec"), names)  # noqa: S102 - our own page
+    assert _posted(place, "opacus-page") == PLAN.steps
+    assert (place.folder / "runs" / "opacus-page" / "model.safetensors").exists()
+
+
+def test_a_run_of_attach_is_refused(place: Place) -> None:
+    """It has an engine of its own: said before anything is charged, by both doors."""
+    model = nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.3)
+    attached = attach(model, optimiser, cross_entropy, place.assignment("of-attach", PLAN))
+    with pytest.raises(Malformed, match=r"^run: is what attach gives"):
+        register(attached)
+    with pytest.raises(Malformed, match=r"^run: is what attach gives"):
+        opacus.make_private(attached, model, optimiser, TensorDataset(torch.zeros(1, 64)))
+    assert place.charge("of-attach") is None
