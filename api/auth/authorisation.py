@@ -114,7 +114,9 @@ class Caller:
         if not set(self.roles) & set(allowed):
             permitted = ", ".join(role for role in allowed if role) or "no role"
             raise Problem(
-                Code.NOT_AUTHORISED, f"{operation} is for {permitted}; you come as {self._roles_text}", field=""
+                Code.NOT_AUTHORISED,
+                f"this is for the role {permitted}; the caller has the role {self._roles_text}",
+                field="",
             )
 
     @property

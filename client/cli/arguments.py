@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,7 +97,29 @@ def read_object(path: Path) -> Object:
     from ledger.wire.malformed import Malformed
 
     with path.open("rb") as file:
-        value = parse(file.read(COMMAND_BYTES_MAX + 1), COMMAND_BYTES_MAX, str(path))
+        data = file.read(COMMAND_BYTES_MAX + 1)
+    try:
+        value = parse(data, COMMAND_BYTES_MAX, str(path))
+    except Malformed as error:
+        place = _place_of_float(data) if error.field == str(path) and len(data) <= COMMAND_BYTES_MAX else ""
+        raise Malformed(f"{path}: {place}" if place else error.field, error.rule) from None
     if not isinstance(value, dict):
         raise Malformed(str(path), "must be an object")
     return value
+
+
+def _place_of_float(data: bytes) -> str:
+    """Where the first floating-point number of a JSON value is, for its error; empty where there is none."""
+    try:
+        left: list[tuple[str, object]] = [("", json.loads(data))]
+    except (ValueError, RecursionError):
+        return ""
+    while left:
+        place, value = left.pop(0)
+        if isinstance(value, float):
+            return place
+        if isinstance(value, dict):
+            left.extend((f"{place}.{name}" if place else name, one) for name, one in value.items())
+        elif isinstance(value, list):
+            left.extend((f"{place}[{number}]", one) for number, one in enumerate(value))
+    return ""

@@ -20,7 +20,7 @@ from client.cli.arguments import (
 from client.cli.command_group import TOP_LEVEL, CommandGroup
 from client.cli.error_report import errors_reported
 from client.cli.output import epsilon_lines, print_fields, print_json, print_outcome
-from client.cli.planned_run.charge_file import FIELDS, Body, Changes, Contract, Noise, Partitions, Steps, read_charge
+from client.cli.planned_run.charge_file import Body, Changes, Contract, Noise, Partitions, Steps, read_charge
 from client.profile.shell_commands import epsilon_command
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def quote(  # noqa: PLR0913 - each an option
     from client.profile.profile import Profile
 
     changes = Changes(contract, deadline, noise, steps, tuple(partition or ()))
-    with errors_reported(as_json=as_json, fields=FIELDS):
+    with errors_reported(as_json=as_json, fields=changes.typed(charge)):
         caller = Profile.load(profile)
         signer, body = caller.signer(), read_charge(charge, changes)
         with caller.open() as service:
@@ -105,7 +105,7 @@ def make(  # noqa: PLR0913 - each an option
 
     name = fresh_id("charge", id)
     changes = Changes(contract, deadline, noise, steps, tuple(partition or ()))
-    with errors_reported(as_json=as_json, id=name, fields=FIELDS), ExitStack() as kept:
+    with errors_reported(as_json=as_json, id=name, fields=changes.typed(charge)), ExitStack() as kept:
         caller = Profile.load(profile)
         signer, body = caller.signer(), read_charge(charge, changes)
         if "deadline" not in body:
@@ -168,12 +168,18 @@ def _advised(
     """The answer; a refusal says which smallest changes would pass, with the command for each. Raises: Refused."""
     from client.http.problems import Refused
     from ledger.domain.exit_codes import ExitCode
+    from ledger.domain.outcomes import Code
 
     try:
         return ask()
     except Refused as refused:
         if refused.exit_code == ExitCode.REFUSED:
             refused.advice = _advice(service, body, changes, again)
+        if (digest := body.get("contract")) != changes.contract:
+            refused.detail = refused.detail.replace(f"contract {digest}", f"contract {changes.contract} ({digest})")
+        if refused.code == Code.CONFLICT.word and "clean_room" in body and "key is in use" in refused.detail:
+            refused.detail = f"{again[-1]}: clean_room: {refused.detail}"
+            refused.next_step = f"Nothing was recorded: leave clean_room out of {again[-1]}, and fresh keys are made."
         raise
 
 
@@ -245,7 +251,9 @@ def show(service: Service, charge: ChargeId) -> Object:
 def post(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
     charge: ChargeId,
-    steps: Annotated[int, typer.Argument(min=0, help="The steps that began; the rest returns to the budget.")],
+    steps: Annotated[
+        int, typer.Argument(metavar="STEPS", min=0, help="The steps that began; the rest returns to the budget.")
+    ],
     room: Annotated[Path, typer.Option(metavar="FILE", help="The clean room's own signing key, as a PEM file.")],
     id: CommandId = "",  # noqa: A002 - the wire's name
     *,

@@ -18,7 +18,7 @@ import typer
 
 from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, Yes, fresh_id
 from client.cli.confirmation import confirm
-from client.cli.error_report import errors_reported
+from client.cli.error_report import errors_reported, typed_names
 from client.cli.output import print_exposures, print_fields, print_json, print_outcome
 
 if TYPE_CHECKING:
@@ -147,7 +147,8 @@ class CommandGroup:
                 **own: Any,  # noqa: ANN401 - arguments of any type
             ) -> None:
                 name = fresh_id(kind, id)
-                with errors_reported(as_json=as_json, id=name):
+                fields = typed_names(inspect.signature(run).parameters.values(), own)
+                with errors_reported(as_json=as_json, id=name, fields=fields):
                     sent = function(**own)
                     if preview is not None:
                         _show_first(profile, kind, sent, preview, "" if yes or dry_run else asks, quiet=as_json)
@@ -237,8 +238,10 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
 
 def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tuple[Answer, str]:
     """Sign and send; the answer, and what it is about. Raises: Malformed, Refused, Unreachable, OSError."""
+    from client.http.problems import Refused
     from client.profile.profile import Profile
     from client.service.detached_signatures import read_document, read_signatures
+    from ledger.domain.outcomes import Code
 
     profile = Profile.load(path)
     if isinstance(sent, BodyWithDocuments):
@@ -262,5 +265,13 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
             if key_id != signer.key_id
         ]
         body = {"document": stored.document, "signatures": [stored.signature, *others]}
-        answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces, dry_run=dry_run)
+        try:
+            answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces, dry_run=dry_run)
+        except Refused as refused:
+            if given and refused.code == Code.SIGNATURE_INVALID.word:
+                # The own signature was verified when it was stored.
+                others_files = ", ".join(map(str, sent.signatures))
+                refused.detail = f"{others_files}: does not verify over the bytes of {sent.path}"
+                refused.next_step = f"Nothing was recorded: have {sent.path} signed as it is (`epsilon contract sign`)."
+            raise
     return answer, f"{kind} {stored.document}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +64,15 @@ def sign(
         _warn(caller, data)
     signature = signed(caller.signer(), data)
     typer.echo(f"Signed contract {signature['document']} with key {signature['key_id']}; it was not sent.", err=True)
+    if not _is_named(caller.actor, data):
+        warning = f"{caller.actor} is no party of {document}, so this signature does not count: check the profile."
+        typer.echo(f"Warning: {warning}", err=True)
     return Result(signature, str(signature["signature"]))
+
+
+def _is_named(did: str, contract: bytes) -> bool:
+    """Whether a contract's text names an organisation anywhere."""
+    return re.search(rf"(?<![\w.%:-]){re.escape(did)}(?![\w.%:-])".encode(), contract) is not None
 
 
 def _warn(caller: Profile, contract: bytes) -> None:

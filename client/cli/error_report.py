@@ -7,12 +7,15 @@ Data go to stdout, everything else to stderr. With ``--json`` an error is data t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import Parameter
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 
@@ -42,8 +45,14 @@ _NEXT_BY_CODE: Final = {
     "--signature.",
     "token_invalid": "Nothing was recorded: check the profile; a person runs `epsilon login` again.",
 }
+_EDITED: Final = (
+    "Nothing was recorded: the claim was changed after it was signed; write it again (`epsilon key claim`)."
+)
 _FILE: Final = "Nothing was recorded: check the file and retry."
+_THERE: Final = "Nothing was recorded: nothing is overwritten, so name a file that is not there yet."
 
+BODY: Final = "body"
+"""The field of a command that a file holds."""
 Ending = Callable[[Exception, int, str], tuple[int, str]]
 """From an error, its exit code and the next step, to what they are where entries were recorded before it."""
 ErrorPrinter = Callable[["Object"], None]
@@ -100,11 +109,15 @@ def errors_reported(
 
 
 def _as_typed(detail: str, field: str, fields: Mapping[str, str]) -> str:
-    """A sentence that begins with a field's name, with the name that the user typed."""
+    """A sentence that begins with a field's name, with the name that the user typed; a member after its file."""
     for name, typed in fields.items():
-        if field == name or field.startswith((f"{name}.", f"{name}[")):
-            return typed + detail.removeprefix(name) if detail.startswith(name) else detail
-    return detail
+        if not detail.startswith(name):
+            continue
+        if field == name or field.startswith(f"{name}["):
+            return typed + detail.removeprefix(name)
+        if field.startswith(f"{name}."):
+            return f"{typed}{': ' if name == BODY else '.'}{detail.removeprefix(f'{name}.')}"
+    return detail.removeprefix(f"{BODY}.") if field.startswith(f"{BODY}.") else detail
 
 
 def _next_step(error: Exception, name: str) -> str:
@@ -116,12 +129,18 @@ def _next_step(error: Exception, name: str) -> str:
         return _after_refusal(error, name)
     if isinstance(error, Unreachable):
         return _UNKNOWN.format(id=name) if name else _NEXT[ExitCode.RETRY]
+    if isinstance(error, FileExistsError):
+        return _THERE
     return _NEXT[exit_code_of(error) or ExitCode.INVALID] if isinstance(error, Malformed) else _FILE
 
 
 def _after_refusal(error: Refused, name: str) -> str:
+    if error.next_step:
+        return error.next_step
     if error.exit_code == ExitCode.REFUSED:
         return _DENIED if error.index is None else _RECORDED.format(index=error.index)
+    if error.code == "signature_invalid" and error.detail.startswith("possession"):
+        return _EDITED
     if error.code in _NEXT_BY_CODE:
         return _NEXT_BY_CODE[error.code]
     if name and error.exit_code in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}:
@@ -149,3 +168,29 @@ def _report(error: Exception, name: str) -> Object:
     )
     # An error of the operating system need not concern a file.
     return {"code": code, "detail": describe_error(error), "field": str(field or "")}
+
+
+def typed_names(parameters: Iterable[Parameter], given: Mapping[str, object]) -> dict[str, str]:
+    """How the user typed each field that the service names.
+
+    Args:
+        parameters: of the command; each is annotated with typer's own description of it.
+        given: the command's own arguments by name; a file among them that is no option holds the body.
+    """
+    typed: dict[str, str] = {}
+    file = ""
+    for one in parameters:
+        for info in getattr(one.annotation, "__metadata__", ()):
+            if isinstance(info, OptionInfo):
+                long = (name for name in info.param_decls or () if name.startswith("--"))
+                word = next(long, f"--{one.name.replace('_', '-')}")
+            elif isinstance(info, ArgumentInfo):
+                word = info.metavar or one.name.upper()
+                if isinstance(given.get(one.name), Path):
+                    file = file or str(given[one.name])
+            else:
+                continue
+            # A word that may be repeated fills a list, whose name is the plural.
+            keys = (one.name, f"{BODY}.{one.name}", f"{BODY}.{one.name}s")
+            typed |= dict.fromkeys(keys if one.name in given else keys[:1], word)
+    return {**typed, BODY: file} if file else typed

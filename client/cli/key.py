@@ -75,7 +75,7 @@ def claim(
     from client.profile.profile import Profile
     from client.service.registration import registration
 
-    with errors_reported():
+    with errors_reported(fields={"body.name": "--name", "body.roles": "--role"}):
         caller = Profile.load(profile)
         body = registration(caller.signer(), caller.actor, name, role)
     print_json(body)

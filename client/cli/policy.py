@@ -171,7 +171,7 @@ def impact_rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's J
 def _summary(impact: Any) -> str:  # noqa: ANN401 - the service's JSON
     frozen = sum(one["freezes"] for one in impact["accounts"])
     return (
-        f"{impact['policy']}, as of {impact['at']}: {len(impact['partitions'])} partitions change, "
+        f"{impact['policy']}, as of {time_text(impact['at'])}: {len(impact['partitions'])} partitions change, "
         f"{frozen} accounts would be frozen, {len(impact['pending'])} pending charges are touched."
     )
 

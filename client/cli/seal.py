@@ -39,6 +39,7 @@ _CommitmentKey = Annotated[
 _NoCommitments = Annotated[bool, typer.Option("--no-commitments", help="Make no commitments.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 COMMITMENT_KEY = "commitments.key"
+_TYPED = {"key": "--key", "commitment-key": "--commitment-key"}
 
 
 @group.command(
@@ -71,7 +72,7 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
     from ledger.domain.command import parse_ref
     from ledger.wire.malformed import Malformed
 
-    with errors_reported(as_json=as_json):
+    with errors_reported(as_json=as_json, fields=_TYPED):
         ref = parse_ref(partition, "PARTITION")
         if no_commitments and commitment_key is not None:
             raise Malformed("--commitment-key", "is given together with --no-commitments: leave out one of the two")
@@ -106,7 +107,7 @@ def commit(  # noqa: PLR0913, PLR0917 - each an option
     """Make commitments to a provider's records, as a policy may require of a partition."""
     from client.dataset_files.seal import commit_records
 
-    with errors_reported(as_json=as_json):
+    with errors_reported(as_json=as_json, fields=_TYPED):
         given = (target, target_kind, classes, inputs, user, identity, values, missing)
         records = _records(file, _schema(schema, *given))
         made = commit_records(records, commitment_key or out.parent / COMMITMENT_KEY, out)

@@ -67,7 +67,9 @@ class RecordCommitments:
 
 
 def read_values(document: bytes) -> list[bytes]:
-    """The commitments in a document, in order."""
+    """The commitments in a document, in order. Raises: Malformed, for what is no such document."""
+    if not document.startswith(MAGIC) or len(document) <= len(MAGIC) + SIZE or (len(document) - len(MAGIC)) % SIZE:
+        raise Malformed("commitments", "are none as `epsilon dataset seal` and `commit` write them")
     return [document[at : at + SIZE] for at in range(len(MAGIC) + SIZE, len(document), SIZE)]
 
 

@@ -44,6 +44,7 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         index: the index of the entry that records the refusal; None where it is not recorded.
         retry_s: seconds after which the service would be asked again, as it says; 0 where it does not.
         advice: lines for people, by who asked: what would be admitted instead.
+        next_step: a sentence for people, by who asked, in place of the usual one; empty where that fits.
     """
 
     def __init__(self, status: int, problem: Object, retry_s: int = 0) -> None:
@@ -58,6 +59,7 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         self.index = index if isinstance(index, int) else None
         self.reasons = _reasons(problem.get("reasons"))
         self.advice: tuple[str, ...] = ()
+        self.next_step = ""
         super().__init__(f"{self.code}: {self.detail or self.title or f'HTTP status {status}'}")
 
     @property

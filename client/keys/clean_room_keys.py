@@ -45,6 +45,10 @@ class RoomKeys(NamedTuple):
     def load(cls, path: Path) -> RoomKeys:
         """What :meth:`save` wrote. Raises: Malformed, OSError."""
         sealing = path.with_suffix(SEALING_SUFFIX)
+        if path.is_dir():
+            raise Malformed("key", f"{path} is a folder: name a file for the key")
+        if not sealing.exists():
+            raise Malformed("key", f"{path} has no sealing key {sealing} beside it: name a new file, and both are made")
         try:
             private = load_pem_private_key(read_private(sealing, PEM_BYTES_MAX), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):

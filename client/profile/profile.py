@@ -94,7 +94,12 @@ class Profile:
         table = read_table(path, "client")
         kind: type[Party | Person] = Person if "client_id" in table else Party
         who = convert(kind, table, "client")
-        return cls(path, who.service, parse_log_key(who.log), who.issuer, who)
+        try:
+            log = parse_log_key(who.log)
+        except Malformed:
+            rule = "is no verifier key of a log (NAME+KEY_ID+KEY): copy it as the log's operator published it"
+            raise Malformed("client.log", rule) from None
+        return cls(path, who.service, log, who.issuer, who)
 
     @property
     def actor(self) -> str:

@@ -163,7 +163,7 @@ def take_lock(url: str) -> FileLock | None:
     try:
         return FileLock(path)
     except LockHeldError:
-        raise BookUnusable(f"another process has the book at {name_of(url)} open for writing") from None
+        raise BookUnusable(f"another process has the book at {name_of(url)} open for writing: stop it first") from None
     except (FileChangedError, FilesystemRefusedError) as error:
         raise BookUnusable(str(error)) from None
     except OSError as error:

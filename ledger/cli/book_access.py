@@ -38,7 +38,7 @@ def book_url(book: str, *, as_json: bool = False) -> Iterator[str]:
 
     with errors_reported(as_json=as_json):
         if "://" not in book and not Path(book).is_file():
-            raise failure(f"there is no book at {book}", ExitCode.NOT_FOUND)
+            raise failure(f"there is no book at {book}: name its SQLite file, or a database's URL", ExitCode.NOT_FOUND)
         try:
             yield url_of(book)
         except DatabaseError as error:

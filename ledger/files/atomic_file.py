@@ -94,7 +94,11 @@ def sync_folder(folder: Path) -> None:
 @contextmanager
 def _part_of(path: Path, mode: int) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+    except OSError as error:
+        # The caller knows the file by its own name only.
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         yield part
     finally:

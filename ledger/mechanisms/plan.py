@@ -130,7 +130,10 @@ class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sg
         if not 1 <= self.batch_size_expected <= BATCH_MAX:
             raise Malformed("batch_size_expected", f"must lie between 1 and {BATCH_MAX}")
         msgspec.structs.force_setattr(self, "sampling_probability", PoissonProbability(self.sampling_probability))
-        _ = self.whole
+        try:
+            _ = self.whole
+        except Malformed as error:
+            raise (error.under("sampler") if error.field == "probability" else error) from None
 
     def mechanism(self, steps: int) -> PoissonGaussian:
         """What ``steps`` steps of this plan are, for the accountant. Raises: Malformed."""

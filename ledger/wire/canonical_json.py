@@ -212,7 +212,7 @@ def integer(value: object, field: str, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise Malformed(field, f"must be an integer, not {type(value).__name__}")
     if not least <= value <= most:
-        raise Malformed(field, f"must lie between {least} and {most}")
+        raise Malformed(field, f"must be {least}" if least == most else f"must lie between {least} and {most}")
     return value
 
 

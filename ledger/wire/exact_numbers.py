@@ -50,6 +50,8 @@ def parse_number(value: object, field: str) -> Fraction:
 @lru_cache(maxsize=4_096)
 def _number(value: str) -> Fraction:
     if not (_DECIMAL.match(value) or _RATIO.match(value)):
+        if value.startswith("-"):
+            raise Malformed("", f"{value[:40]!r} is negative: must be positive")
         raise Malformed("", f"{value[:40]!r} is not a plain decimal or ratio (as '0.5', '1/186')")
     number = Fraction(value)
     spelling = format_number(number)

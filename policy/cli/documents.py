@@ -34,12 +34,14 @@ def check(
             data = opened.read(POLICY_DOCUMENT_BYTES_MAX + 1)
         kind, source = read_any(data)
     except OSError as error:
-        typer.echo(f"{file}: {error.strerror}", err=True)
+        typer.echo(f"{file}: {error.strerror}: name a document's file", err=True)
         raise typer.Exit(ExitCode.NOT_FOUND) from None
     except Malformed as error:
         typer.echo(
             json.dumps({"field": error.field, "ok": False, "rule": error.rule}) if as_json else f"{file}: {error}"
         )
+        if not as_json:
+            typer.echo("Fix the field named above and check it again.", err=True)
         raise typer.Exit(ExitCode.INVALID) from None
     same = digest(canonical_form(data, POLICY_DOCUMENT_BYTES_MAX))
     result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from client.cli.arguments import milliseconds, read_object
+from client.cli.error_report import BODY
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 
@@ -22,13 +23,6 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="REF", help="A partition, instead of the file's. May be repeated."),
 ]
-FIELDS = {
-    "body.contract": "--contract",
-    "body.deadline": "--deadline",
-    "body.partitions": "partitions",
-    "body.plan": "plan",
-}
-"""What the service names in its errors, as the file and the command line name it."""
 _DP_SGD = "dp_sgd"
 
 
@@ -48,6 +42,16 @@ class Changes:
         found += ["--steps", str(self.steps)] if self.steps else []
         return found + [word for ref in self.partitions for word in ("--partition", ref)]
 
+    def typed(self, file: Path) -> dict[str, str]:
+        """How the user typed each field that the service names: as an option, or in the file."""
+        options = {
+            "body.plan.noise_multiplier": ("--noise", self.noise),
+            "body.plan.steps": ("--steps", self.steps),
+            "body.partitions": ("--partition", self.partitions),
+        }
+        own = {"id": "--id", "key": "--room", "body.contract": "--contract", "body.deadline": "--deadline"}
+        return {**own, **{field: word for field, (word, given) in options.items() if given}, BODY: str(file)}
+
 
 def read_charge(path: Path, changes: Changes) -> Object:
     """A charge's body without what it lacks still. Raises: Malformed, OSError."""
@@ -56,7 +60,10 @@ def read_charge(path: Path, changes: Changes) -> Object:
     body = read_object(path)
     given: Object = {}
     if changes.contract:
-        given["contract"] = digest_of(changes.contract)
+        try:
+            given["contract"] = digest_of(changes.contract)
+        except Malformed as error:
+            raise Malformed(error.field.replace("document", "--contract"), error.rule) from None
     if changes.deadline is not None:
         given["deadline"] = milliseconds(changes.deadline)
     for field, value in given.items():

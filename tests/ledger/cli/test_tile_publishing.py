@@ -193,4 +193,7 @@ def test_the_command(world: StoredWorld, tmp_path: Path) -> None:
     missing = CliRunner().invoke(app, ["publish", world.url, str(folder)])
     assert (missing.exit_code, "log: there is no log.vkey beside the book" in missing.output) == (2, True)
     nowhere = CliRunner().invoke(app, ["publish", str(tmp_path / "none"), str(folder)])
-    assert (nowhere.exit_code, nowhere.output) == (4, f"there is no book at {tmp_path / 'none'}\n")
+    assert (nowhere.exit_code, nowhere.output) == (
+        4,
+        f"there is no book at {tmp_path / 'none'}: name its SQLite file, or a database's URL\n",
+    )

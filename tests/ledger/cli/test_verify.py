@@ -79,7 +79,10 @@ def test_a_changed_book(book: Path, tmp_path: Path) -> None:
 def test_a_book_that_is_not_there(tmp_path: Path) -> None:
     """Exit 4."""
     told = _verify(tmp_path / "none.sqlite")
-    assert (told.exit_code, told.output) == (4, f"there is no book at {tmp_path / 'none.sqlite'}\n")
+    assert (told.exit_code, told.output) == (
+        4,
+        f"there is no book at {tmp_path / 'none.sqlite'}: name its SQLite file, or a database's URL\n",
+    )
 
 
 NO_FILES: Final = {

@@ -167,7 +167,10 @@ def test_a_charge_that_is_none_is_named(world: StoredWorld, tmp_path: Path) -> N
     path.write_text("[]")
     assert told(world, "plan", "run", str(path), "--actor", BANK_A).exit_code == 2
     gone = CliRunner().invoke(app, ["plan", "coalitions", str(tmp_path / "none.sqlite")])
-    assert (gone.exit_code, gone.stderr) == (4, f"there is no book at {tmp_path / 'none.sqlite'}\n")
+    assert (gone.exit_code, gone.stderr) == (
+        4,
+        f"there is no book at {tmp_path / 'none.sqlite'}: name its SQLite file, or a database's URL\n",
+    )
     assert CliRunner().invoke(app, ["plan", "coalitions", str(path)]).exit_code == 2
 
 
