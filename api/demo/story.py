@@ -178,7 +178,10 @@ class Story:
         self._runs.append(run)
         if run.report is not None:
             steps, charged = run.report["steps"], run.report["steps_charged"]
-            early = f", stopped early, {charged - steps} go back to headroom" if steps < charged else ""
+            # Steps that are leased are spent, and it leases a block ahead.
+            posted: Any = bank.service.charge(name)["steps_posted"]
+            back = f", stopped early: {posted} were leased and are posted, {charged - posted} go back to headroom"
+            early = back if steps < charged else ""
             self._print(
                 f"{steps} of {charged} steps ran{early}; accuracy {run.report['accuracy']:.1%} on the public test set; "
                 f"{run.shares['share']} of the partition's capacity is used"

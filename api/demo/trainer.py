@@ -108,8 +108,9 @@ def train(job: Path, task: Task, console: Console) -> Run:
 
 
 def _events(job: Path) -> Iterator[dict[str, Any]]:
-    # The trainer reports an error in its last event; what else it writes would break the progress bar.
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    # The trainer reports an error in its last event; what else it writes would break the progress bar. Its model is
+    # so small that several threads would wait for one another longer than they compute.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, "-m", "epsilon_ledger", "train", str(job), "--json"],
         stdout=subprocess.PIPE,

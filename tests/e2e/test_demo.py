@@ -125,6 +125,10 @@ def test_the_first_run_stopped_early_and_paid_for_what_ran(told: Told) -> None:
     assert 0 < json.loads(lines[-1])["last"] <= first.steps_posted
     leased = [one for one in told.of("step_lease", "permitted") if one.request["charge"] == first.id]
     assert leased[-1].request["last"] == first.steps_posted
+    back = first.steps - first.steps_posted
+    assert f"{first.steps_posted} were leased and are posted, {back} go back to headroom" in " ".join(
+        told.screen.split()
+    )
 
 
 def _rho(plan: Plan, order: int) -> mpmath.mpf:
