@@ -11,6 +11,9 @@ the one before it, but after a clock correction that every SRO concerned has sig
     python verifier.py tiles FOLDER --log LOG.VKEY --kept KEPT --json
     python verifier.py account PROOF --log LOG.VKEY
 
+Where the log has replaced its key, ``--rotations FILE`` leads from the key that was kept to those before and after it:
+what ``GET /v1/log-key-rotations`` answers, and what lies beside the published checkpoint.
+
 Every input is a file of limited size. It ends with 0 if all of it holds, with 7 if anything does not or cannot be
 read, and with 2 if the arguments are wrong.
 """
@@ -43,13 +46,15 @@ TILE_BYTES_MAX: Final = TILE_WIDTH * HASH_BYTES
 BUNDLE_BYTES_MAX: Final = TILE_WIDTH * (2 + ENTRY_BYTES_MAX)
 ACCOUNT_BYTES_MAX: Final = 1 << 26
 """An account proof holds up to some thousand entries with their receipts."""
+ROTATIONS_BYTES_MAX: Final = 1 << 22
 LOSS_MAX: Final = 1 << 48
 """Units of loss of one run at one coordinate; more counts as a loss without bound."""
 RECEIPT_MARK: Final = "c2sp.org/tlog-proof@v1"
 FAILED: Final = 7
 LEDGER_ACTOR: Final = "did:web:ledger.invalid"
 """The actor of entries that a book makes by itself, signed with the log's key."""
-_OWN_KINDS: Final = ("lapse", "statement")
+LOG_KEY_ROTATION: Final = "log_key_rotation"
+_OWN_KINDS: Final = ("lapse", "statement", LOG_KEY_ROTATION)
 _KEY_BYTES: Final = 32
 _SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 _NAME: Final = re.compile(r"[^\s+\x00-\x1f]+\Z")
@@ -339,12 +344,15 @@ class Policy:
         witnesses: keys under the names that the policy gives them.
         groups: how many of which members, each a witness or a group named before.
         quorum: a witness or a group; None if no cosignature is required.
+        sizes: of a log's key that follows or precedes another one, the first and the last size that it signs a
+            checkpoint of; None where the last is not known.
     """
 
     logs: tuple[LogKey, ...]
     witnesses: Mapping[str, WitnessKey] = field(default_factory=dict)
     groups: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     quorum: str | None = None
+    sizes: Mapping[LogKey, tuple[int, int | None]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Policy:
@@ -370,6 +378,15 @@ class Policy:
     def suffices(self, cosigners: Sequence[str]) -> bool:
         """Whether these witnesses are a quorum."""
         return self.quorum is None or self._witnessed(self.quorum, frozenset(cosigners))
+
+    def signs(self, key: LogKey, size: int) -> bool:
+        """Whether a log's key signs checkpoints of this size: it has not replaced another one later, nor was before."""
+        first, last = self.sizes.get(key, (0, None))
+        return first <= size and (last is None or size <= last)
+
+    def first_keys(self, origin: str) -> tuple[LogKey, ...]:
+        """The keys of a log with which it began, as far as this is known."""
+        return tuple(one for one in self.logs if one.origin == origin and self.signs(one, 0))
 
     def _witnessed(self, name: str, cosigners: frozenset[str]) -> bool:
         if name in self.witnesses:
@@ -461,15 +478,19 @@ class Checkpoint:
             VerificationError: if the note is not a checkpoint, names another origin, lacks the log's signature or a
                 quorum of cosignatures, or bears a signature of a known key that does not verify.
         """
-        policy = trust if isinstance(trust, Policy) else Policy((trust,))
+        policy = _as_policy(trust)
         signed = Note.parse(note)
         checkpoint = cls._read(signed.text)
         keys = [key for key in policy.logs if key.origin == checkpoint.origin]
         if not keys:
             known = ", ".join(repr(key.origin) for key in policy.logs) or "any that the policy names"
             raise VerificationError("checkpoint", f"is of the log {checkpoint.origin[:80]!r}, not {known}")
-        if not [key for key in keys if signed.signature_of(key) is not None]:
+        signers = [key for key in keys if signed.signature_of(key) is not None]
+        if not signers:
             raise VerificationError("checkpoint", "is not signed by the log's key")
+        if not any(policy.signs(key, checkpoint.size) for key in signers):
+            rule = f"of {checkpoint.size} entries is signed by a key of the log that signs none of this size: it was"
+            raise VerificationError("checkpoint", f"{rule} replaced before, or came later")
         if not policy.suffices(policy.cosigners(signed)):
             raise VerificationError("checkpoint", f"lacks the cosignatures that the quorum {policy.quorum} asks for")
         return checkpoint
@@ -505,6 +526,59 @@ def verify_receipt(text: str, entry: bytes, trust: LogKey | Policy) -> tuple[int
     if not verify_inclusion(leaf_hash(entry), int(number), checkpoint.size, proof, checkpoint.root):
         raise VerificationError("receipt", f"does not prove the entry at index {number}")
     return int(number), checkpoint
+
+
+def _as_policy(trust: LogKey | Policy) -> Policy:
+    return trust if isinstance(trust, Policy) else Policy((trust,))
+
+
+def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
+    """The same trust in a log whose key was replaced, in all keys that it had: each signs its own sizes alone.
+
+    Each rotation is an entry, and the last one under checkpoints of the key that it retires: the checkpoint over it is
+    the only one that both keys sign. So whoever kept any key of the log is led to the others, forward by the key that
+    was replaced and back by the one that replaced it. No other entry of the log is looked at here: that the old key's
+    holder made no second history, those show who kept a checkpoint, and witnesses.
+
+    Args:
+        trust: at least one key of the log, or its policy.
+        text: the rotations, as the service answers them.
+
+    Raises:
+        VerificationError: if one is not proven, they do not follow one another, or lead to no key that is trusted.
+    """
+    policy = _as_policy(trust)
+    found = _fields(_parsed(text, "rotations"), "rotations", {"rotations": list, "v": int})["rotations"]
+    if not found:
+        return policy
+    links = [_rotation(one, f"rotations[{place}]") for place, one in enumerate(found)]
+    keys = [links[0][1], *(new for _, _, new in links)]
+    indexes = [index for index, _, _ in links]
+    if [old for _, old, _ in links] != keys[:-1] or indexes != sorted(set(indexes)) or len(set(keys)) < len(keys):
+        raise VerificationError("rotations", "do not follow one another")
+    if not set(keys) & set(policy.logs):
+        raise VerificationError("rotations", "are not those of a key of the log that is trusted")
+    ends = [0, *(index + 1 for index in indexes)]
+    sizes = {key: (first, last) for key, first, last in zip(keys, ends, [*ends[1:], None], strict=True)}
+    return replace(policy, logs=tuple(dict.fromkeys((*policy.logs, *keys))), sizes={**policy.sizes, **sizes})
+
+
+def _rotation(one: object, where: str) -> tuple[int, LogKey, LogKey]:
+    """The index of a rotation's entry, the key that it retires and the new one; both sign the checkpoint over it."""
+    found = _fields(one, where, {"entry": str, "receipt": str})
+    data = from_base64(found["entry"], where)
+    entry = _of_type(_parsed(to_text(data, where), where), dict, where)
+    request = _request(entry, LOG_KEY_ROTATION, where)
+    origin = found["receipt"].partition("\n\n")[2].partition("\n")[0]
+    try:
+        old, new = (LogKey(origin, _from_base64url(request[name]["x"])) for name in ("retires", "key"))
+    except (ValueError, LookupError, TypeError):
+        raise VerificationError(where, "names no keys") from None
+    for key in (old, new):
+        index, checkpoint = verify_receipt(found["receipt"], data, key)
+        if checkpoint.size != index + 1:
+            raise VerificationError(where, "is not under the checkpoint that ends with it")
+    return index, old, new
 
 
 def check_extends(kept: Checkpoint, now: Checkpoint, proof: Sequence[bytes]) -> None:
@@ -546,6 +620,8 @@ def read_proof(lines: Sequence[str], where: str) -> list[bytes]:
 
 # --- Tiles: C2SP tlog-tiles
 
+ROTATIONS: Final = "log-key-rotations"
+"""Where the rotations of a log's key lie, beside its checkpoint; nothing lies there if it never had another key."""
 Fetch = Callable[[str, int], bytes | None]
 """The bytes at a path, None if there are none; no more than one above the limit need be read."""
 
@@ -587,11 +663,12 @@ def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None =
     note = fetch("checkpoint", NOTE_BYTES_MAX)
     if note is None:
         raise VerificationError("checkpoint", "is missing")
-    checkpoint = Checkpoint.open(to_text(note, "checkpoint"), trust)
+    rotations = fetch(ROTATIONS, ROTATIONS_BYTES_MAX)
+    policy = _as_policy(trust) if rotations is None else with_rotations(trust, to_text(rotations, "rotations"))
+    checkpoint = Checkpoint.open(to_text(note, "checkpoint"), policy)
     if kept is not None:
         _check_heads(kept, checkpoint)
-    logs = trust.logs if isinstance(trust, Policy) else (trust,)
-    tiles, times = _Tiles(fetch), EntryTimes([one for one in logs if one.origin == checkpoint.origin])
+    tiles, times = _Tiles(fetch), EntryTimes(policy.first_keys(checkpoint.origin))
     for start in range(0, checkpoint.size, TILE_WIDTH):
         width = min(TILE_WIDTH, checkpoint.size - start)
         for index, entry in enumerate(_bundle(fetch, start // TILE_WIDTH, width), start):
@@ -693,7 +770,8 @@ class KeyHistory:
     """Whose keys there are in a book, and from when until when each signs: as the entries up to a place say.
 
     A rotation brings a key and ends another one at a date, a revocation ends some for good, a suspension until they are
-    resumed, and a recovery ends all that an organisation has. A clean room's key comes with its charge.
+    resumed, and a recovery ends all that an organisation has. A clean room's key comes with its charge, and the log's
+    own key, of which the first is no entry's, ends with the entry that brings the next one.
     """
 
     def __init__(self) -> None:
@@ -714,6 +792,14 @@ class KeyHistory:
             raise VerificationError("", f"is signed by the key {key_id}, which is not in force there")
         return self._keys[key_id]
 
+    def log_key(self, key_id: str, first: Sequence[dict[str, str]]) -> dict[str, str]:
+        """The log's key that signs an own entry; ``first`` are those it began with. Raises: VerificationError."""
+        began = next((one for one in first if _thumbprint(one) == key_id), None)
+        owner, key = (LEDGER_ACTOR, began) if began is not None else self._keys.get(key_id, ("", None))
+        if owner != LEDGER_ACTOR or key is None or key_id in self._revoked:
+            raise VerificationError("", f"is signed by the key {key_id[:80]}, which is not the log's there")
+        return key
+
     def note(self, kind: str, actor: str, time: int, request: dict[str, Any]) -> None:
         """Take what an entry says of keys, which is permitted, or pending. Raises: LookupError, TypeError."""
         if kind == "organisation":
@@ -732,6 +818,9 @@ class KeyHistory:
             own = (one for one, (whose, _) in self._keys.items() if whose == owner)
             self._revoked.update(one for one in own if one not in self._rooms)
             self._starts[self._add(owner, request["key"])] = time
+        elif kind == LOG_KEY_ROTATION:
+            self._revoked.add(_thumbprint(request["retires"]))
+            self._add(actor, request["key"])
         elif kind in {"charge", "model_opening"}:
             self._rooms.add(self._add(actor, request["clean_room"]["signing"]))
 
@@ -764,7 +853,7 @@ class EntryTimes:
     """
 
     def __init__(self, logs: Sequence[LogKey] = ()) -> None:
-        """Begin before the first entry; ``logs`` are the keys of the log, one of which signs the book's own entries."""
+        """Begin before the first entry; one of ``logs``, with which the log began, signs the book's own entries."""
         self.wrong: tuple[str, str] | None = None
         self._least = 0
         self._keys = KeyHistory()
@@ -809,14 +898,16 @@ class EntryTimes:
         actor, key_id = entry["actor"], entry["key_id"]
         request = entry["body"]["request"]
         if entry["kind"] in _OWN_KINDS:
-            found = next((one for one in self._logs if _thumbprint(one) == key_id), None)
-            owner, key = (LEDGER_ACTOR, found) if found is not None else self._keys.signer("", 0)
+            owner, key = LEDGER_ACTOR, self._keys.log_key(key_id, self._logs)
         elif index == 0:
             owner, key = request["organisation"], request["key"]
         else:
             owner, key = self._keys.signer(key_id, entry["time"], clean_rooms=True)
+            owner = "the log" if owner == LEDGER_ACTOR else owner
         if owner != actor:
             raise VerificationError("", f"is signed by a key of {owner}, and {actor} is named")
+        if entry["kind"] == LOG_KEY_ROTATION and key != request["retires"]:
+            raise VerificationError("", "retires another key than the one that signs it")
         command = {"actor": actor, "body": request, "id": entry["id"], "key_id": key_id, "kind": entry["kind"], "v": 1}
         header = _check_jws(owner, key, entry["signature"], _canonical(command))
         if header["kid"] != key_id or header.get("jti", entry["id"]) != entry["id"]:
@@ -1094,7 +1185,8 @@ def _proven_entry(one: object, where: str, trust: LogKey | Policy) -> tuple[int,
 def _request(entry: Mapping[str, Any], kind: object, where: str) -> dict[str, Any]:
     """The request of a permitted entry of a kind."""
     body = _of_type(entry.get("body"), dict, where)
-    outcomes = {"statement": ("permitted",), "charge": ("pending",), "post": ("posted",), "void": ("voided",)}
+    outcomes = {"charge": ("pending",), "post": ("posted",), "void": ("voided",)}
+    outcomes |= dict.fromkeys(("statement", LOG_KEY_ROTATION), ("permitted",))
     if entry.get("kind") != kind or body.get("outcome") not in outcomes.get(str(kind), ("posted", "voided")):
         raise VerificationError(where, f"is not the entry of a {kind}")
     request: dict[str, Any] = _of_type(body.get("request"), dict, where)
@@ -1214,6 +1306,7 @@ def _parser() -> argparse.ArgumentParser:
         trust = command.add_mutually_exclusive_group(required=True)
         trust.add_argument("--log", metavar="FILE", help="the log's verifier key, as you kept it")
         trust.add_argument("--policy", metavar="FILE", help="logs, witnesses and quorum (tlog-policy)")
+        command.add_argument("--rotations", metavar="FILE", help="how the log replaced its key, if it did")
         if name == "tiles":
             command.add_argument("--kept", metavar="FILE", help="an older checkpoint that you kept")
         command.add_argument("--json", action="store_true", help="print JSON")
@@ -1248,7 +1341,9 @@ def _check_tiles(options: argparse.Namespace) -> dict[str, object]:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    trust = _trust(options)
+    trust, rotations = _trust(options), fetch(ROTATIONS, ROTATIONS_BYTES_MAX)
+    if rotations is not None:
+        trust = with_rotations(trust, to_text(rotations, "rotations"))
     kept = _kept(options.kept, trust) if options.kept else None
     found = verify_tiles(fetch, trust, kept)
     return {**_of(found), "entries": found.size, **({"kept": kept.size} if kept else {})}
@@ -1311,8 +1406,12 @@ def _loss_in_words(loss: Sequence[Sequence[int]]) -> str:
 
 def _trust(options: argparse.Namespace) -> Policy:
     if options.policy:
-        return Policy.parse(_read(options.policy, POLICY_BYTES_MAX).decode(errors="surrogateescape"))
-    return Policy((LogKey.parse(to_text(_read(options.log, 1_024), "vkey").strip()),))
+        trust = Policy.parse(_read(options.policy, POLICY_BYTES_MAX).decode(errors="surrogateescape"))
+    else:
+        trust = Policy((LogKey.parse(to_text(_read(options.log, 1_024), "vkey").strip()),))
+    if not options.rotations:
+        return trust
+    return with_rotations(trust, to_text(_read(options.rotations, ROTATIONS_BYTES_MAX), "rotations"))
 
 
 def _kept(path: str, trust: Policy) -> Checkpoint:

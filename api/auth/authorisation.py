@@ -34,6 +34,7 @@ PUBLIC: Final = frozenset(
         "read_live",
         "read_log",
         "read_checkpoint",
+        "read_log_key_rotations",
         "read_consistency",
         "read_ready",
         "read_tile",

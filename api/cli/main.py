@@ -54,6 +54,26 @@ def serve(
         run_service(settings, log_key, issuers, listener, first_start=first_start)
 
 
+@_GROUP.command("profile.toml log-2027.pem")
+def rotate_log_key(
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The new private key, as `epsilon key new` wrote it.")],
+) -> None:
+    """Replace the key of the log: an entry that the old key signs, under a checkpoint that both sign.
+
+    Stop the service first. Then name the new key as serve.log_key in the profile, and start it again.
+    """
+    from api.cli.settings import Settings
+    from client.keys.signer import load_private
+
+    with errors_reported():
+        settings = Settings.load(profile)
+        log_key, new_key = load_private(settings.log_key), load_private(new)
+    from api.cli.log_key import rotate
+
+    rotate(settings, log_key, new_key, new)
+
+
 def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:
     """A listening socket; a port that is taken is a conflict. Raises: Malformed, OSError, typer.Exit."""
     from errno import EADDRINUSE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query
 from fastapi.responses import PlainTextResponse, Response
@@ -24,9 +24,11 @@ from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.log.tiles import Tile
 from ledger.store.cosignatures import cosigned_checkpoint, cosigned_receipt
+from ledger.store.log_key.rotation_proofs import rotation_places, rotations_of
 from ledger.store.snapshot import Log as LogAtSize
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import constant
 from ledger.wire.records import Record
 
 ROUTES: Final = ReadRoutes("log")
@@ -51,6 +53,20 @@ class Log(Record, frozen=True):
     vkey: str
 
 
+class LogKeyRotation(Record, frozen=True):
+    """The entry of one rotation (base64), and its receipt under the checkpoint that the old and the new key sign."""
+
+    entry: str
+    receipt: str
+
+
+class LogKeyRotations(Record, frozen=True):
+    """Every rotation of the log's key, in order: ``verifier.py --rotations`` reads it as it is."""
+
+    rotations: tuple[LogKeyRotation, ...]
+    v: Literal[1] = constant(1)
+
+
 class ConsistencyProof(Record, frozen=True):
     """A proof of RFC 9162, section 2.1.4, under the checkpoint of the size that was asked for."""
 
@@ -64,6 +80,13 @@ class ConsistencyProof(Record, frozen=True):
 def read_log(view: View) -> Response:
     """The log's name and public key."""
     return json_response(Log.project(view.context.log), headers=_DESCRIBED)
+
+
+@ROUTES.route("/v1/log-key-rotations", content=shows(LogKeyRotations))
+def read_log_key_rotations(view: View) -> Response:
+    """How the log replaced its key, for who kept another one of its keys; nothing, if it never did."""
+    found = rotations_of(view.facts.connection, rotation_places(view.facts))
+    return Response(found, media_type=JSON_TYPE, headers={"cache-control": "no-store"})
 
 
 @ROUTES.route("/v1/checkpoint", content=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"))

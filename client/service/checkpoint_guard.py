@@ -67,8 +67,13 @@ class CheckpointGuard:
 
     def trust(self, note: str) -> None:
         """Hold a checkpoint that the service sent to the one that was seen. Raises: as :meth:`trusted_receipt`."""
-        if self.seen is not None:
+        if self.seen is None:
+            return
+        rotations = None if self.seen.knows_signer(note) else self._rotations()
+        if rotations is None:
             self.seen.trust(note, self._prove)
+        else:
+            self.seen.trust_rotated(note, self._prove, rotations)
 
     def _check_newest(self, seen: SeenCheckpoint) -> None:
         try:
@@ -79,6 +84,17 @@ class CheckpointGuard:
             seen.trust_empty()
         else:
             self.trust(note)
+
+    def _rotations(self) -> str | None:
+        """How the log replaced its key, by the service; None where it never did."""
+        try:
+            response = self._send("/v1/log-key-rotations")
+        except Refused as refused:
+            # A service of before the route.
+            if refused.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+        return response.text if object_of(response).get("rotations") else None
 
     def _prove(self, old: int, new: int) -> list[bytes]:
         proof = object_of(self._send(f"/v1/consistency/{old}", {"new": str(new)})).get("proof")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from client.keys.hpke_envelope import DATA_KEY_BYTES, Envelope, EnvelopeInfo
+from client.service.seen_checkpoint import known_keys
 from client.service.service import Service
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
@@ -68,7 +69,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
     Args:
         charge: the charge's entry, permitted.
         release: the key release's entry, permitted.
-        log: the log's key, as the provider keeps it.
+        log: a key that the log has or had, as the provider keeps it; it leads to those that :func:`fetch` has seen.
         provider: whose partitions are requested.
         now: Unix milliseconds.
 
@@ -132,7 +133,7 @@ def read_data_keys(given: Iterable[str]) -> dict[str, bytes]:
 
 
 def _entry(proven: Proven, kind: str, wanted: Code, log: LogKey) -> tuple[Entry, int]:
-    index, _ = verify_receipt(proven.receipt, proven.entry, log)
+    index, _ = verify_receipt(proven.receipt, proven.entry, known_keys(log))
     entry = Entry.parse(proven.entry)
     if entry.kind != kind or entry.code is not wanted:
         raise Malformed(kind, f"is an entry of kind {entry.kind}, {entry.code.word}")

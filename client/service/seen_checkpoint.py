@@ -6,6 +6,11 @@ A receipt proves an entry under a checkpoint that the log's key signed. A servic
 that shows two histories, holds that key too. So a newer checkpoint is trusted only with a proof that it extends the one
 that was seen before (RFC 9162, section 2.1.4), and an older one only with a proof that the seen one extends it. The
 first checkpoint of a log is taken as it comes (trust on first use).
+
+A log may replace its key. Its rotations, which the service proves, are kept beside the checkpoint once one under a
+later key is trusted: from then on no checkpoint of an earlier key is, of a size that it did not sign.
+
+    {XDG_STATE_HOME}/epsilon-ledger/seen-checkpoints/SHA-256 of the log's verifier key.rotations
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 
 from client.http.problems import Refused
@@ -20,14 +26,44 @@ from ledger.domain.exit_codes import ExitCode
 from ledger.files.atomic_file import replace_file
 from ledger.files.file_update import locked
 from ledger.files.state_folder import state_folder
-from ledger.log.verification import check_extends, open_checkpoint
-from ledger.verifier import NOTE_BYTES_MAX, Checkpoint, LogKey
+from ledger.log.verification import check_extends, open_checkpoint, with_rotations
+from ledger.verifier import NOTE_BYTES_MAX, ROTATIONS_BYTES_MAX, Checkpoint, LogKey, Policy
 from ledger.wire.malformed import Malformed
 
+_ROTATIONS: Final = ".rotations"
 ATTEMPTS: Final = 8
 """How often another process may store a checkpoint while this one proves its own."""
 Prove = Callable[[int, int], Sequence[bytes]]
 """The consistency proof from one size to another. Raises: Refused, with status 404 where there is none."""
+
+
+def known_keys(log: LogKey) -> LogKey | Policy:
+    """The log's key, with all that followed or preceded it as far as this user's programs have seen them proven.
+
+    Raises:
+        Malformed: if what was kept of them cannot be read.
+    """
+    text = _read_text(_path_of(log).with_suffix(_ROTATIONS), ROTATIONS_BYTES_MAX)
+    return log if text is None else with_rotations(log, text)
+
+
+def _followed(before: LogKey | Policy, now: Policy) -> Policy:
+    """The keys that are known now. Raises: Malformed, if one that was known before is not among them."""
+    if isinstance(before, Policy) and not before.sizes.keys() <= now.sizes.keys():
+        raise Malformed("rotations", "are other ones than those that were seen before")
+    return now
+
+
+def _path_of(log: LogKey) -> Path:
+    return state_folder() / "seen-checkpoints" / sha256(log.vkey.encode()).hexdigest()
+
+
+def _read_text(path: Path, bytes_max: int) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(bytes_max).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
 
 
 class SeenCheckpointError(Malformed):
@@ -46,13 +82,54 @@ class SeenCheckpoint:
     def __init__(self, log: LogKey, service: str) -> None:
         """Of this log, as ``service`` (a URL, for messages) shows it."""
         self.log, self._service = log, service
-        self.path = state_folder() / "seen-checkpoints" / sha256(log.vkey.encode()).hexdigest()
+        self.path = _path_of(log)
+        self._rotations = self.path.with_suffix(_ROTATIONS)
+        self._keys: LogKey | Policy | None = None
+
+    @property
+    def keys(self) -> LogKey | Policy:
+        """All keys of the log that are known."""
+        if self._keys is None:
+            self._keys = known_keys(self.log)
+        return self._keys
+
+    def knows_signer(self, note: str) -> bool:
+        """Whether a key that is known signed a note; of one that nobody signed, or that is no checkpoint, not."""
+        try:
+            open_checkpoint(note, self.keys)
+        except Malformed:
+            return False
+        return True
 
     def trust_empty(self) -> None:
         """Trust that the log is empty. Raises: SeenCheckpointError, if it was seen with entries; OSError."""
         stored = self._read()
         if stored is not None:
             raise self._refusal(self._opened(stored).size)
+
+    def trust_rotated(self, note: str, prove: Prove, rotations: str) -> Checkpoint:
+        """As :meth:`trust`, of a note that may be under another key of the log; the rotations are kept if it holds.
+
+        Args:
+            rotations: as the service sent them.
+
+        Raises:
+            SeenCheckpointError: if they are not proven, or do not go on from those that were kept. As :meth:`trust`.
+        """
+        before = self.keys
+        try:
+            self._keys = _followed(before, with_rotations(self.log, rotations))
+            checkpoint = self.trust(note, prove)
+        except Malformed as error:
+            self._keys = before
+            if isinstance(error, SeenCheckpointError):
+                raise
+            raise SeenCheckpointError(
+                f"{self._service} shows that the log replaced its key, and does not prove it ({error}): give "
+                f"{self._rotations} and its answers to an auditor"
+            ) from None
+        replace_file(self._rotations, rotations.encode())
+        return checkpoint
 
     def trust(self, note: str, prove: Prove) -> Checkpoint:
         """The checkpoint in a signed note, if it is one of the log that was seen; the newer of the two is kept.
@@ -67,7 +144,7 @@ class SeenCheckpoint:
             Refused, Unreachable: as ``prove`` does. OSError: if the file cannot be written.
         """
         try:
-            shown = open_checkpoint(note, self.log)
+            shown = open_checkpoint(note, self.keys)
         except Malformed as error:
             raise SeenCheckpointError(
                 f"{self._service} shows a checkpoint that {error.rule}: check that the log's key and the service's URL "
@@ -103,7 +180,7 @@ class SeenCheckpoint:
 
     def _opened(self, note: str) -> Checkpoint:
         try:
-            return open_checkpoint(note, self.log)
+            return open_checkpoint(note, self.keys)
         except Malformed as error:
             raise SeenCheckpointError(
                 f"the checkpoint that was seen before cannot be read ({error}): restore {self.path}, or delete it to "
@@ -111,11 +188,7 @@ class SeenCheckpoint:
             ) from None
 
     def _read(self) -> str | None:
-        try:
-            with self.path.open("rb") as file:
-                return file.read(NOTE_BYTES_MAX).decode("utf-8", "replace")
-        except FileNotFoundError:
-            return None
+        return _read_text(self.path, NOTE_BYTES_MAX)
 
     def _replace(self, expected: str | None, note: str) -> bool:
         """Store a note in place of the expected one; whether it was still there."""

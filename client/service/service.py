@@ -222,7 +222,7 @@ class Service:
         query = {"partition": partition}
         proof = self._guard.send("GET", f"/v1/accounts/{path_of(holder)}/proof", query=query).text
         if self._guard.seen is not None:
-            self._guard.trust(verify_account(proof, self._guard.seen.log).note)
+            self._guard.trust(verify_account(proof, self._guard.seen.keys).note)
         return proof
 
     def entry(self, index: int) -> bytes:

@@ -57,7 +57,7 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
     """Check an entry against the facts before it; what was found of a charge that is pending.
 
     Args:
-        log_x: the log's public key, which alone signs a lapse.
+        log_x: the log's first public key, which alone signs a lapse until an entry replaces it.
         witness: is given every signature over an entry's command, to verify now or later.
         gate: decides again what the policy decided; without one, its verdicts are taken as recorded.
 

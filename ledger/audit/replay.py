@@ -42,6 +42,7 @@ from ledger.store.database_integrity import check_integrity, check_revision, is_
 from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
+from ledger.store.log_key.rotation_proofs import first_x, trusted
 from ledger.store.merkle_tables import entries_of_kind
 from ledger.store.schema_revision import READABLE_SINCE, BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
@@ -74,7 +75,7 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
 
     Args:
         book: the snapshot.
-        key: the log's public key, as someone kept it outside the book.
+        key: a public key that the log has or had, as someone kept it outside the book.
         step: called from time to time with the number of entries done, and of all.
         gate: decides again what the policy decided; without one its verdicts are taken as recorded.
         kept: checkpoints of this log that were kept outside the book, their signatures checked.
@@ -93,10 +94,10 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
     # Only signatures are worth another process: to read an entry takes less time than to hand it over.
     count = (worker_count(book.size) if decisions and signatures else 0) if processes is None else processes
     try:
-        check_trusted(book, kept, key)
         with WorkerPool(count, wait=processes is not None) as pool:
-            batch = SignatureBatch(pool, enabled=signatures)
-            return _Replay(book, key, batch, gate, decisions=decisions).run(step, len(kept))
+            replay = _Replay(book, key, SignatureBatch(pool, enabled=signatures), gate, decisions=decisions)
+            check_trusted(book, kept, replay.trust)
+            return replay.run(step, len(kept))
     except DatabaseError:
         find_invalid_text(book.connection)
         raise
@@ -148,15 +149,22 @@ class _Replay:
     """One book, from its first entry on."""
 
     def __init__(
-        self, book: Snapshot, key: LogKey, signatures: SignatureBatch, gate: Gate | None, *, decisions: bool
+        self,
+        book: Snapshot,
+        key: LogKey,
+        signatures: SignatureBatch,
+        gate: Gate | None,
+        *,
+        decisions: bool,
     ) -> None:
-        self._book, self._key, self._signatures = book, key, signatures
+        self.trust = trusted(book.connection, key)
+        self._book, self._origin, self._signatures = book, key.origin, signatures
         self._decisions = decisions
-        self._log_x = c.base64url(key.public)
+        self._log_x = first_x(self.trust, key)
         self._statements = StatementCheck(entries_of_kind(book.connection, STATEMENT.name))
         self._state = MemoryState(documents=StoredDocuments(book.connection), **self._statements.parts)
         self._permits = RunPermits(self._state, gate, self._log_x)
-        self._growth = TreeRebuild(book, key)
+        self._growth = TreeRebuild(book, self.trust)
         self._last = 0
 
     def run(self, step: Step, kept: int) -> VerificationReport:
@@ -174,7 +182,7 @@ class _Replay:
             self._signatures.finish()
         newest = self._growth.finish()
         if newest is not None:
-            verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self._key)
+            verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self.trust)
         try:
             check_rows(book, state)
             check_sums(state, book.size)
@@ -193,7 +201,7 @@ class _Replay:
             decided=self._decisions,
             judged=self._decisions and self._permits.gate is not None,
             root=book.root.hex(),
-            log=self._key.origin,
+            log=self._origin,
             moved=moved,
             not_run=not_run,
         )

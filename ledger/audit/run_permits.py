@@ -50,7 +50,7 @@ class RunPermits:
     """
 
     def __init__(self, state: MemoryState, gate: Gate | None, log_x: str) -> None:
-        """Of a state, which the entries change; ``log_x`` is the log's public key."""
+        """Of a state, which the entries change; ``log_x`` is the log's first public key."""
         self._state, self._gate, self._log_x = state, gate, log_x
         self._charges: KeptVerdicts[_Permitted] = KeptVerdicts()
         self._others: KeptVerdicts[Verdict] = KeptVerdicts()

@@ -9,9 +9,10 @@ from sqlalchemy import bindparam, func, select
 from ledger.log import merkle
 from ledger.log.verification import open_checkpoint
 from ledger.log.verification_findings import VerificationFailed
+from ledger.store.log_key.rotation_proofs import Trust
 from ledger.store.snapshot import Snapshot
 from ledger.store.tables import CHECKPOINT, TREE_NODE
-from ledger.verifier import Checkpoint, LogKey
+from ledger.verifier import Checkpoint
 from ledger.wire.malformed import Malformed
 
 _WITHIN: Final = (
@@ -25,9 +26,9 @@ _NODES: Final = select(TREE_NODE.c.level, TREE_NODE.c.position, TREE_NODE.c.hash
 class TreeRebuild:
     """The tree of the entries so far: the newest complete node of each level."""
 
-    def __init__(self, book: Snapshot, key: LogKey) -> None:
+    def __init__(self, book: Snapshot, trust: Trust) -> None:
         """Of nothing."""
-        self._book, self._key = book, key
+        self._book, self._trust = book, trust
         self._edge: dict[int, bytes] = {}
         self._nodes = 0
         self.size = 0
@@ -92,7 +93,7 @@ class TreeRebuild:
 
     def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:
         try:
-            found = open_checkpoint(note, self._key)
+            found = open_checkpoint(note, self._trust)
         except Malformed as error:
             raise VerificationFailed(None, f"checkpoint at {size}: {error}") from None
         if found.size != size:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from ledger.log.merkle import Read, consistency_proof, root
 from ledger.log.verification import check_extends, open_checkpoint
 from ledger.log.verification_findings import Fork, Shorter
+from ledger.store.log_key.rotation_proofs import Trust
 from ledger.store.merkle_tables import Tree
 from ledger.store.snapshot import Snapshot
-from ledger.verifier import Checkpoint, LogKey
+from ledger.verifier import Checkpoint
 from ledger.wire.malformed import Malformed
 
 
-def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> None:
+def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], trust: Trust) -> None:
     """The book's newest head extends every head that was kept, by a consistency proof (RFC 9162, section 2.1.4).
 
     The proof comes from the stored tree, which replay holds against the entries. A book whose newest checkpoint is
@@ -27,7 +28,7 @@ def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> No
     if heads and heads[-1].size > book.size:
         raise Shorter(heads[-1], book.size)
     read = Tree(book.connection).read
-    newest = _newest(book, key, read)
+    newest = _newest(book, trust, read)
     agreed = 0
     for one in heads if newest else ():
         assert newest is not None
@@ -36,9 +37,9 @@ def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], key: LogKey) -> No
         agreed = one.size
 
 
-def _newest(book: Snapshot, key: LogKey, read: Read) -> Checkpoint | None:
+def _newest(book: Snapshot, trust: Trust, read: Read) -> Checkpoint | None:
     try:
-        newest = open_checkpoint(book.checkpoint, key)
+        newest = open_checkpoint(book.checkpoint, trust)
         return newest if newest.size <= book.size and newest.root == root(newest.size, read) else None
     except (Malformed, KeyError):
         return None

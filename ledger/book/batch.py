@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from ledger.accounts.pricing import PriceMissing
 from ledger.book.call_queue import Call
 from ledger.book.state.open_state import Changes
@@ -23,6 +25,7 @@ from ledger.commands.runs.key_release import ReleaseKey
 from ledger.commands.runs.run_generation import TakeGeneration
 from ledger.commands.runs.settlement import LAPSE, Post, Settle
 from ledger.commands.runs.step_lease import LeaseSteps
+from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG, LogKeyClaim, RotateLogKey
 from ledger.crypto import detached_jws
 from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.decision import Decision, Rejected
@@ -243,6 +246,12 @@ class Recorder:
     def statement(self, stated: StateStatement) -> PendingCommand:
         """The book's own command for a statement of the state; no one can foresee its id."""
         return self._own(STATEMENT.name, f"statement-{c.digest(write(stated))[:32]}", stated.to_json())
+
+    def log_key_rotation(self, new_key: Ed25519PrivateKey) -> PendingCommand:
+        """The book's own command that makes another key the log's, with the new key's own signature."""
+        claim = LogKeyClaim(detached_jws.public_key(new_key), self._public)
+        body = RotateLogKey(claim.key, detached_jws.sign(new_key, write(claim)), claim.retires)
+        return self._own(ROTATION_OF_LOG.name, f"log-key-rotation-{c.digest(write(claim))[:32]}", body.to_json())
 
     def _own(self, kind: str, name: str, body: c.Object) -> PendingCommand:
         command = Command(kind, name, LEDGER_ACTOR, self._public.thumbprint, body)

@@ -22,6 +22,7 @@ from ledger.files.file_update import locked
 from ledger.files.state_folder import state_folder
 from ledger.log.checkpoint import LogSigner
 from ledger.log.verification import open_checkpoint
+from ledger.store.log_key.rotation_proofs import rotation_places, trusted
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey, verify_consistency
 from ledger.wire.malformed import Malformed
@@ -68,7 +69,8 @@ class CheckpointFile:
         self.note = book.checkpoint if book.size else self._signer.sign(0, root)
         try:
             self._written = self._read()
-            kept = None if self._written is None else open_checkpoint(self._written, key)
+            trust = trusted(book.connection, key, rotation_places(book))
+            kept = None if self._written is None else open_checkpoint(self._written, trust)
         except (Malformed, UnicodeDecodeError, OSError) as error:
             raise BookUnusable(f"the checkpoint kept at {self._path} cannot be read: {error}") from None
         if kept is None:

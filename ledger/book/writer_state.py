@@ -30,6 +30,7 @@ from ledger.commands.entry_reader import Read, read_entry
 from ledger.commands.governance.state_statement import STATEMENT, Stated
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge_entry import Charged
+from ledger.crypto.public_keys import PublicKey
 from ledger.log.merkle import CompactRange
 from ledger.log.merkle import Read as NodeReader
 from ledger.log.verification import open_checkpoint
@@ -40,7 +41,9 @@ from ledger.state_tree.stated_sizes import stated_sizes
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import LogTail, Tree, entries_from, entries_of_kind, latest_checkpoint, log_size
+from ledger.store.schema_revision import BookUnusable
 from ledger.verifier import LogKey, state_entry_secret
+from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
@@ -160,6 +163,7 @@ class WriterState:
 
         Raises:
             Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all of them.
+            BookUnusable: if one has replaced the log's key.
         """
         self._documents.connection = connection
         if not self.size:
@@ -197,9 +201,20 @@ class WriterState:
         self.note = note
         if self.note is None:
             raise Malformed("checkpoint", f"is missing over the {self.size} entries of the book")
+        self._check_in_force()
         checkpoint = open_checkpoint(self.note, self._key)
         if (checkpoint.size, checkpoint.root) != (self.size, self.root):
             raise Malformed("checkpoint", f"is of {checkpoint.size} entries, the book has {self.size} others")
+
+    def _check_in_force(self) -> None:
+        """Check that no entry has replaced the key of this process. Raises: BookUnusable."""
+        own = PublicKey("Ed25519", c.base64url(self._key.public)).thumbprint
+        terms = self.facts.key_terms.get(own)
+        if terms is not None and terms.revoked is not None:
+            raise BookUnusable(
+                f"entry {terms.revoked} has replaced the log's key {self._key.vkey}: start with the file of the key "
+                "that came after it (serve.log_key of the profile); the old key signs nothing more"
+            )
 
     def expect(self, commands: Sequence[PendingCommand]) -> None:
         """Look up together what the commands of one batch name, before the first of them is verified or decided.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
-    from ledger.verifier import Checkpoint, LogKey
+    from ledger.verifier import Checkpoint, LogKey, Policy
 
 FILE_BYTES_MAX: Final = 65_536
 
@@ -35,11 +35,29 @@ def need_key(log: Path | None, *places: Path | None) -> LogKey:
     return key
 
 
-def read_kept(kept: Path, key: LogKey) -> Checkpoint:
+def read_kept(kept: Path, key: LogKey | Policy) -> Checkpoint:
     """A checkpoint that someone kept, its signature checked. Raises: Malformed, FileNotFoundError."""
     from ledger.log.verification import open_checkpoint
 
     return open_checkpoint(read_text(kept, "kept"), key)
+
+
+def trusted_in(url: str, key: LogKey) -> LogKey | Policy:
+    """All keys that a book's log had, if it proves that the one that is known is among them; else that one alone."""
+    from sqlalchemy.exc import DatabaseError
+
+    from ledger.store.engine import engine_of
+    from ledger.store.log_key.rotation_proofs import trusted
+
+    engine = engine_of(url, writes=False)
+    try:
+        with engine.begin() as connection:
+            return trusted(connection, key)
+    except (DatabaseError, Malformed):
+        # What is wrong with the book, its verification says.
+        return key
+    finally:
+        engine.dispose()
 
 
 def read_text(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> str:

@@ -61,11 +61,12 @@ def verify(  # noqa: PLR0913 - one argument an option
 ) -> None:
     """Replay a book from its first entry, recompute every account, and check every proof and signature."""
     from ledger.audit.replay import verify_book
-    from ledger.cli.input_files import need_key, read_kept
+    from ledger.cli.input_files import need_key, read_kept, trusted_in
 
     with book_url(book, as_json=as_json) as url:
         key = need_key(log, None if "://" in book else Path(book))
-        heads = [read_kept(path, key) for path in kept or ()]
+        trust = trusted_in(url, key) if kept else key
+        heads = [read_kept(path, trust) for path in kept or ()]
         with progress("replaying") as step:
             finding = verify_book(
                 url, key, step, gate=installed_gate(), kept=heads, signatures=signatures, decisions=decisions

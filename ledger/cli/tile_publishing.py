@@ -18,8 +18,9 @@ from ledger.files.atomic_file import SHARED, replace_file
 from ledger.log.tiles import Tile, tiles_of
 from ledger.log.verification import open_checkpoint, to_text
 from ledger.store.cosignatures import cosigned_checkpoint
+from ledger.store.log_key.rotation_proofs import Trust, all_rotations, trusted
 from ledger.store.snapshot import Log
-from ledger.verifier import NOTE_BYTES_MAX, TILE_WIDTH, LogKey
+from ledger.verifier import NOTE_BYTES_MAX, ROTATIONS, TILE_WIDTH, LogKey, Policy
 from ledger.wire.malformed import Malformed
 
 Step = Callable[[int, int], None]
@@ -39,7 +40,7 @@ def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
     Args:
         book: the log, at one size.
         folder: where the log is published; made if it is not there.
-        key: the log's public key, by which the folder's own checkpoint is known to be of this log.
+        key: a public key that the log has or had, by which the folder's own checkpoint is known to be of this log.
         step: called with the number of files done, and of all.
 
     Raises:
@@ -47,16 +48,19 @@ def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
             is being published already.
         OSError: if something cannot be written; then the folder still publishes what it published before.
     """
-    open_checkpoint(book.checkpoint, key)
+    trust = trusted(book.connection, key)
+    open_checkpoint(book.checkpoint, trust)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
-        before = _published(book, folder, key)
+        before = _published(book, folder, trust)
         due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
         for done, tile in enumerate(due, 1):
             path = folder / tile.path
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, book.tile(tile), mode=SHARED, durable=False)
             step(done, len(due))
+        if isinstance(trust, Policy):
+            replace_file(folder / ROTATIONS, all_rotations(book.connection).encode(), mode=SHARED)
         # One call for all of them: the checkpoint must not outlive a power loss that its tiles do not.
         os.sync()
         replace_file(folder / "checkpoint", cosigned_checkpoint(book.connection, book.size).encode(), mode=SHARED)
@@ -78,14 +82,14 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _published(book: Log, folder: Path, key: LogKey) -> int:
+def _published(book: Log, folder: Path, trust: Trust) -> int:
     """How many entries the folder publishes, if they are the first ones of this very book."""
     try:
         with (folder / "checkpoint").open("rb") as file:
             note = to_text(file.read(NOTE_BYTES_MAX + 1), "checkpoint")
     except FileNotFoundError:
         return 0
-    there = open_checkpoint(note, key)
+    there = open_checkpoint(note, trust)
     if there.size > book.size:
         raise Malformed("folder", f"publishes {there.size} entries and the book has {book.size}: the book is older")
     if there.root != book.root_at(there.size):

@@ -16,6 +16,7 @@ from ledger.commands.signing_keys.key_authority import require_key_in_force
 from ledger.crypto.detached_jws import verify
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey
+from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate
@@ -35,7 +36,7 @@ def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, 
     """Decide a command now, as the entry at ``index``. Never raises for anything that a caller can send.
 
     Args:
-        log_x: the log's public key, which alone signs the book's own entries.
+        log_x: the log's public key, which alone signs the book's own entries until an entry replaces it.
         kept: verdicts of the gate on commands alike.
     """
     try:
@@ -89,16 +90,17 @@ def signing_key(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
     """The key that a command must verify with: the one it names, if its actor owns it. Raises: Rejected."""
     command = pending.command
     own: SignerKey | None = None
+    key = facts.keys.get(command.key_id)
     if command.kind not in CLIENT_KINDS:
-        own = PublicKey("Ed25519", log_x)
+        # A key of the log that an entry names may be retired there; which is in force, its terms say.
+        own = PublicKey("Ed25519", log_x) if key is None or key.owner != LEDGER_ACTOR else key.public
     elif isinstance(pending.body, RegisterOrganisation) and not facts.organisations:
         own = pending.body.key
     if own is not None:
         if command.key_id != own.thumbprint:
             raise Rejected(Code.SIGNATURE_INVALID, "key_id: is not the key that signed", "key_id")
         return own
-    key = facts.keys.get(command.key_id)
-    if key is None:
+    if key is None or key.owner == LEDGER_ACTOR:
         detail = f"no organisation and no clean room has registered the key {command.key_id}"
         raise Rejected(Code.SIGNATURE_INVALID, detail, "key_id")
     if key.owner != command.actor:

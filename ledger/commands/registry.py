@@ -31,6 +31,7 @@ from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import LAPSE, POST, VOID
 from ledger.commands.runs.step_lease import STEP_LEASE
+from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG
 from ledger.commands.signing_keys.recovery import QUORUM, RECOVERY
 from ledger.commands.signing_keys.revocation import KEY_REVOCATION
 from ledger.commands.signing_keys.rotation import ROTATION
@@ -76,11 +77,12 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         KEY_SUSPENSION,
         QUORUM,
         RECOVERY,
+        ROTATION_OF_LOG,
     )
 }
 """By name."""
 CLIENT_KINDS: Final = {name: kind for name, kind in KINDS.items() if kind.path}
-"""Those that clients send; the book lapses charges and states its state by itself."""
+"""Those that clients send; the book lapses charges, states its state and replaces its key by itself."""
 PATHS: Final = {name: kind.path for name, kind in CLIENT_KINDS.items()}
 """Where each of these is sent over HTTP."""
 

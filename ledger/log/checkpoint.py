@@ -44,3 +44,17 @@ class LogSigner:
     def sign(self, size: int, root: bytes) -> str:
         """The signed checkpoint of a tree."""
         return sign(Checkpoint(self.key.name, size, root), self.private, self.key)
+
+
+class RotatingSigner(LogSigner):
+    """Both keys of a log that is replacing its key: each signs the one checkpoint that ends with the rotation."""
+
+    def __init__(self, old: LogSigner, private: Ed25519PrivateKey) -> None:
+        """Sign with the old key and with the new one."""
+        super().__init__(private, old.key.name)
+        self._old = old
+
+    def sign(self, size: int, root: bytes) -> str:
+        """The checkpoint of a tree with two signatures, the old key's first."""
+        signature = super().sign(size, root).rpartition("\n\n")[2]
+        return f"{self._old.sign(size, root)}{signature}"

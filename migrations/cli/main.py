@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client.cli.command_group import Result
-from ledger.cli.input_files import find_key, need_key, read_kept
+from ledger.cli.input_files import find_key, need_key, read_kept, trusted_in
 from ledger.cli.terminal_output import progress
 from ledger.wire.malformed import Malformed
 from migrations.cli.book_command import GLANCE_S, GROUP, MIGRATION_S, KeptFile, LogFile, book_command
@@ -200,7 +200,7 @@ def check(limits: Limits, place: Place, *, log: LogFile = None, kept: KeptFile =
     from migrations.cli.status import check_book
 
     key = need_key(log, place.path)
-    known = None if kept is None else read_kept(kept, key)
+    known = None if kept is None else read_kept(kept, trusted_in(str(place.url), key))
     with progress("replaying") as step:
         found = check_book(place, key, known, step, gate=installed_gate(), limits=limits)
     return Result(found.to_json(), f"the schema is as expected; {found.in_words()}")

@@ -26,7 +26,8 @@ from ledger.audit.replay import VerificationFailed
 from ledger.commands.entry import ENTRY_BYTES_MAX
 from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.log.merkle import CompactRange
-from ledger.verifier import NOTE_BYTES_MAX, LogKey
+from ledger.store.log_key.rotation_proofs import Trust
+from ledger.verifier import NOTE_BYTES_MAX
 from ledger.wire.field_types import Sha256, between, constant
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, read, write
@@ -74,7 +75,7 @@ class Manifest(Record, frozen=True):
     v: Literal[1] = constant(1)
 
 
-def write_archive(path: Path, contents: Contents, note: str | None, key: LogKey | None, step: Step) -> Head:
+def write_archive(path: Path, contents: Contents, note: str | None, trust: Trust | None, step: Step) -> Head:
     """Write a book's contents to a file, growing its tree on the way, and hold it against the newest checkpoint.
 
     Raises:
@@ -89,7 +90,7 @@ def write_archive(path: Path, contents: Contents, note: str | None, key: LogKey 
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         members = {kind: _write(file, kind, contents, grow if kind == "entries" else None) for kind in _SIZES_MAX}
         head = Head(tree.size, tree.root(), note)
-        check_note(head, key)
+        check_note(head, trust)
         manifest = Manifest(Members(**members), head.root.hex(), head.size, head.origin)
         # Without a date, so that the same book gives the same bytes.
         file.writestr(zipfile.ZipInfo(_MANIFEST), write(manifest))

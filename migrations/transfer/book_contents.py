@@ -31,7 +31,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.field_types import between, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, read, write
-from migrations.transfer.log_check import Head, Step, check_note, streamed
+from migrations.transfer.log_check import Head, Step, check_note, streamed, trust_of
 
 _AT_ONCE: Final = 1_000
 Kind = Literal["documents", "entries", "checkpoints", "cosignatures"]
@@ -112,7 +112,7 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
         for line in lines:
             _store(connection, line)
     head = Head(tree.size, tree.root(), note.decode() or None)
-    check_note(head, key)
+    check_note(head, trust_of(connection, key))
     if head.size:
         total = 2 * head.size
         verify(Snapshot(connection), key, lambda done, size: step(size + done, total))

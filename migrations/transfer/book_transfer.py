@@ -27,7 +27,7 @@ from migrations.connect.exclusive_access import Limits, connected, exclusive_tra
 from migrations.schema.revisions import bring_to, holds_book, revision_of
 from migrations.transfer.archive import Archive, write_archive
 from migrations.transfer.book_contents import BookContents, fill
-from migrations.transfer.log_check import Head, Step, check_trusted, head_of, refuse_older
+from migrations.transfer.log_check import Head, Step, check_trusted, head_of, refuse_older, trust_of
 
 
 def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: Step) -> Head:
@@ -41,7 +41,8 @@ def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: 
     _require_book(place, limits)
     with _new_file(file) as part, connected(place, writes=False, limits=limits) as connection:
         revision_of(connection, place.display_name)
-        return write_archive(part, BookContents(connection), latest_checkpoint(connection), key, step)
+        trust = None if key is None else trust_of(connection, key)
+        return write_archive(part, BookContents(connection), latest_checkpoint(connection), trust, step)
 
 
 def restore(  # noqa: PLR0913 - each is the operator's own answer to a question of its own

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Integer, Result, Select, cast, select
 from ledger.audit.replay import VerificationFailed
 from ledger.log import merkle
 from ledger.log.verification import open_checkpoint
+from ledger.store.log_key.rotation_proofs import Trust, trusted
 from ledger.store.merkle_tables import Tree, latest_checkpoint
 from ledger.store.tables import ENTRY, TREE_NODE
 from ledger.verifier import Checkpoint, LogKey
@@ -75,11 +76,19 @@ def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
         if nodes.fetchone() is not None:
             raise VerificationFailed(None, "the tree has a node of no entry")
     head = Head(tree.size, tree.root(), latest_checkpoint(connection))
-    check_note(head, key)
+    check_note(head, None if key is None else trust_of(connection, key))
     return head
 
 
-def check_note(head: Head, key: LogKey | None) -> None:
+def trust_of(connection: Connection, key: LogKey) -> Trust:
+    """All keys that a log had. Raises: VerificationFailed, if one of its rotations is not proven."""
+    try:
+        return trusted(connection, key)
+    except Malformed as error:
+        raise VerificationFailed(None, str(error)) from None
+
+
+def check_note(head: Head, trust: Trust | None) -> None:
     """The newest checkpoint is of these entries, and signed if the key is known. Raises: VerificationFailed."""
     if head.note is None:
         if head.size:
@@ -88,9 +97,9 @@ def check_note(head: Head, key: LogKey | None) -> None:
     text = Checkpoint(str(head.origin), head.size, head.root).text
     if not head.note.startswith(f"{text}\n"):
         raise VerificationFailed(None, f"the newest checkpoint is not that of these {head.size} entries")
-    if key is not None:
+    if trust is not None:
         try:
-            open_checkpoint(head.note, key)
+            open_checkpoint(head.note, trust)
         except Malformed as error:
             raise VerificationFailed(None, str(error)) from None
 

@@ -20,6 +20,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import open_checkpoint, parse_witness_key
 from ledger.log.witness_protocol import read_cosignature
+from ledger.store.log_key.rotation_proofs import Trust, trusted
 from ledger.store.successor_book import successor_of
 from ledger.store.tables import CHECKPOINT, COSIGNATURE, DOCUMENT, ENTRY, SEAL
 from ledger.verifier import Checkpoint, LogKey
@@ -47,6 +48,7 @@ class SoundPrefix:
         signed: the newest checkpoint that the log's key signed, over whatever entries.
         cosigned: the newest of those that a witness signed.
         successor: the book that the seal names; None without a seal.
+        trust: the log's key, with all others that it had as far as the book proves them.
     """
 
     connection: Connection
@@ -57,6 +59,7 @@ class SoundPrefix:
     signed: Checkpoint | None = None
     cosigned: Checkpoint | None = None
     successor: str | None = None
+    trust: Trust = field(init=False)
     left_out: dict[Kind, int] = field(default_factory=dict)
     _notes: dict[int, str] = field(default_factory=dict)
     """Notes of the log's key, by size."""
@@ -65,6 +68,9 @@ class SoundPrefix:
 
     def __post_init__(self) -> None:
         """Read the notes, then the entries."""
+        self.trust = self.key
+        with suppress(*_UNREADABLE, Malformed):
+            self.trust = trusted(self.connection, self.key)
         checkpoints = self._read_notes()
         self._read_cosigned(checkpoints)
         self._read_entries(checkpoints)
@@ -132,7 +138,7 @@ class SoundPrefix:
             with suppress(*_UNREADABLE, Malformed):
                 chosen = select(CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size == size)
                 note = str(self.connection.execute(chosen).scalar_one())
-                checkpoint = open_checkpoint(note, self.key)
+                checkpoint = open_checkpoint(note, self.trust)
                 if checkpoint.size == size:
                     self._notes[size], found[size] = note, checkpoint
         self.signed = found[max(found)] if found else None

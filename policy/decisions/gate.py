@@ -11,6 +11,7 @@ from typing import Final
 from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.registration.organisation import ORGANISATION, RegisterOrganisation
 from ledger.commands.runs.settlement import LAPSE, VOID, Settle
+from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG, RotateLogKey
 from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
@@ -55,7 +56,7 @@ def _settlement(case: Case, body: Settle) -> None:
     case.until = TIME_MAX
 
 
-def _statement(case: Case, _body: StateStatement) -> None:
+def _book_alone(case: Case, _body: StateStatement | RotateLogKey) -> None:
     case.check("actor_unknown", case.actor == LEDGER_ACTOR, case.actor, "the ledger itself")
 
 
@@ -64,7 +65,8 @@ _VERDICTS: Final[Mapping[str, Gate]] = dict(
         on(ORGANISATION, _organisation),
         on(VOID, _settlement),
         on(LAPSE, _settlement),
-        on(STATEMENT, _statement),
+        on(STATEMENT, _book_alone),
+        on(ROTATION_OF_LOG, _book_alone),
         *charges.VERDICTS,
         *documents.VERDICTS,
         *governance.VERDICTS,

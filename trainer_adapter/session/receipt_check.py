@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from client.service.answers import Answer
+from client.service.seen_checkpoint import known_keys
 from client.service.service import Service
 from ledger.commands.entry import Entry
 from ledger.domain.outcomes import Code
@@ -25,7 +26,7 @@ def check_recorded(service: Service, answer: Answer, log: LogKey, kind: str, wan
         raise NotProven("receipt", f"{answer.id} came without one")
     data = service.entry(answer.index)
     try:
-        index, _ = verify_receipt(answer.receipt, data, log)
+        index, _ = verify_receipt(answer.receipt, data, known_keys(log))
         entry = Entry.parse(data)
     except Malformed as error:
         raise NotProven(error.field, error.rule) from None

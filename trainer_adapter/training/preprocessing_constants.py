@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
+from client.service.seen_checkpoint import known_keys
 from client.service.service import Service
 from ledger.commands.entry import Entry
 from ledger.domain.outcomes import Code
@@ -88,7 +89,7 @@ def _released(source: Charged, service: Service, log: LogKey) -> dict[str, Tenso
     index, receipt = receipt_of(source.model)
     service.trust_receipt(receipt)
     recorded = service.entry(index)
-    proven, _ = verify_receipt(receipt, recorded, log)
+    proven, _ = verify_receipt(receipt, recorded, known_keys(log))
     entry = Entry.parse(recorded)
     if index != proven or entry.kind != "model_release" or entry.code is not Code.PERMITTED:
         raise Malformed("preprocessing", f"{source.model} has no release on record")

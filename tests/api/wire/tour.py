@@ -156,6 +156,7 @@ class Tour:
         things = pairs.own
         for path in ("/livez", "/readyz", "/v1/log", "/v1/checkpoint", "/docs", "/metrics", "/v1/consistency/9"):
             self._get(path)
+        self._get("/v1/log-key-rotations")
         for path in ("/tile/0/000.p/9", "/tile/entries/000.p/9", "/v1/entries/9"):
             self._get(path)
         for path in ("organisations", "policies", "datasets", "contracts", "partitions"):

@@ -107,6 +107,7 @@ BODIES: Final[dict[str, dict[str, str]]] = {
         "reason": "text 2000",
         "signatures": "optional list 1 12 text 2000",
     },
+    "log_key_rotation": {"key": "key Ed25519", "possession": "text 2000", "retires": "key Ed25519"},
     "release_notice": {"charge": "name", "model": "sha256"},
     "model_opening": {
         "charge": "name",

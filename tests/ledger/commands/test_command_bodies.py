@@ -75,6 +75,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "possession": "a..b",
         "reason": "the key was lost",
     },
+    "log_key_rotation": {"key": KEY, "possession": "a..b", "retires": KEY},
     "release_notice": {"charge": "run-1", "model": DIGEST},
     "model_opening": {
         "charge": "run-1",

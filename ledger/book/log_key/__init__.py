@@ -1,0 +1,1 @@
+"""The key of a log is replaced."""

@@ -1,0 +1,1 @@
+"""The key of a log over time, as its entries prove it."""

@@ -1,0 +1,265 @@
+"""The log's key is replaced: what both keys sign, who is led to the new one, and what a stolen old key is good for.
+
+Every test that has a book runs on both engines.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from msgspec import structs
+
+from ledger.audit.replay import verify_book
+from ledger.book.book import BookStopped, BookUnusable
+from ledger.book.log_key.rotation import Rotated, rotate_log_key
+from ledger.book.state import snapshot_file
+from ledger.cli import tile_publishing
+from ledger.crypto import detached_jws
+from ledger.crypto.detached_jws import public_key
+from ledger.domain.command import LEDGER_ACTOR
+from ledger.log.checkpoint import LogSigner, RotatingSigner, receipt, sign
+from ledger.store.log_key.rotation_proofs import all_rotations
+from ledger.verifier import (
+    Checkpoint,
+    EntryTimes,
+    LogKey,
+    Note,
+    Policy,
+    VerificationError,
+    from_base64,
+    leaf_hash,
+    to_base64,
+    verify_receipt,
+    verify_tiles,
+    with_rotations,
+)
+from ledger.wire import canonical_json as c
+from policy.decisions.gate import gate
+from tests.factories.documents import SMALL
+from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
+from tests.factories.stored import StoredWorld, no_step, open_world
+from tests.ledger.audit.forge import broken, entries_of, forged, tampered
+
+NEW_KEY: Final = private_key("the log's second key")
+THIRD_KEY: Final = private_key("the log's third key")
+NEW: Final = LogSigner(NEW_KEY, ORIGIN).key
+THIRD: Final = LogSigner(THIRD_KEY, ORIGIN).key
+
+
+def rotate(world: StoredWorld, **changes: Any) -> Rotated:  # noqa: ANN401 - any argument of the rotation
+    """Replace the key of a closed book's log by the second one."""
+    usual = {"gate": gate, "log_key": LOG_KEY, "new_key": NEW_KEY, "origin": ORIGIN, "volatile": True}
+    return rotate_log_key(world.url, **{**usual, "clock": world.clock, **changes})
+
+
+def restart(world: StoredWorld, **changes: Any) -> None:  # noqa: ANN401 - any argument of Book.open
+    """Open the book by the second key, stating its state."""
+    world.book.close()
+    world.book = world.open(**{"log_key": NEW_KEY, "statements": True, **changes})
+
+
+def rotated(world: StoredWorld) -> Rotated:
+    """A book with entries of its own by both keys, open by the second one."""
+    world.book.close()
+    world.book = world.open(statements=True)
+    world.submit(world.charge("before", run=SMALL))
+    world.book.close()
+    done = rotate(world)
+    restart(world)
+    world.submit(world.charge("after", run=SMALL))
+    return done
+
+
+def proofs(world: StoredWorld) -> str:
+    """The rotations of the log."""
+    with world.book.read() as facts:
+        return all_rotations(facts.connection)
+
+
+def proven(world: StoredWorld, name: str = "") -> tuple[str, bytes]:
+    """An entry's receipt under the newest checkpoint, and the entry; of the first one, if none is named."""
+    with world.book.read() as facts:
+        index = facts.entry_index(name) if name else 0
+        assert index is not None
+        return facts.receipt(index), facts.entry(index)
+
+
+def test_both_keys_sign_the_one_checkpoint_that_ends_with_the_rotation(world: StoredWorld) -> None:
+    """The old key none after it, the new one none before it; and the book verifies by either."""
+    done = rotated(world)
+    handover = Checkpoint.open(done.note, LOG)
+    assert handover == Checkpoint.open(done.note, NEW)
+    assert (handover.size, done.key) == (done.entry + 1, NEW)
+    with world.book.read() as facts:
+        newest = facts.checkpoint
+    assert [name for name, _ in Note.parse(newest).lines] == [ORIGIN]
+    with pytest.raises(VerificationError, match="is not signed by the log's key"):
+        Checkpoint.open(newest, LOG)
+    size = world.size
+    world.book.close()
+    for key in (LOG, NEW):
+        assert verify_book(world.url, key, no_step, gate=gate).entries >= size
+
+
+def test_whoever_kept_one_key_is_led_to_the_others(world: StoredWorld) -> None:
+    """Forward and back, over two rotations, by the rotations that the log proves."""
+    before, entry = proven(world)
+    rotated(world)
+    between, _ = proven(world)
+    world.book.close()
+    rotate(world, log_key=NEW_KEY, new_key=THIRD_KEY)
+    restart(world, log_key=THIRD_KEY)
+    after, _ = proven(world)
+    for kept in (LOG, NEW, THIRD):
+        trust = with_rotations(kept, proofs(world))
+        assert {verify_receipt(one, entry, trust)[0] for one in (before, between, after)} == {
+            verify_receipt(before, entry, LOG)[0]
+        }
+    with pytest.raises(VerificationError, match="is not signed by the log's key"):
+        verify_receipt(after, entry, LOG)
+    with pytest.raises(VerificationError, match="of a key of the log that is trusted"):
+        with_rotations(LogKey(ORIGIN, private_key("another").public_key().public_bytes_raw()), proofs(world))
+
+
+def test_the_old_key_opens_nothing_and_signs_nothing(world: StoredWorld) -> None:
+    """Refused in words on start, also while no entry has followed the rotation; and it replaces no key again."""
+    world.book.close()
+    with pytest.raises(BookUnusable, match="is not signed by the log's key"):
+        world.open(log_key=NEW_KEY)
+    done = rotate(world)
+    said = f"entry {done.entry} has replaced the log's key .*: start with the file of the key"
+    for attempt in (world.open, lambda: rotate(world, new_key=THIRD_KEY)):
+        with pytest.raises(BookUnusable, match=said):
+            attempt()
+    for new in (LOG_KEY, NEW_KEY):
+        with pytest.raises(BookUnusable, match="cannot be replaced by this one"):
+            rotate(world, log_key=NEW_KEY, new_key=new)
+    world.book = world.open(log_key=NEW_KEY)
+    assert world.size == done.entry + 1
+
+
+def test_another_process_with_the_old_key_is_stopped(world: StoredWorld, engine: str) -> None:
+    """On PostgreSQL it goes on until its next command, which is not recorded; an SQLite book has one process."""
+    if engine == "sqlite":
+        with pytest.raises(BookUnusable, match="another process has the book"):
+            rotate(world)
+        return
+    done = rotate(world)
+    with pytest.raises(BookStopped, match=f"entry {done.entry} has replaced the log's key"):
+        world.submit(world.charge("by the old key", run=SMALL))
+    assert world.book.stopped is not None
+    restart(world)
+    assert not world.recorded("by the old key")
+    world.submit(world.charge("by the new key", run=SMALL))
+
+
+def test_a_state_from_a_snapshot_knows_which_key_is_retired(
+    world: StoredWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Opened by the new key, without an entry of before the rotation."""
+    monkeypatch.setattr(snapshot_file, "EVERY_CLOSING", 1)
+    done = rotated(world)
+    where = tmp_path / "snapshot"
+    restart(world, snapshot=where)
+    world.submit(world.charge("stated", run=SMALL))
+    caplog.set_level("INFO")
+    restart(world, snapshot=where)
+    assert "opened by the snapshot" in caplog.text
+    with world.book.read() as facts:
+        terms = facts.key_terms[public_key(LOG_KEY).thumbprint]
+        assert (terms.owner, terms.revoked) == (LEDGER_ACTOR, done.entry)
+
+
+def test_what_is_kept_of_the_log_goes_over_to_the_new_key(world: StoredWorld, tmp_path: Path) -> None:
+    """Also where the commit was the last that the rotation did: then the new key finds what the old one signed."""
+    old, new = tmp_path / "kept-by-old", tmp_path / "kept-by-new"
+    world.book.close()
+    world.book = world.open(kept=old, first_start=True)
+    world.book.close()
+    before = old.read_text(encoding="utf-8")
+    done = rotate(world, kept=(old, new))
+    assert old.read_text(encoding="utf-8") == new.read_text(encoding="utf-8") == done.note
+    new.write_text(before, encoding="utf-8")
+    world.book = world.open(log_key=NEW_KEY, kept=new)
+    world.book.close()
+    assert Checkpoint.open(new.read_text(encoding="utf-8"), NEW).size == done.entry + 1
+
+
+def test_a_stolen_old_key_signs_nothing_that_is_accepted(world: StoredWorld, tmp_path: Path) -> None:
+    """No checkpoint after the rotation, no receipt, no published log, no entry of the book's own, no other rotation."""
+    done = rotated(world)
+    rotations, (_, entry) = proofs(world), proven(world, "after")
+    with world.book.read() as facts:
+        size, root, index = facts.size, facts.root, facts.entry_index("after") or 0
+        path = facts.tree.proof(index)
+        tile_publishing.publish(facts, tmp_path / "log", LOG, no_step)
+    stolen = sign(Checkpoint(ORIGIN, size, root), LOG_KEY)
+    for kept in (LOG, NEW):
+        trust = with_rotations(kept, rotations)
+        with pytest.raises(VerificationError, match="signed by a key of the log that signs none of this size"):
+            verify_receipt(receipt(index, path, stolen), entry, trust)
+        with pytest.raises(VerificationError, match="signed by a key of the log that signs none of this size"):
+            Checkpoint.open(sign(Checkpoint(ORIGIN, done.entry, root), NEW_KEY), trust)
+
+    def fetch(path: str, _limit: int) -> bytes | None:
+        where = tmp_path / "log" / path
+        return where.read_bytes() if where.is_file() else None
+
+    for kept in (LOG, NEW):
+        assert verify_tiles(fetch, kept).size == size
+    (tmp_path / "log" / "checkpoint").write_text(stolen, encoding="utf-8")
+    with pytest.raises(VerificationError, match="signs none of this size"):
+        verify_tiles(fetch, LOG)
+    # A second rotation by the thief names another key, and no checkpoint of the second key leads to it.
+    false = json.loads(rotations)
+    thief = RotatingSigner(LogSigner(LOG_KEY, ORIGIN), THIRD_KEY)
+    true = from_base64(false["rotations"][0]["entry"], "entry")
+    data = true.replace(c.base64url(NEW.public).encode(), c.base64url(THIRD.public).encode())
+    note = thief.sign(1, leaf_hash(data))
+    false["rotations"] = [{"entry": to_base64(data), "receipt": receipt(0, [], note)}]
+    with pytest.raises(VerificationError, match="are not those of a key of the log that is trusted"):
+        with_rotations(NEW, json.dumps(false))
+    assert isinstance(with_rotations(LOG, json.dumps(false)), Policy), "who has only the old key cannot tell"
+    false["rotations"] += json.loads(rotations)["rotations"]
+    with pytest.raises(VerificationError, match="do not follow one another"):
+        with_rotations(LOG, json.dumps(false))
+
+
+def test_a_checkpoint_of_the_old_key_in_the_book_is_found(tmp_path: Path) -> None:
+    """It is the newest of the log, over the true entries, and no verification takes it."""
+    with open_world(tmp_path) as world:
+        rotated(world)
+        world.book.close()
+        with closing(sqlite3.connect(world.path)) as connection:
+            size, note = connection.execute("SELECT max(tree_size), note FROM checkpoint").fetchone()
+        stolen = sign(Checkpoint.open(note, NEW), LOG_KEY)
+        path = tampered(world.path, tmp_path / "stolen", "UPDATE checkpoint SET note=? WHERE tree_size=?", stolen, size)
+        assert f"checkpoint at {size}: checkpoint: of {size} entries is signed by a key" in str(broken(path))
+
+
+def test_an_entry_of_the_book_that_the_old_key_signed_is_found(tmp_path: Path) -> None:
+    """In replay and in the one-file verifier: a statement after the rotation, under a checkpoint of the new key."""
+    with open_world(tmp_path) as world:
+        done = rotated(world)
+        world.book.close()
+        *entries, last = entries_of(world.path)
+        assert last.kind == "statement"
+        command = structs.replace(last.command, key_id=public_key(LOG_KEY).thumbprint)
+        stolen = replace(last, key_id=command.key_id, signature=detached_jws.sign(LOG_KEY, command.to_bytes()))
+        times = EntryTimes([LOG])
+        for index, one in enumerate((*entries, stolen)):
+            times.add(index, one.to_bytes())
+        assert times.wrong == (
+            f"entry {len(entries)}",
+            f"statement: is signed by the key {command.key_id}, which is not the log's there",
+        )
+        path = forged(world.path, tmp_path / "forged", [*entries, stolen], NEW_KEY)
+        added = "INSERT INTO checkpoint VALUES (?, ?)"
+        path = tampered(path, tmp_path / "whole", added, done.entry + 1, done.note)
+        assert f"entry {len(entries)}: the key" in str(broken(path))
