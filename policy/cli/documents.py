@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ledger.cli.terminal_output import examples
 from ledger.domain.exit_codes import ExitCode
 
+if TYPE_CHECKING:
+    from policy.planning.usable_caps import CapReport
+
 app = typer.Typer(pretty_exceptions_show_locals=False)
 document = typer.Typer(no_args_is_help=True, help="Validate policies, recommendations, datasets and contracts.")
 app.add_typer(document, name="document")
 
 
-@document.command(epilog=examples("document check", "policy.yaml", "contract.json --json"))
+@document.command(
+    epilog=examples(
+        "document check",
+        "policy.yaml --plan plan.json",
+        "contract.json --policy policy.yaml --json",
+        note="Each cap shows which steps of the plan it lets run, and from which ε on the whole plan fits. A document "
+        "under which no run could ever be admitted is invalid.",
+    )
+)
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="One document, JSON or YAML.")],
     *,
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="The policy that a contract is under.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A plan to try, instead of the policy's load.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Validate a document: its schema and its consistency; an error names the field, line and column."""
@@ -30,11 +46,11 @@ def check(
     from policy.documents.json_schemas import read_any
 
     try:
-        with file.open("rb") as opened:
-            data = opened.read(POLICY_DOCUMENT_BYTES_MAX + 1)
+        data = _read(file)
         kind, source = read_any(data)
+        caps = _caps(kind, data, policy, plan)
     except OSError as error:
-        typer.echo(f"{file}: {error.strerror}: name a document's file", err=True)
+        typer.echo(f"{error.filename}: {error.strerror}: name a document's file", err=True)
         raise typer.Exit(ExitCode.NOT_FOUND) from None
     except Malformed as error:
         typer.echo(
@@ -45,7 +61,46 @@ def check(
         raise typer.Exit(ExitCode.INVALID) from None
     same = digest(canonical_form(data, POLICY_DOCUMENT_BYTES_MAX))
     result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
-    typer.echo(json.dumps(result) if as_json else f"{file}: {source}, document {result['document']}")
+    if as_json:
+        typer.echo(json.dumps({**result, "caps": [one.to_json() for one in caps]}))
+        return
+    typer.echo(f"{file}: {source}, document {result['document']}")
+    for one in caps:
+        typer.echo(one.text if one.fits else f"warning: {one.text}", err=not one.fits)
+
+
+def _read(file: Path) -> bytes:
+    from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
+
+    with file.open("rb") as opened:
+        return opened.read(POLICY_DOCUMENT_BYTES_MAX + 1)
+
+
+def _caps(kind: str, data: bytes, policy: Path | None, plan: Path | None) -> Sequence[CapReport]:
+    """The caps of a policy, or of a contract whose policy is named. Raises: Malformed, OSError."""
+    from ledger.domain.gate import DOCUMENT_BYTES_MAX
+    from ledger.mechanisms.plan import parse_plan
+    from ledger.wire.malformed import Malformed
+    from policy.cli.document_caps import caps_of_documents
+    from policy.documents import ContractDocument, Policy
+    from policy.documents.document_text import read_document
+
+    if kind != "contract" and policy is not None:
+        raise Malformed("--policy", "is for a contract")
+    if kind != "policy" and policy is None:
+        if plan is not None:
+            raise Malformed("--plan", "is for a policy, or a contract with --policy")
+        return ()
+    contract = None if policy is None else ContractDocument.parse(data)
+    try:
+        stated = Policy.parse(data if policy is None else _read(policy))
+    except Malformed as error:
+        raise error.under("--policy") from None
+    try:
+        tried = None if plan is None else read_document(_read(plan), DOCUMENT_BYTES_MAX, parse_plan)
+    except Malformed as error:
+        raise error.under("--plan") from None
+    return caps_of_documents(stated, contract, tried)
 
 
 @document.command(epilog=examples("document schema", "policy", "contract > contract.schema.json"))

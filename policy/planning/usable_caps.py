@@ -34,7 +34,7 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.decisions.documents_in_force import binding, caps_of, dataset_of, read_contract, read_policy
 from policy.documents import ContractDocument, DatasetName, Policy
-from policy.documents.run_bounds import RunBounds, strictest
+from policy.documents.stated_caps import NamedCap, NamedRunLimits, Stated, contract_states, policy_states
 from policy.planning.plan_search import mechanism_of, with_steps
 from policy.planning.reported_values import Natural
 
@@ -54,38 +54,12 @@ def declared_load(entry: Callable[[int], bytes]) -> Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedCap:
-    """A cap on lineages, or on a coalition, of one partition; ``share`` where it is a quota of the capacity.
-
-    Attributes:
-        source: the document, and what in it, that states the cap.
-    """
-
-    epsilon: Fraction
-    source: str
-    share: Fraction | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _PricedPlan:
     """The declared plan and its price."""
 
     plan: RunPlan
     segments: tuple[Segment, ...]
     unit_records_max: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NamedRunLimits:
-    """What documents together say of one run: the cap on its ε, and its other bounds.
-
-    Attributes:
-        source: the document that states the cap on its ε.
-    """
-
-    epsilon: Fraction
-    bounds: RunBounds
-    source: str
 
 
 class CapReport(Record, frozen=True):
@@ -214,13 +188,8 @@ def _sentence(steps: int, plan_steps: int | None, least: Fraction | None, why: s
 
 def policy_caps(facts: Facts, policy: Policy, declared: Declared) -> Iterator[CapReport]:
     """The caps that a policy would set on the open partitions of its domain, each distinct one once."""
-    stated = [NamedCap(policy.lineage.epsilon_max, f"{policy.source}, lineage")]
-    stated += [NamedCap(one.epsilon_max, f"{policy.source}, coalition {one.name}") for one in policy.coalitions]
-    if policy.share_max is not None:
-        stated.append(NamedCap(policy.budget.epsilon_max, f"{policy.source}, quota", policy.share_max))
     mine = (one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain)
-    run = NamedRunLimits(policy.run.epsilon_max, policy.run_bounds, f"{policy.source}, one run")
-    yield from _reports(mine, [*stated, run], lambda one: policy.load or declared(one))
+    yield from cap_reports(mine, policy_states(policy), lambda one: policy.load or declared(one))
 
 
 def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: Declared) -> Iterator[CapReport]:
@@ -231,23 +200,13 @@ def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: 
         binds = binding(facts, partition, now)
         if binds is None:
             continue
-        caps = caps_of(partition.epsilon, binds, contract)
-        stated: list[NamedCap | NamedRunLimits] = [
-            NamedCap(caps.lineage, f"{caps.lineage_source or 'the partition'}, lineage")
-        ]
-        if caps.share is not None:
-            stated.append(NamedCap(partition.epsilon, f"{caps.share_source}, quota", caps.share))
-        limits, source = min(
-            ((one.run, one.source) for one in (contract, binds.policy)), key=lambda one: one[0].epsilon_max
-        )
-        bounds = strictest((contract.run, binds.policy.run_bounds))
-        stated.append(NamedRunLimits(limits.epsilon_max, bounds, f"{source}, one run"))
-        yield from _reports((partition,), stated, declared)
+        stated = contract_states(partition.epsilon, caps_of(partition.epsilon, binds, contract), binds.policy, contract)
+        yield from cap_reports((partition,), stated, declared)
 
 
 def coalition_caps(facts: Facts, epsilon: Fraction, declared: Declared) -> Iterator[CapReport]:
     """The cap of a coalition on every open partition."""
-    yield from _reports(_open(facts), [NamedCap(epsilon, "the coalition")], declared)
+    yield from cap_reports(_open(facts), [NamedCap(epsilon, "the coalition")], declared)
 
 
 def command_caps(facts: Facts, command: Command, body: Record, now: int, declared: Declared) -> Iterable[CapReport]:
@@ -270,9 +229,7 @@ def _open(facts: Facts) -> Iterator[Partition]:
     return (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
 
 
-def _reports(
-    partitions: Iterable[Partition], stated: Sequence[NamedCap | NamedRunLimits], declared: Declared
-) -> Iterator[CapReport]:
+def cap_reports(partitions: Iterable[Partition], stated: Sequence[Stated], declared: Declared) -> Iterator[CapReport]:
     """Partitions opened alike are computed once; of one run nothing is reported without a declared plan."""
     known: dict[Hashable, CapReport | None] = {}
     for partition in partitions:
@@ -289,7 +246,7 @@ def _reports(
             yield structs.replace(first, partition=partition.ref, text=text)
 
 
-def _report(partition: Partition, named: NamedCap | NamedRunLimits, plan: RunPlan | None) -> CapReport | None:
+def _report(partition: Partition, named: Stated, plan: RunPlan | None) -> CapReport | None:
     """Under a cap, or of one run; None where nothing can be said of one."""
     if isinstance(named, NamedCap):
         return report_cap(partition, named, plan)

@@ -1,16 +1,21 @@
 """Documents checked before anybody signs them, and their schemas, on the command line."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ledger.wire.canonical_json import digest, dump
 from policy.cli.documents import app
 from policy.documents.json_schemas import KINDS, schema_of
+from tests.factories.documents import contract, plan
+from tests.factories.people import BANKS
 from tests.policy.documents.complete import FULL
+from tests.policy.planning.market import policy_document
 
 RUN = CliRunner()
 
@@ -47,3 +52,77 @@ def test_a_schema_is_written_out() -> None:
     done = RUN.invoke(app, ["document", "schema", "contract"])
     assert json.loads(done.output) == schema_of("contract")
     assert RUN.invoke(app, ["document", "schema", "plan"]).exit_code == 2
+
+
+def checked(tmp_path: Path, *, contract: dict[str, Any] | None = None, run: object = None, **changes: Any) -> Result:  # noqa: ANN401 - JSON
+    """``document check`` of a policy, or of a contract under it, and of a plan."""
+    files = {"policy": policy_document(**changes), "contract": contract, "plan": run}
+    for name, content in files.items():
+        if content is not None:
+            (tmp_path / name).write_text(json.dumps(content))
+    named = [] if contract is None else ["--policy", str(tmp_path / "policy")]
+    tried = [] if run is None else ["--plan", str(tmp_path / "plan")]
+    of = tmp_path / ("policy" if contract is None else "contract")
+    return RUN.invoke(app, ["document", "check", str(of), *named, *tried])
+
+
+def test_each_cap_shows_what_could_run_and_from_which_epsilon_on(tmp_path: Path) -> None:
+    """Of the plan that is named; without one, whether anything could. No book is needed."""
+    done = checked(tmp_path)
+    assert done.exit_code == 0
+    assert "lineage: ε 5 on any partition: a run can fit" in done.output
+    done = checked(tmp_path, run=plan(60, "2"))
+    assert done.exit_code == 0
+    assert "warning" not in done.output
+    done = checked(tmp_path, run=plan(60, "2"), lineage={"epsilon_max": "1"})
+    assert done.exit_code == 0
+    steps, least = re.findall(r"lineage: ε 1 on any partition: (\d+) of .* fits from ε ([0-9.]+) on", done.output)[0]
+    assert 0 < int(steps) < 60
+    assert "warning" not in checked(tmp_path, run=plan(60, "2"), lineage={"epsilon_max": least}).output
+    assert "warning" not in checked(tmp_path, run=plan(int(steps), "2"), lineage={"epsilon_max": "1"}).output
+
+
+def test_a_contract_is_tried_under_its_policy(tmp_path: Path) -> None:
+    """Its own caps where they are smaller; a cap that would be closed is a warning."""
+    wide = contract(BANKS[0])
+    assert "warning" not in checked(tmp_path, contract=wide, run=plan(60, "2")).output
+    done = checked(tmp_path, contract={**wide, "lineage": {"epsilon_max": "0.5"}}, run=plan(60, "2"))
+    assert done.exit_code == 0
+    assert "warning: contract" in done.output
+    assert "not one step" in done.output
+    done = checked(tmp_path, contract={**wide, "run": {"epsilon_max": "1"}}, run=plan(60, "2"))
+    assert "one run: ε 1 on any partition" in done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_contract", "reason"),
+    [
+        ({"lineage": {"epsilon_max": "0.001"}}, None, "no run ever"),
+        ({"mechanisms": ["laplace"], "rules": ["reference"]}, None, "no run could ever"),
+        ({}, {"run": {"epsilon_max": "2", "mechanisms": ["gaussian"]}}, "no run could ever"),
+        ({}, {"lineage": {"epsilon_max": "0.001"}}, "no run ever"),
+    ],
+)
+def test_a_document_that_lets_nothing_run_is_refused(
+    tmp_path: Path, changes: dict[str, Any], of_contract: dict[str, Any] | None, reason: str
+) -> None:
+    """Before anyone signs it, with the reason."""
+    done = checked(tmp_path, contract=None if of_contract is None else {**contract(BANKS[0]), **of_contract}, **changes)
+    assert done.exit_code == 2
+    assert reason in done.output
+
+
+def test_a_policy_is_named_for_contracts_alone(tmp_path: Path) -> None:
+    """And a fault in it is said to be its own."""
+    (tmp_path / "p").write_text(json.dumps(policy_document()))
+    (tmp_path / "c").write_text(json.dumps(contract(BANKS[0])))
+    (tmp_path / "bad").write_text("kind: policy\n")
+    for named, text in (
+        (["p", "--policy", "p"], "--policy: is for a contract"),
+        (["c", "--plan", "p"], "--plan: is for a policy"),
+        (["c", "--policy", "bad"], "--policy"),
+        (["p", "--plan", "bad"], "--plan"),
+    ):
+        done = RUN.invoke(app, ["document", "check", *(str(tmp_path / one) if one[0] != "-" else one for one in named)])
+        assert done.exit_code == 2
+        assert text in done.output

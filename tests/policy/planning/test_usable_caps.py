@@ -12,7 +12,8 @@ from ledger.domain.outcomes import Code
 from ledger.mechanisms.plan import RunPlan, parse_plan
 from policy.checks.field_readers import format_time
 from policy.documents import ContractDocument, Policy
-from policy.planning.usable_caps import CapReport, NamedCap, coalition_caps, contract_caps, policy_caps, report_cap
+from policy.documents.stated_caps import NamedCap
+from policy.planning.usable_caps import CapReport, coalition_caps, contract_caps, policy_caps, report_cap
 from tests.factories.documents import NOW, contract, dense_plan
 from tests.factories.memory import ref_of
 from tests.factories.people import BANKS, DAY_MS
