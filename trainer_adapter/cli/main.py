@@ -156,7 +156,8 @@ def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume
     from trainer_adapter.cli.train import train_job
 
     def on_step(run: Run, step: int) -> None:
-        _print_event("step", epsilon=run.privacy.epsilon.number, step=step, steps=run.steps)
+        said: Object = {"epsilon": run.privacy.epsilon.number, "step": step, "steps": run.steps}
+        run.output.put(said, lambda: _print_event("step", **said))
 
     def say(line: str) -> None:
         _print_event("stage", text=line)
@@ -181,7 +182,8 @@ def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: 
         task = progress.add_task("noisy steps", total=job.plan.steps, loss="")
 
         def on_step(run: Run, step: int) -> None:
-            progress.update(task, completed=step, loss=f"ε {run.privacy.epsilon.number} in all")
+            shown = f"ε {run.privacy.epsilon.number} in all"
+            run.output.put({"shown": step}, lambda: progress.update(task, completed=step, loss=shown))
 
         return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)
 

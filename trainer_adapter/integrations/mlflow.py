@@ -50,7 +50,7 @@ class PublicLog:
             self._client.log_param(self._id, name, value)
 
     def step(self, step: int, metrics: Mapping[str, float] | None = None) -> None:
-        """Log the ε of the whole run, the same at each step, and metrics of public records.
+        """Log the ε of the whole run, the same at each step, and metrics of public records, once they may leave.
 
         Raises:
             Malformed: for a metric that is not on the list; then nothing is logged.
@@ -59,5 +59,9 @@ class PublicLog:
         if private:
             raise Malformed(private[0], f"is not among what may leave a clean room: {', '.join(sorted(PUBLIC))}")
         logged = {**(metrics or {}), "dp/epsilon": float(self._run.privacy.epsilon)}
+        said = {name: repr(value) for name, value in logged.items()}
+        self._run.output.put({"metrics": {**said}, "step": step}, lambda: self._log(step, logged))
+
+    def _log(self, step: int, logged: Mapping[str, float]) -> None:
         for name, value in logged.items():
             self._client.log_metric(self._id, name, value, step=step)

@@ -1,12 +1,16 @@
-"""Block leases: the ledger's leave to take a block of steps, asked for one block ahead, so that no step waits.
+"""Block leases: the ledger's leave to take a block of steps, requested one block ahead, so that no step waits.
 
-A run that leases its steps takes none before the ledger has recorded that this process may. The next lease is asked for
+A run that leases its steps takes none before the ledger has recorded that this process may. The next lease is requested
 in a thread of its own once half of the one before it is used up; only where its answer is not there when the leased
 steps are, training waits. Of two copies of one run one gets the next steps; the other ends before its next noise. An
-answer that was lost is asked for again with the same bytes, and is the same lease.
+answer that was lost is requested again with the same bytes, and is the same lease.
+
+Each request names two digests: of what leaves the run by it (:mod:`trainer_adapter.run.fenced_output`), and of the
+weights and the optimiser as they were when the newest finished lease ended, hashed in the thread that asks.
 
 A lease is for ``lease_s`` seconds of work, as fast as this process has worked so far, half a per cent of the run, or
-one block of the step log: whichever is most. What is leased counts as begun, whether it is taken or not.
+one block of the step log: whichever is most; and longer while more requests were sent than there was time for. What is
+leased counts as begun, whether it is taken or not.
 """
 
 from __future__ import annotations
@@ -15,13 +19,15 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
 
 from client.http.problems import Refused, Unreachable
 from ledger.commands.runs.step_lease import chained
 from ledger.wire.malformed import Malformed
+from trainer_adapter.run.fenced_output import FencedOutput
+from trainer_adapter.run.state_digest import Digest
 from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
 
 SHARES: Final = 200
@@ -32,10 +38,11 @@ _COPY: Final = frozenset({"body.first", "body.generation"})
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Request:
     """A request under way: until it is ``done``, whether it was granted is unknown."""
 
     wanted: Wanted
+    state: Digest
     error: Exception | None = field(default_factory=lambda: Unreachable("the request for a lease broke off"))
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -45,6 +52,10 @@ class _Asked:
         if isinstance(error, Refused) and error.status == HTTPStatus.CONFLICT and error.field in _COPY:
             return error
         return None
+
+
+def _unknown() -> str:
+    return ""
 
 
 class BlockLeases:
@@ -67,9 +78,15 @@ class BlockLeases:
         lease_s: int,
         *,
         resumed: bool,
+        output: FencedOutput | None = None,
+        snapshot: Callable[[], Digest] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Of a run of so many ``steps``; one that is ``resumed`` takes a new generation.
+
+        Args:
+            output: what each lease fences; from here on nothing of it leaves by itself.
+            snapshot: copies the state that was trained; called where a lease is finished.
 
         Raises:
             Refused, Unreachable, Malformed: if it gets none.
@@ -78,10 +95,14 @@ class BlockLeases:
         self.newest, self.chain, self.entered, self.refused = "", "", 0, ""
         self._requests, self._steps, self._clock = requests, steps, clock
         self._least, self._lease_s = max(block_steps, math.ceil(steps / SHARES)), lease_s
+        self._sent = 0
         self._first, self._until = self.granted + 1, self.granted
         self._finished = ""
+        self._output, self._snapshot = output or FencedOutput(), snapshot
+        self._output.fence()
+        self._state: Digest = _unknown
         self._began: tuple[int, float] | None = None
-        self._asked: _Asked | None = None
+        self._pending: _Request | None = None
 
     @property
     def until(self) -> int:
@@ -98,11 +119,12 @@ class BlockLeases:
         Raises:
             Refused: if another copy of this run has gone on. What this process has trained cannot leave.
         """
-        if self._asked is not None and (superseded := self._asked.superseded()) is not None:
+        if self._pending is not None and (superseded := self._pending.superseded()) is not None:
             raise superseded
+        self._let_out()
         if step > self._until:
-            asked = self._asked or self._ask(step)
-            while not asked.done.wait(POLL_S):
+            pending = self._pending or self._ask(step)
+            while not pending.done.wait(POLL_S):
                 if why := ends():
                     return why
             self._note()
@@ -111,14 +133,15 @@ class BlockLeases:
         if self._began is None:
             self._began = (step, self._clock())
         half_used = 2 * (step - self._first + 1) > self._until - self._first + 1
-        if self._asked is None and not self.refused and half_used and self._until < self._steps:
+        if self._pending is None and not self.refused and half_used and self._until < self._steps:
             self._ask(step)
         return ""
 
     def settle(self, wait_s: float | None = None) -> None:
-        """Wait for the answer to what was asked for, at most so long: a lease that was granted counts."""
-        if self._asked is not None and self._asked.done.wait(wait_s) and self._asked.error is None:
-            self._add(self._asked.wanted)
+        """Wait for the answer to the newest request, at most so long: a lease that was granted counts."""
+        if self._pending is not None and self._pending.done.wait(wait_s) and self._pending.error is None:
+            self._add(self._pending.wanted)
+            self._output.let_out()
 
     def _add(self, wanted: Wanted) -> None:
         """Count a lease that was granted, once."""
@@ -126,42 +149,54 @@ class BlockLeases:
             self.granted, self.newest = wanted.last, wanted.id
             self.chain = chained(self.chain, wanted.id)
 
-    def _ask(self, step: int) -> _Asked:
+    def _let_out(self) -> None:
+        """Let out what the newest request fences, if it was granted."""
+        if self._pending is not None and self._pending.done.is_set() and self._pending.error is None:
+            self._output.let_out()
+
+    def _ask(self, step: int) -> _Request:
         first = self.granted + 1
         last = min(self._steps, max(first, step, self._until + 1) - 1 + self._size(step))
         # Of a torn step log more steps count than are leased.
         taken = min(step - 1, self.granted)
-        wanted = Wanted.fresh(self.generation, (first, last), self._finished, taken)
-        self._asked = asked = _Asked(wanted)
-        threading.Thread(target=self._send, args=(asked,), name="lease", daemon=True).start()
-        return asked
+        wanted = Wanted.fresh(self.generation, (first, last), self._finished, taken, self._output.seal())
+        self._pending = pending = _Request(wanted, self._state)
+        threading.Thread(target=self._send, args=(pending,), name="lease", daemon=True).start()
+        return pending
 
     def _size(self, step: int) -> int:
         done, passed = (0, 0.0) if self._began is None else (step - self._began[0], self._clock() - self._began[1])
-        by_time = math.ceil(done * self._lease_s / passed) if passed > 0 else 0
+        self._sent += 1
+        # The first requests come before the speed is known: later leases are longer, until there was time for as many.
+        seconds = self._lease_s + max(0.0, self._sent * self._lease_s - passed)
+        by_time = math.ceil(done * seconds / passed) if passed > 0 and self._lease_s else 0
         return max(self._least, by_time)
 
-    def _send(self, asked: _Asked) -> None:
+    def _send(self, pending: _Request) -> None:
         try:
-            self._requests.lease(asked.wanted)
-            asked.error = None
+            pending.wanted = replace(pending.wanted, state=pending.state())
+            self._requests.lease(pending.wanted)
+            pending.error = None
         except (Refused, Unreachable, Malformed, OSError) as error:
-            asked.error = error
+            pending.error = error
         finally:
-            asked.done.set()
+            pending.done.set()
 
     def _note(self) -> None:
-        """Begin to use what was asked for, if it was granted. Raises: Refused, for a copy that has gone on."""
-        asked, self._asked = self._asked, None
-        assert asked is not None
-        if (superseded := asked.superseded()) is not None:
-            self._asked = asked
+        """Begin to use the newest request, if it was granted. Raises: Refused, for a copy that has gone on."""
+        self._let_out()
+        pending, self._pending = self._pending, None
+        assert pending is not None
+        if (superseded := pending.superseded()) is not None:
+            self._pending = pending
             raise superseded
-        if asked.error is not None:
-            self._asked = asked
-            self.refused = f"no further steps are leased: {asked.error}"
+        if pending.error is not None:
+            self._pending = pending
+            self.refused = f"no further steps are leased: {pending.error}"
             return
         self._finished = self.newest
-        self._add(asked.wanted)
-        self._first, self._until = asked.wanted.first, asked.wanted.last
+        if self.newest and self._snapshot is not None:
+            self._state = self._snapshot()
+        self._add(pending.wanted)
+        self._first, self._until = pending.wanted.first, pending.wanted.last
         self.entered += 1

@@ -32,7 +32,9 @@ from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.checkpointing import CheckpointStore, locked
+from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.run.progress import ProgressReporter
+from trainer_adapter.run.state_digest import Digest
 from trainer_adapter.run.step_budget import StepBudget
 from trainer_adapter.session.key_grants import NotGranted
 from trainer_adapter.session.model_release import ModelReleaseRequest, Pause, post_of
@@ -40,6 +42,10 @@ from trainer_adapter.session.protocol import Say, Session, clean_room_service, c
 from trainer_adapter.session.quote_report import QuoteReport
 
 LOG_FILE: Final = "steps.log"
+ERROR_MAX: Final = 1_000
+"""How much of an error's text is in what leaves with the post."""
+_NOT_OF_RECORDS: Final = (Refused, Unreachable, KeyboardInterrupt, SystemExit)
+"""Errors that say what the service answered, or that someone ended the run."""
 UNANSWERED_S: Final = 10.0
 """How long a run that broke waits for the answer to its last request for a lease."""
 
@@ -67,6 +73,7 @@ class Run:
     Attributes:
         checkpoints: from which a killed run is resumed; None where the assignment has no ``resume``.
         over: whether a resumed run was over already, so that only its post and its model are left.
+        output: what leaves the run before its model: of a run that leases its steps behind its leases and its post.
         model_data: the one model that may leave of a run that leases its steps: its bytes, set before the block ends.
         watched: whether the loop takes its steps from the budget; if not, nothing is posted: the charge stays in full.
     """
@@ -94,6 +101,7 @@ class Run:
         self.checkpoints: CheckpointStore | None = None
         self.over = self._resumed = False
         self.watched, self.model_data = True, b""
+        self.output: Final = FencedOutput()
         self._leases: BlockLeases | None = None
         self._stack, self._owns_service = ExitStack(), service is None
         self.service: Final = service or consumer_service(assignment)
@@ -210,7 +218,19 @@ class Run:
         requests, known = session.lease_requests(), self.assignment
         if requests is None:
             return None
-        return BlockLeases(requests, self.steps, known.block_steps, known.lease_s, resumed=self._resumed)
+        return BlockLeases(
+            requests,
+            self.steps,
+            known.block_steps,
+            known.lease_s,
+            resumed=self._resumed,
+            output=self.output,
+            snapshot=self.snapshot,
+        )
+
+    def snapshot(self) -> Digest:
+        """Copy what was trained, to hash it; of another library's loop that is not known."""
+        return lambda: ""
 
     def _open_log(self, session: Session) -> StepLog:
         known, path = self.assignment, self.assignment.output / LOG_FILE
@@ -224,9 +244,10 @@ class Run:
         return log
 
     def done(self, step: int) -> None:
-        """Report that a step is done; returns at once."""
-        if self._progress is not None:
-            self._progress.report(step)
+        """Report that a step is done, once that may leave; returns at once."""
+        if (progress := self._progress) is not None:
+            progress.look()
+            self.output.put({"done": step}, lambda: progress.report(step))
 
     def ended(self) -> str:
         """Why the ledger wants the run to end, or nothing; returns at once."""
@@ -264,29 +285,44 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Post what ran. Raises: Refused, Unreachable, if nothing else broke: then the charge stays in full."""
+        """Post what ran. Raises: Refused, Unreachable, if nothing else broke: then the charge stays in full.
+
+        Of a run that leases its steps an error that the ledger did not cause leaves with the post, or not at all: then
+        Malformed is raised in its place.
+        """
+        fenced = self._leases is not None and error is not None and not isinstance(error, _NOT_OF_RECORDS)
+        if fenced:
+            self.output.put({"error": f"{type(error).__name__}: {error}"[:ERROR_MAX]}, lambda: None)
         try:
-            self._settle(broken=error is not None)
+            posted = self._settle(broken=error is not None)
+            self.output.end(posted=posted or self._leases is None)
         finally:
             if self._owns_service:
                 self.service.close()
+        if fenced and not posted:
+            raise Malformed("run", "broke, and the ledger has no post of it: what broke it does not leave") from None
 
-    def _settle(self, *, broken: bool) -> None:
+    def _settle(self, *, broken: bool) -> bool:
+        """Whether what ran is posted. Raises: Refused, Unreachable, Malformed."""
         budget, session = self._budget, self._session
         why = budget.close() if budget is not None else ""
         self._stack.close()
         if budget is None or session is None:
-            return
+            return False
         if why:
             self.say(f"training ended early: {why}")
         if not self.watched:
             self.say("it is unknown what was done with the records: nothing is posted, the charge stays in full")
-            return
+            return False
         if not broken and not self.ended():
             self._post(session, budget.taken)
-            return
+            return True
+        if not broken and self._leases is not None:
+            # Another copy may have posted: then nothing of this one leaves, and its run ends with the refusal.
+            self._post(session, budget.taken, brief=True)
+            return True
         # What began counts, whatever broke.
-        self._post_briefly(session, budget.steps_durable if broken else budget.taken)
+        return self._post_briefly(session, budget.steps_durable if broken else budget.taken)
 
     def _post_briefly(self, session: Session, steps: int) -> bool:
         """Whether it was posted; else the deadline posts all of the charge, or the ledger has settled it already."""
@@ -308,6 +344,7 @@ class Run:
         if leases is not None:
             leases.settle(UNANSWERED_S if brief else None)
             named["generation"] = leases.generation
+            named |= {} if (output := self.output.seal()) is None else {"output": output}
             named |= {"lease": leases.newest} if leases.newest else {}
             if not brief and session.post_returning(steps, leases.granted - steps, {**named, "chain": leases.chain}):
                 return

@@ -36,6 +36,7 @@ class ProgressReporter:
         self._send, self._over, self._pace_s = send, over, pace_s
         self._newest = self._reported = self._sent = 0
         self._ended = ""
+        self._looking, self._looks = False, 0
         self._news, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
         self._thread.start()
@@ -43,6 +44,11 @@ class ProgressReporter:
     def report(self, steps: int) -> None:
         """So many steps are done; returns at once."""
         self._newest = steps
+        self._news.set()
+
+    def look(self) -> None:
+        """Check now and then whether the charge is over, though no report may leave yet; returns at once."""
+        self._looking = True
         self._news.set()
 
     def ended(self) -> str:
@@ -70,9 +76,13 @@ class ProgressReporter:
 
     def _report(self, steps: int) -> bool:
         """Whether the service answered."""
-        if steps == self._reported:
-            return True
+        looking, self._looking = self._looking, False
         try:
+            if steps == self._reported:
+                self._looks += looking
+                if looking and self._looks % LOOK_EVERY == 2:
+                    self._ended = self._over()
+                return True
             if self._is_accepted(steps):
                 self._reported = steps
                 self._sent += 1

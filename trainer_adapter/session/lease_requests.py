@@ -32,6 +32,8 @@ class Wanted:
         id: drawn for this request alone, which no copy of the process draws again.
         finished: the id of the newest lease whose steps were all taken; empty before the first.
         taken: how many steps of the run count as taken: none of them is returned.
+        output: the digest of what leaves by this lease, None if nothing does.
+        state: the digest of weights and optimiser when the newest finished lease ended; empty where that is not known.
     """
 
     id: str
@@ -40,15 +42,20 @@ class Wanted:
     last: int
     finished: str
     taken: int
+    output: str | None = None
+    state: str = ""
 
     @classmethod
-    def fresh(cls, generation: int, span: tuple[int, int], finished: str, taken: int) -> Self:
+    def fresh(
+        cls, generation: int, span: tuple[int, int], finished: str, taken: int, output: str | None = None
+    ) -> Self:
         """A request of its own, for the steps from the first to the last of a span."""
-        return cls(f"lease-{hardware_secret().hex()}", generation, *span, finished, taken)
+        return cls(f"lease-{hardware_secret().hex()}", generation, *span, finished, taken, output)
 
     def body(self, charge: str) -> c.Object:
-        """The command's body: the run's state is which of its leases are finished."""
-        state = c.digest(c.dump({"charge": charge, "finished": self.finished, "generation": self.generation, "v": 1}))
+        """The command's body: the run's state is which of its leases are finished, and what it had then."""
+        known: c.Object = {"charge": charge, "finished": self.finished, "generation": self.generation, "v": 1}
+        state = c.digest(c.dump({**known, "state": self.state, "v": 2} if self.state else known))
         return {
             "charge": charge,
             "first": self.first,
@@ -56,6 +63,7 @@ class Wanted:
             "last": self.last,
             "state": state,
             "taken": self.taken,
+            **({} if self.output is None else {"output": self.output}),
         }
 
 

@@ -166,6 +166,10 @@ class Session:
             raise Malformed("charge", f"is {state}: this run cannot go on")
         return steps
 
+    def model_posted(self) -> str:
+        """The digest of the model that the post names; empty if it names none. Raises: Refused, Unreachable."""
+        return str(self._own.charge(self._assignment.id).get("model") or "")
+
     def steps_reported(self) -> int:
         """The steps of the newest progress report that the service has. Raises: Refused, Unreachable, Malformed."""
         progress = self._own.charge(self._assignment.id).get("progress")

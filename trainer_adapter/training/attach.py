@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon, greatest
 from ledger.mechanisms.plan import USER
+from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
@@ -34,6 +35,7 @@ from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
+from trainer_adapter.run.state_digest import Digest, state_digest
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.noise_choice import load_assignment
 from trainer_adapter.session.protocol import Say
@@ -188,6 +190,7 @@ class ModelRun(Run):
         if self.checkpoints is not None and options.resume:
             self._at = self.checkpoints.load_run(model, self.optimiser, options.also)
         if self.over:
+            self._require_posted_model()
             return
         parts = [options.read(data, ref) for ref, data in opened.items()]
         device = next(model.parameters()).device
@@ -203,6 +206,13 @@ class ModelRun(Run):
         self._engine = self._checked_engine(loss, (inputs, targets), users)
         if options.example is None:
             self._report(self._engine)
+
+    def _require_posted_model(self) -> None:
+        """Raises: Malformed, if the post of a run that leased its steps names another model, or none."""
+        if self.session.identity.leases and self.checkpoints is not None:
+            kept = self.checkpoints.load_model()
+            if not kept or self.session.model_posted() != c.digest(kept):
+                raise Malformed("run", "was posted without the model of this folder: nothing of it leaves")
 
     def check(self) -> None:
         """Hold model, loss and optimiser to the engine's terms on the public example; nothing is sent to be recorded.
@@ -256,6 +266,10 @@ class ModelRun(Run):
         if time.monotonic() - self._saved_at >= store.every_s or self._saved_at < 0:
             store.save_run(self._at, self.model, self.optimiser, self.options.also)
             self._saved_at = time.monotonic()
+
+    def snapshot(self) -> Digest:
+        """Copy model and optimiser, to hash them."""
+        return state_digest(self.model, self.optimiser)
 
     @property
     def taken(self) -> int:

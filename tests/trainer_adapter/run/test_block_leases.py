@@ -113,14 +113,14 @@ def test_a_copy_that_has_gone_on_ends_this_one_before_its_next_noise(field: str)
 
 
 def test_a_lease_is_for_a_second_of_work_or_half_a_per_cent_or_a_block() -> None:
-    """Two steps a second: a lease of three seconds has six; of many steps it has a two-hundredth."""
+    """Two steps a second: a lease of three seconds has six, once there was time for every request; of many a 200th."""
     now, ledger = [0.0], Ledger()
     leases = BlockLeases(ledger, 1_000, 5, 3, resumed=False, clock=lambda: now[0])
-    for step in range(1, 24):
+    for step in range(1, 40):
         assert leases.reach(step, lambda: "") == ""
         now[0] += 0.5
     leases.settle()
-    assert _sizes(ledger) == [(1, 5), (6, 11), (12, 17), (18, 23), (24, 29)]
+    assert _sizes(ledger) == [(1, 5), (6, 21), (22, 32), (33, 38), (39, 44)]
     many = Ledger()
     assert BlockLeases(many, 100_000, 5, 0, resumed=False).reach(1, lambda: "") == ""
     assert _sizes(many)[0] == (1, 500)

@@ -96,7 +96,8 @@ def test_a_copy_that_comes_after_the_post_has_no_model(pair: Pair) -> None:
     pair[0].copied("over", "over-copy")
     pair[0].go_on("over")
     assert pair[0].status() == 0
-    assert pair[1].run("over-copy", None, resume=True) == 0
+    assert pair[1].run("over-copy", None, resume=True) == FAILED
+    assert pair[0].said("over-copy").endswith("was posted without the model of this folder: nothing of it leaves")
     assert pair[1].noise("over-copy") == []
     assert _hold(pair, "over", "over-copy")[1] == 1
 
