@@ -70,8 +70,14 @@ utility: .venv/.ready ## how many runs each admission rule lets through
 	@$(BIN)/python -m tests.bench.utility
 
 # A mutant that was decided once is not run again unless its function or a test of it changed; `make clean` forgets all.
-mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, the rules, the decisions and the lineage: an hour or two
-	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m mutmut run
+# So it may be interrupted at any time; RUN=no prints what is known without a run.
+# MUTANTS='ledger.filters.*' runs those of some modules, MUTANT_CPU_S=60 gives the tests of each more time, CHILDREN=1
+# leaves the other cores alone.
+CHILDREN ?= $(shell nproc)
+RUN      ?= yes
+mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, rules, decisions and lineage: hours; it can be interrupted and goes on
+	@[ "$(RUN)" = no ] || PYTHONPATH=$(CURDIR)/.venv/mutmut \
+	  $(BIN)/python -m mutmut run --max-children $(CHILDREN) $(if $(MUTANTS),'$(MUTANTS)')
 	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m tests.mutants.report
 
 soak: .venv/.ready .venv/.witness .venv/.clients ## the long tests, and examples that no run drew before
