@@ -17,6 +17,7 @@ from api.wire import command_requests
 from api.wire.responses import BINARY, BYTES_TYPE, takes
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.decision import Rejected
+from ledger.domain.facts import holder_of
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import TDC
 from ledger.store.snapshot import Snapshot
@@ -29,6 +30,7 @@ from policy.planning.lineage_impact import ExposureChange, exposure_changes
 from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
+from policy.planning.shared_account import facts_as_shown
 from policy.planning.usable_caps import CapReport, declared_load, document_caps
 from policy.planning.what_if import PlannedRun, WhatIf
 
@@ -78,7 +80,13 @@ def plan_run(view: View, raw: Raw) -> PlanReport:
         for name in run.base:
             get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
     since = now - RATE_MS
-    return report(WhatIf(facts, run, now), first_since(facts.size, facts.entry, since), since)
+    first, partitions = first_since(facts.size, facts.entry, since), [facts.partitions[ref] for ref in run.partitions]
+    if all(caller.watches(one) for one in partitions):
+        return report(WhatIf(facts, run, now, exact=True), first, since)
+    author = facts.organisations.get(run.actor)
+    shared = [one for one in partitions if not caller.watches(one)]
+    shown = facts_as_shown(facts, shared, now, holder_of(author.node) if author else "")
+    return report(WhatIf(facts, run, now), first, since, None if shown is facts else shown)
 
 
 @ROUTES.route("/v1/policy-impacts", _ERRORS, slow=True, takes=takes(BINARY, BYTES_TYPE))

@@ -3,18 +3,21 @@
     order 8: 6.9000 + 0.8000 > 7.5000 nat
 
 What counts already, the run and the capacity, the first two rounded up and the last one down; in whole units where no
-decimals up to a dozen places keep the sides as they are.
+decimals up to a dozen places keep the sides as they are. An author may be shown the part of
+others in an account rounded up; the decision itself is made on the exact sum.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
 
 from ledger.accounts.account_loss import counted_loss
-from ledger.domain.facts import GLOBAL, Facts
+from ledger.accounts.shared_account import others_rounded_up
+from ledger.domain.facts import GLOBAL, Account, Facts
 from ledger.domain.gate import Check
 from ledger.filters import Cap, Rule, read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
@@ -22,6 +25,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import NAT, ceil_decimal, format_number
 
 CODE: Final = "no_room"
+Accounts = Mapping[tuple[str, str], Account]
 _PLACES: Final = (4, 6, 8, 10, 12)
 
 
@@ -31,6 +35,7 @@ class Limit:
 
     Attributes:
         source: the document and version that says so; empty where the partition's own budget does.
+        rounded: whether the author is shown the part of others rounded up.
     """
 
     partition: str
@@ -38,6 +43,7 @@ class Limit:
     cap: Cap
     share: Fraction | None = None
     source: str = ""
+    rounded: bool = False
 
     def to_json(self) -> c.Object:
         """As the charge's entry records it, for replay to check."""
@@ -77,15 +83,34 @@ class Room(NamedTuple):
         """Whether the rule admits the run."""
         return self.rule.admits(self.after, self.limit.cap)
 
-    def check(self, own: str) -> Check:
+    def as_shown(self, accounts: Accounts, own: str) -> Room:
+        """As the holder of the account ``own`` is shown it: never less used than it is."""
+        if not self.limit.rounded:
+            return self
+        mine = accounts.get((self.limit.partition, own))
+        part = mine.loss if mine is not None else Loss.zero(len(self.rule.coordinates))
+        return self._replace(before=part + others_rounded_up(self.before, part, self.limit.cap.capacity))
+
+    def check(self, accounts: Accounts, own: str) -> Check:
         """As a decision lists it. Of a coalition's account it shows only whether it has room.
 
         Args:
+            accounts: of the state that it is decided on, by partition and holder.
             own: the holder of the lineage that asks.
         """
-        limit, cap = self.limit, self.limit.cap
+        limit = self.limit
         if limit.holder not in {GLOBAL, own}:
             return Check(CODE, self.enough, silent(limit.partition, enough=self.enough), limit.holder)
+        shown = self.as_shown(accounts, own)
+        if self.enough and not shown.enough:
+            text = f"the global account of {limit.partition} has room; the part of others is shown rounded up only"
+        else:
+            text = f"{shown.text()}; the part of others is rounded up" if shown != self else self.text()
+        return Check(CODE, self.enough, text, limit.holder)
+
+    def text(self) -> str:
+        """How full the account is and would be, and the numbers that decide."""
+        limit, cap = self.limit, self.limit.cap
         whose = "the global account" if limit.holder == GLOBAL else "the account of this lineage"
         whose = whose if limit.share is None else f"the quota of this lineage, {format_number(limit.share)} of all,"
         text = f"{whose} of {limit.partition} is {self._used(self.before)} used and would be {self._used(self.after)}"
@@ -94,7 +119,7 @@ class Room(NamedTuple):
             text = f"{text}; {fit} of the run's {self.steps} steps would fit"
         compared = self.compared()
         by = f"; the cap of ε {format_number(cap.epsilon)} is {self._says()}"
-        return Check(CODE, self.enough, f"{text}{by} ({compared})" if compared else f"{text}{by}", limit.holder)
+        return f"{text}{by} ({compared})" if compared else f"{text}{by}"
 
     def _used(self, loss: Loss) -> str:
         """How full the account is. An infinite loss is no share of a capacity: some mechanism has no finite price."""

@@ -22,7 +22,11 @@ def limits_on(
     numbers: ComputedPrices = COMPUTED,
 ) -> list[Limit]:
     """Every cap that binds a charge by this author. Raises: Rejected, if one has no room for anything."""
-    own = [_limit(bound, numbers) for bound in _bounds(partitions, dict(verdict.caps), author)]
+    caps = dict(verdict.caps)
+    own = [
+        _limit(bound, numbers, rounded=bound.holder == GLOBAL and caps[bound.partition.ref].rounded)
+        for bound in _bounds(partitions, caps, author)
+    ]
     return [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
 
 
@@ -37,9 +41,9 @@ def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Or
             yield Bound(partition, holder, partition.epsilon, named.share, named.share_source)
 
 
-def _limit(bound: Bound, numbers: ComputedPrices) -> Limit:
+def _limit(bound: Bound, numbers: ComputedPrices, *, rounded: bool) -> Limit:
     try:
-        return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source)
+        return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source, rounded)
     except NoRoom as closed:
         check = Check("cap_closed", passed=False, text=f"{bound.partition.ref}: {closed}")
         raise Rejected(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None

@@ -59,6 +59,7 @@ class Caps:
     Attributes:
         share: the most of the partition's capacity that one lineage may use.
         alerts: shares of a capacity whose crossing the charge's entry reports.
+        rounded: whether a decision shows the author the part of others in everyone's account rounded up.
         lineage_source: the document and version that says so, for people; ``share_source`` likewise.
     """
 
@@ -68,6 +69,7 @@ class Caps:
     alerts: tuple[Fraction, ...] = ()
     lineage_source: str = field(default="", compare=False)
     share_source: str = field(default="", compare=False)
+    rounded: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def again(
         raise failure(f"there is no charge {name}", ExitCode.NOT_FOUND)
     with book_snapshot(book, index if as_of is None else as_of) as facts:
         run = PlannedRun.of(entry.actor, CHARGE.read_body(entry.command))
-        decision = _under(WhatIf(facts, run, entry.time), document).decision
+        decision = _under(WhatIf(facts, run, entry.time, exact=True), document).decision
     recorded = entry.code.word
     lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision))
     print_answer(
@@ -214,4 +214,4 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
         if not isinstance(planned.plan, Plan):
             raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
         planned = structs.replace(planned, plan=for_epochs(planned.plan, parse_positive(epochs, "--epochs")))
-    return WhatIf(facts, planned, now)
+    return WhatIf(facts, planned, now, exact=True)

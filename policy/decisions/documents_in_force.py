@@ -61,7 +61,8 @@ def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument | None
     if least is None or least > epsilon:
         least, source = epsilon, ""
     everyone = epsilon if binds.caps_everyone else None
-    return Caps(everyone, least, share, policy.alerts, source, share_source)
+    rounded = policy.shared_accounts == "rounded"
+    return Caps(everyone, least, share, policy.alerts, source, share_source, rounded)
 
 
 def _least(*stated: tuple[Fraction | None, str]) -> tuple[Fraction | None, str]:

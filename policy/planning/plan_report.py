@@ -16,9 +16,9 @@ from msgspec import structs
 
 from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.entry import Entry
-from ledger.domain.facts import GLOBAL
+from ledger.domain.facts import GLOBAL, Facts
 from ledger.domain.gate import Check
-from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan import Plan, RunPlan
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.planning.account_caps import cap_of, partition_bounds
@@ -28,6 +28,7 @@ from policy.planning.plan_search import (
     blocking_checks,
     least_noise_admitted,
     most_steps_admitted,
+    noise_of,
     runs_that_fit,
 )
 from policy.planning.reported_values import Natural
@@ -86,21 +87,29 @@ class PlanReport(Record, frozen=True):
     run_epsilon: tuple[RunEpsilon, ...] = ()
 
 
-def report(question: WhatIf, first: int, since: int) -> PlanReport:
+def report(question: WhatIf, first: int, since: int, shown: Facts | None = None) -> PlanReport:
     """The decision, what fits, what would change it, and how long the accounts last.
 
     Args:
         first: the index of the first entry at or after ``since`` (ms), from when on charges make the rate.
+        shown: the state as the consumer is shown it, in which no account has more room than in truth. Then the run is
+            decided on the true state, all else on this one, and of an account shared with others no rate is shown.
     """
     decision = question.decision
+    found = question if shown is None else replace(question, facts=shown)
+    steps, noise, runs = _steps(found), least_noise_admitted(found), runs_that_fit(found)
+    if decision.permit and not found.is_admitted:
+        # What is admitted is no secret, so the run itself is the least that is known to fit.
+        steps, noise = _as_epochs(question.run.plan, question.run.plan.steps), noise_of(question.run.plan)
+        runs = structs.replace(runs, more=max(1, runs.more))
     return PlanReport(
-        advice=None if decision.permit else advise(question),
+        advice=None if decision.permit else advise(found),
         blocked=blocking_checks(question),
         decision=decision,
-        lasts=tuple(_lasts(question, first, since)),
-        noise_multiplier_least=least_noise_admitted(question),
-        runs=runs_that_fit(question),
-        steps_most=_steps(question),
+        lasts=tuple(one for one in _lasts(question, first, since) if shown is None or one.holder != GLOBAL),
+        noise_multiplier_least=noise,
+        runs=runs,
+        steps_most=steps,
         run_epsilon=question.run_epsilon,
     )
 
@@ -111,7 +120,10 @@ def first_since(size: int, entry: Callable[[int], bytes], since: int) -> int:
 
 
 def _steps(question: WhatIf) -> StepsThatFit:
-    steps, plan = most_steps_admitted(question), question.run.plan
+    return _as_epochs(question.run.plan, most_steps_admitted(question))
+
+
+def _as_epochs(plan: RunPlan, steps: int) -> StepsThatFit:
     epochs = steps * plan.sampling_probability if isinstance(plan, Plan) else None
     # An epoch that is not whole is cut off, never rounded up.
     return StepsThatFit(None if epochs is None else Fraction(int(100 * epochs), 100), steps)

@@ -53,6 +53,16 @@ def with_noise(plan: RunPlan, noise: Fraction) -> RunPlan | None:
     return MechanismPlan(changed) if changed else None
 
 
+def noise_of(plan: RunPlan) -> Fraction | None:
+    """The noise multiplier of a run; None for a mechanism that has no single one."""
+    if isinstance(plan, Plan):
+        return plan.noise_multiplier
+    mechanism = plan.whole
+    while isinstance(mechanism, SelfComposed):
+        mechanism = mechanism.mechanism
+    return getattr(mechanism, "noise_multiplier", None)
+
+
 def _noisier(mechanism: Mechanism, noise: Fraction) -> Mechanism | None:
     if isinstance(mechanism, SelfComposed):
         inner = _noisier(mechanism.mechanism, noise)

@@ -1,22 +1,19 @@
-"""Everyone's account as one of its consumers is shown it: its own part exactly, that of all others rounded and joined.
+"""Everyone's account as one of its consumers is shown it, and the state with it.
 
-The exact sum less one's own part, divided by public prices, is a competitor's plan, as it happens. So what others have
-posted and have pending is one amount, in steps of a twentieth of the capacity at each coordinate, rounded up: it is
-never less than what counts. A policy may say ``shared_accounts: exact``.
+What others have posted and have pending is one amount, rounded up as :mod:`ledger.accounts.shared_account` does. A
+policy may say ``shared_accounts: exact``.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
 
+from ledger.accounts.shared_account import others_rounded_up
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition
 from ledger.filters import read_rule
-from ledger.mechanisms.loss import Loss
 from policy.decisions.documents_in_force import binding
 from policy.planning.account_caps import empty_account
-
-STEPS: Final = 20
-"""Into so many steps the capacity is divided."""
+from policy.planning.hypothetical_facts import HypotheticalFacts
 
 
 def is_rounded(facts: Facts, partition: Partition, now: int) -> bool:
@@ -31,16 +28,13 @@ def rounded_account(facts: Facts, partition: Partition, own_holder: str) -> Acco
     whole = facts.accounts.get((partition.ref, GLOBAL), empty)
     own = facts.accounts.get((partition.ref, own_holder), empty)
     capacity = read_rule(partition.terms).cap(partition.epsilon).capacity
-    # After a decree less may count for everyone than for one.
-    finite = (max(0, all_ - mine) for all_, mine in zip(whole.loss.finite, own.loss.finite, strict=True))
-    infinite = (int(all_ > mine) for all_, mine in zip(whole.loss.infinite, own.loss.infinite, strict=True))
-    others = Loss(tuple(map(_rounded_up, finite, capacity)), tuple(infinite))
+    others = others_rounded_up(whole.loss, own.loss, capacity)
     return Account(partition.ref, GLOBAL, own.posted + others, own.pending)
 
 
-def _rounded_up(loss: int, capacity: int | None) -> int:
-    """To whole steps; where a coordinate has no capacity of its own, to a power of two."""
-    if not capacity:
-        return (1 << loss.bit_length()) if loss else 0
-    step = -(-capacity // STEPS)
-    return -(-loss // step) * step
+def facts_as_shown(facts: Facts, partitions: Iterable[Partition], now: int, own_holder: str) -> Facts:
+    """The state with everyone's account of these partitions as a holder is shown it: what fits there fits in truth."""
+    rounded = {
+        (one.ref, GLOBAL): rounded_account(facts, one, own_holder) for one in partitions if is_rounded(facts, one, now)
+    }
+    return HypotheticalFacts(facts, accounts=rounded) if rounded else facts

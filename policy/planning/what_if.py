@@ -92,12 +92,17 @@ class DecisionReport(Record, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class WhatIf:
-    """One planned run in one state at one time, ``now`` in Unix milliseconds."""
+    """One planned run in one state at one time, ``now`` in Unix milliseconds.
+
+    Attributes:
+        exact: whether checks show the part of others in an account exactly, whatever the policy says.
+    """
 
     facts: Facts
     run: PlannedRun
     now: int
     gate: Gate = policy_gate
+    exact: bool = False
 
     def with_plan(self, plan: RunPlan) -> WhatIf:
         """Another plan, everything else equal."""
@@ -130,7 +135,7 @@ class WhatIf:
         except (Rejected, Malformed, KeyError):
             # What is refused before a check is made has its reason in the detail.
             return DecisionReport(None, (), decided.detail, decided.code.word)
-        checks = (*verdict.checks, *(room.check(self.holder) for room in rooms))
+        checks = (*verdict.checks, *(room.check(self.facts.accounts, self.holder) for room in rooms))
         failed = next((check for check in checks if not check.passed), None)
         return DecisionReport(failed or self._fullest(rooms), checks, decided.detail, decided.code.word)
 
@@ -171,7 +176,8 @@ class WhatIf:
     @cached_property
     def limits(self) -> list[Limit]:
         """Every cap that binds. Raises: Rejected, if one has no room for anything."""
-        return limits_on(self.facts, self.partitions, self.without_epsilon, self.author)
+        limits = limits_on(self.facts, self.partitions, self.without_epsilon, self.author)
+        return [replace(one, rounded=False) for one in limits] if self.exact else limits
 
     def rooms(self, plan: RunPlan) -> list[Room]:
         """Every account it would be charged to, before and after. Raises: Rejected, Malformed, if it has no price."""
@@ -195,5 +201,6 @@ class WhatIf:
         return Command("charge", "planned", self.run.actor, "", {})
 
     def _fullest(self, rooms: Sequence[Room]) -> Check | None:
-        used = [(room.rule.share(room.after, room.limit.cap), -place) for place, room in enumerate(rooms)]
-        return rooms[-max(used)[1]].check(self.holder) if used else None
+        shown = [room.as_shown(self.facts.accounts, self.holder) for room in rooms]
+        used = [(room.rule.share(room.after, room.limit.cap), -place) for place, room in enumerate(shown)]
+        return rooms[-max(used)[1]].check(self.facts.accounts, self.holder) if used else None

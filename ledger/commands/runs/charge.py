@@ -112,7 +112,7 @@ def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     """Admit what was priced, or refuse it for lack of room."""
     own = holder_of(priced.author.node)
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
-    if full := [room.check(own) for room in priced.rooms(context.facts) if not room.enough]:
+    if full := [room.check(context.facts.accounts, own) for room in priced.rooms(context.facts) if not room.enough]:
         raise no_room(full)
     return _admitted(context, priced, priced.derived())
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from client.http.endpoints import JSON_TYPE, QUOTES
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION, contract, plan
@@ -14,10 +17,14 @@ from tests.factories.people import BANK_A, BANK_B, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import ServedWorld, open_world
 
 STEPS = (70, 71, 73)
+TIGHT = (73, 74, 76)
+"""Runs of another that are within one step of the rounding, where there is little room."""
+VARYING = re.compile("[0-9a-f]{64}|20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]*|1[0-9]{12}")
+"""Digests of documents and moments, which are of one market."""
 
 
 @contextmanager
-def _market(folder: Path, **said: str) -> Iterator[ServedWorld]:
+def _market(folder: Path, epsilon: str = "6", **said: str) -> Iterator[ServedWorld]:
     """One hospital and two banks with a contract each, under a policy that says more."""
     folder.mkdir(exist_ok=True)
     with open_world(folder) as world:
@@ -28,7 +35,7 @@ def _market(folder: Path, **said: str) -> Iterator[ServedWorld]:
         agreed = [
             contract(bank, starts=world.begun, run={"epsilon_max": "1"}, runs_max=10) for bank in (BANK_A, BANK_B)
         ]
-        opened: dict[str, c.Object] = {"2026-q4": {"data_key": "digits-key"}}
+        opened: dict[str, c.Object] = {"2026-q4": {"data_key": "digits-key", "epsilon": epsilon}}
         governing = {**world.policy(), **said}
         for one in world.founding_with(roles=roles, governing=governing, partitions=opened, contracts=agreed):
             world.found(one)
@@ -43,12 +50,27 @@ def _charge(world: ServedWorld, bank: str, steps: int, name: str) -> None:
 
 
 def _refused(world: ServedWorld, bank: str) -> Any:  # noqa: ANN401 - JSON
-    """What a refusal says is left."""
-    body: c.Object = {**world.charge_body(world.contracts[bank], CleanRoom("more")), "plan": plan(steps=10_000)}
+    """What a quote's and a charge's refusal say, and the decision on record: each with every number."""
+    body: c.Object = {**world.charge_body(world.contracts[bank], CleanRoom("more")), "plan": plan(noise="4", steps=100)}
     raw = world.command_bytes(world.signers[bank], bank, "charge", body, "more")
-    answer = world.post(PATHS["charge"], raw, world.sign(world.signers[bank], PATHS["charge"], raw, "more"))
-    assert answer.status_code in {403, 409}
-    return answer.json()["remaining"]
+    found = []
+    for path in (QUOTES, PATHS["charge"]):
+        answer = world.post(path, raw, world.sign(world.signers[bank], path, raw, "more"))
+        assert (answer.status_code, answer.json()["code"]) == (409, "budget_exhausted"), answer.text
+        found.append(answer.json())
+    decision = world.http.get("/v1/decisions/more", headers=world.everybody.shown(bank)).json()
+    return [*found, decision["checks"], decision["detail"]]
+
+
+def _planned(world: ServedWorld, bank: str, did: str, steps: int) -> Any:  # noqa: ANN401 - JSON
+    """The whole report on a run of a bank, as an organisation gets it."""
+    run: c.Object = {
+        "contract": world.contracts[bank],
+        "partitions": [PARTITION],
+        "plan": plan(noise="4", steps=steps),
+    }
+    headers = {**world.everybody.shown(did), "content-type": JSON_TYPE}
+    return world.http.post("/v1/plans", content=c.dump(run), headers=headers).raise_for_status().json()
 
 
 def _shown(world: ServedWorld, did: str) -> dict[str, Any]:
@@ -76,7 +98,6 @@ def test_a_competitor_s_plan_cannot_be_told_from_another(tmp_path: Path) -> None
             proof = f"/v1/accounts/global/proof?partition={PARTITION}"
             hidden = world.http.get(proof, headers=world.everybody.shown(BANK_A)).json()
             assert (hidden["status"], hidden["field"]) == (403, "holder")
-            theirs[-1]["remaining"] = _refused(world, BANK_A)
     assert theirs[0] == theirs[1] == theirs[2]
     assert len({str(one) for one in exact}) == len(STEPS)
     for shown, true in zip(theirs, exact, strict=True):
@@ -93,3 +114,40 @@ def test_a_policy_may_show_the_shared_account_exactly(tmp_path: Path) -> None:
         _charge(world, BANK_A, 10, "own")
         _charge(world, BANK_B, 70, "theirs")
         assert _shown(world, BANK_A) == _shown(world, HOSPITAL)
+
+
+def test_refusals_and_plans_show_it_rounded_too(tmp_path: Path) -> None:
+    """Nothing in a refusal of a quote or charge, in its entry or in a plan's report tells a step more from one less."""
+    theirs, exact = [], []
+    for place, steps in enumerate(TIGHT):
+        with _market(tmp_path / str(place), epsilon="0.8") as world:
+            _charge(world, BANK_A, 10, "own")
+            _charge(world, BANK_B, steps, "theirs")
+            reports = [_planned(world, BANK_A, BANK_A, more) for more in (5, 50, 100)]
+            exact.append([_planned(world, BANK_A, HOSPITAL, more) for more in (5, 50, 100)])
+            theirs.append(VARYING.sub("", json.dumps([*reports, *_refused(world, BANK_A)])))
+            for shown, true in zip(reports, exact[-1], strict=True):
+                # The decision is the same, and what is said to fit does.
+                assert shown["decision"]["outcome"] == true["decision"]["outcome"]
+                assert shown["steps_most"]["steps"] <= true["steps_most"]["steps"]
+                assert shown["runs"]["more"] <= true["runs"]["more"]
+                assert float(shown["noise_multiplier_least"]) >= float(true["noise_multiplier_least"])
+                assert [one["holder"] for one in shown["lasts"]] == ["lineage:2"]
+    assert theirs[0] == theirs[1] == theirs[2]
+    assert len({str(one) for one in exact}) == len(STEPS)
+    assert {one["decision"]["outcome"] for one in exact[0]} == {"pending", "budget_exhausted"}
+
+
+def test_a_run_that_is_admitted_is_shown_to_fit(tmp_path: Path) -> None:
+    """Where the rounded sum would refuse what the exact one admits, the report says no less than the decision does."""
+    with _market(tmp_path, epsilon="0.8") as world:
+        _charge(world, BANK_B, 70, "theirs")
+        most = _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
+        report = _planned(world, BANK_A, BANK_A, most)
+        assert (report["decision"]["outcome"], report["steps_most"]["steps"]) == ("pending", most)
+        assert (report["noise_multiplier_least"], report["runs"]["more"]) == ("4", 1)
+        (check,) = (one for one in report["decision"]["checks"] if one["source"] == "global")
+        assert (
+            check["text"] == f"the global account of {PARTITION} has room; the part of others is shown rounded up only"
+        )
+        assert _planned(world, BANK_A, BANK_A, most + 1)["decision"]["outcome"] == "budget_exhausted"

@@ -1,0 +1,31 @@
+"""Everyone's account as one of those who share it is shown it: its own part exactly, that of all others rounded up.
+
+The exact sum less one's own part, divided by public prices, is a competitor's plan, as it happens. So the part of
+others is one amount, in steps of a twentieth of the capacity at each coordinate: it is never less than what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ledger.mechanisms.loss import Loss
+
+STEPS: Final = 20
+"""Into so many steps the capacity is divided."""
+
+
+def others_rounded_up(whole: Loss, own: Loss, capacity: Sequence[int | None]) -> Loss:
+    """The part of others in ``whole``, rounded up to steps of ``capacity``."""
+    # After a decree less may count for everyone than for one.
+    finite = (max(0, all_ - mine) for all_, mine in zip(whole.finite, own.finite, strict=True))
+    infinite = (int(all_ > mine) for all_, mine in zip(whole.infinite, own.infinite, strict=True))
+    return Loss(tuple(map(_rounded_up, finite, capacity)), tuple(infinite))
+
+
+def _rounded_up(loss: int, capacity: int | None) -> int:
+    """To whole steps; where a coordinate has no capacity of its own, to a power of two."""
+    if not capacity:
+        return (1 << loss.bit_length()) if loss else 0
+    step = -(-capacity // STEPS)
+    return -(-loss // step) * step
