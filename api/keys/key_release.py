@@ -19,6 +19,7 @@ from api.keys.nonces import Challenges, burnt_at
 from client.keys.hpke_envelope import Envelope, EnvelopeInfo
 from client.keys.sealed_model import model_ref
 from ledger.book.book import Book, Outcome, Submission
+from ledger.commands.decide import verify_signer
 from ledger.commands.entry import Entry
 from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
 from ledger.commands.registry import KINDS
@@ -26,7 +27,8 @@ from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.commands.runs.run_generation import TakeGeneration
 from ledger.commands.runs.settlement import Post
 from ledger.domain.command import Command
-from ledger.domain.facts import Charge
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Charge, Facts
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -78,22 +80,26 @@ class KeyReleases:
         return self._recorded(command, body, submission)
 
     def _recorded(self, command: Command, body: _Answering, submission: Submission) -> Outcome:
-        self._check_nonce(command, body)
+        self._check_nonce(submission, body)
         outcome = self._book.submit([submission])[0]
         if not outcome.code.refused:
             assert outcome.index is not None
             self._check_first(command, body, outcome.index, repeated=outcome.repeated)
         return outcome
 
-    def _check_nonce(self, command: Command, body: _Answering) -> None:
+    def _check_nonce(self, submission: Submission, body: _Answering) -> None:
+        command = submission.command
         with self._book.read() as facts:
             if facts.entry_index(command.id) is not None or body.charge not in facts.charges:
                 # The book compares the bytes: the same command gets the same answer, another is refused. And a
                 # charge that does not exist has no challenge to answer: the book says so.
                 return
             issued = self._challenges.read(body.nonce or "", body.charge)
-            if issued and self._challenges.is_open(issued) and burnt_at(facts, body.nonce or "", issued) is None:
-                return
+            if issued and self._challenges.is_open(issued):
+                # To look for the nonce reads the log since it was issued: not for a command that is not the signer's.
+                _check_signature(facts, submission)
+                if burnt_at(facts, body.nonce or "", issued) is None:
+                    return
         detail = "the nonce answers no open challenge for this charge: request another"
         raise Problem(Code.NOT_AUTHORISED, detail, field="body.nonce", id=command.id)
 
@@ -179,6 +185,15 @@ class KeyReleases:
         else:
             return
         raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
+
+
+def _check_signature(facts: Facts, submission: Submission) -> None:
+    """Raises: Problem, unless a command verifies with the key that it names."""
+    try:
+        verify_signer(facts, submission.pending, log_x="")
+    except Rejected as refusal:
+        decided = refusal.decided
+        raise Problem(decided.code, decided.detail, field=decided.field, id=submission.command.id) from None
 
 
 def _object(data: bytes) -> c.Object:

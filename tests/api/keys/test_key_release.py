@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import text
 
+from api.auth.bad_signatures import PER_SENDER_MAX
 from api.http.problems import Problem
 from api.keys.data_key_store import KeyStore
 from api.keys.key_release import KeyReleases
@@ -117,6 +118,19 @@ def test_a_burnt_nonce_releases_nothing(world: ServedWorld, room: CleanRoom) -> 
         "body.nonce",
     )
     assert world.size == size
+
+
+def test_the_log_is_not_searched_for_a_nonce_before_the_signature_verifies(world: ServedWorld, room: CleanRoom) -> None:
+    """A used nonce, which only its entry tells from an open one, and a signature over other bytes: a bad signature."""
+    body = _body(world, room)
+    _release(world, room, body)
+    raw = world.command_bytes(room.signer, BANK_A, "key_release", body, "release-2")
+    path = PATHS["key_release"]
+    bad = world.sign(room.signer, path, raw[:-1] + b" }", "release-2")
+    for _ in range(PER_SENDER_MAX):
+        refused = world.post(path, raw, bad)
+        assert (refused.status_code, refused.json()["code"]) == (401, "signature_invalid")
+    assert world.post(path, raw, bad).status_code == 429
 
 
 def test_a_nonce_is_burnt_by_a_refused_release(world: ServedWorld, room: CleanRoom) -> None:
