@@ -122,7 +122,8 @@ class Servers:
         while len(self._served) < number:
             place = self._folder / f"server-{len(list(self._folder.glob('server-*')))}"
             # They run on one machine, and share what is kept outside the book.
-            kept = f'kept = "{self._folder / "kept"}"'
+            # A race for a budget is mostly refusals, more of them than one organisation has in an hour.
+            kept = f'kept = "{self._folder / "kept"}"\nquotas = {{refusals_per_hour = 100000}}'
             self._served.append(Served(write_profile(place, self.book, self._log_key, self._everybody, kept)))
             self._started.append(self._served[-1])
         return self._served[:number]

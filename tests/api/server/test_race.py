@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import count
 from threading import Lock
@@ -14,6 +16,7 @@ from tests.factories.documents import PARTITION
 from tests.postgres import Databases, Server
 
 KILLED_AFTER = 5
+BUSY = 8
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +43,24 @@ def servers(book: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     assert not said
 
 
-def test_the_last_of_a_budget_goes_to_as_many_as_fit(servers: Servers) -> None:
+@pytest.fixture
+def busy_loops() -> Iterator[None]:
+    """Eight processes that do nothing but use processors, as long as the test runs."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
+    try:
+        yield
+        assert [one.poll() for one in loops] == [None] * BUSY
+    finally:
+        for one in loops:
+            one.kill()
+            one.wait()
+
+
+def race_for_the_last(servers: Servers, name: str, ref: str) -> None:
     """Every client has a charge of its own and one that it shares with the next, who sends it to the other server."""
     world, both = servers.world, servers.running(2)
-    own = signed(world, both, [f"own-{client}" for client in range(CLIENTS)], PARTITION)
-    shared = signed(world, both, [f"shared-{pair}" for pair in range(CLIENTS // 2)], PARTITION)
+    own = signed(world, both, [f"{name}-own-{client}" for client in range(CLIENTS)], ref)
+    shared = signed(world, both, [f"{name}-shared-{pair}" for pair in range(CLIENTS // 2)], ref)
     urls = [both[client % 2].url for client in range(CLIENTS)]
     # Half send what they share first: it races itself at the start, and at the end.
     plans = [
@@ -53,9 +69,24 @@ def test_the_last_of_a_budget_goes_to_as_many_as_fit(servers: Servers) -> None:
     ]
     heard = race(plans)
     assert len(heard) == 2 * CLIENTS
-    fits = check_race(world, servers.book, PARTITION, heard, {one.id for one in (*own, *shared)})
+    fits = check_race(world, servers.book, ref, heard, {one.id for one in (*own, *shared)})
     assert 0 < fits < len(own) + len(shared)
     assert {one.server for one in heard if one.admitted} == set(urls)
+
+
+def test_the_last_of_a_budget_goes_to_as_many_as_fit(servers: Servers) -> None:
+    """Two servers, 64 clients, all at once."""
+    race_for_the_last(servers, "first", PARTITION)
+    assert servers.world.size > CLIENTS
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(5))
+def test_the_race_ends_so_on_a_loaded_machine_too(servers: Servers, busy_loops: None, number: int) -> None:
+    """Beside eight busy loops, five times: every client is answered, by as many admissions as fit."""
+    del busy_loops
+    race_for_the_last(servers, f"loaded-{number}", servers.world.open_partition(f"2028-q{number}"))
+    assert servers.world.size > CLIENTS
 
 
 def test_a_server_killed_in_the_race_loses_nothing(servers: Servers) -> None:
