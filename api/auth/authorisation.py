@@ -31,6 +31,7 @@ _SEE_ALL: Final = frozenset({SRO, AUDITOR})
 PUBLIC: Final = frozenset(
     {
         "read_docs",
+        "read_docs_file",
         "read_live",
         "read_log",
         "read_checkpoint",

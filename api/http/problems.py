@@ -69,6 +69,12 @@ class ServiceCode(StableCode):
 
 
 _CODES: Final[tuple[StableCode, ...]] = (*Code, *ServiceCode)
+_QUOTA_HEADERS: Final[dict[str, Any]] = {
+    "ratelimit": {"description": "what is left of each quota, and when it is full again", "schema": {"type": "string"}},
+    "ratelimit-policy": {"description": "the quotas of the caller or its address", "schema": {"type": "string"}},
+    "retry-after": {"description": "seconds to wait", "schema": {"type": "integer", "minimum": 1}},
+}
+"""Of draft-ietf-httpapi-ratelimit-headers, and of RFC 9110, section 10.2.3."""
 _CHALLENGES: Final[dict[StableCode, str]] = {
     ServiceCode.TOKEN_MISSING: "Bearer",
     ServiceCode.TOKEN_INVALID: 'Bearer error="invalid_token"',
@@ -166,13 +172,10 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _of_one_status(status: int) -> dict[str, Any]:
     known = {item.word: item.title for item in _CODES if item.http_status == status}
-    form = {
-        "title": f"Problem{status}",
-        "allOf": [schema_of(ProblemDetails)],
-        "properties": {"code": {"enum": sorted(known)}, "status": {"const": status}},
-    }
     titles = "; ".join(f"`{word}`: {title}" for word, title in sorted(known.items()))
-    return {"description": titles, "content": {PROBLEM_TYPE: {"schema": form}}}
+    # One flat schema for all: a generated client has one class for a problem, whatever its status.
+    declared = {"description": titles, "content": {PROBLEM_TYPE: {"schema": schema_of(ProblemDetails)}}}
+    return {**declared, "headers": _QUOTA_HEADERS} if status == ServiceCode.TOO_MANY.http_status else declared
 
 
 def example(status: int, *, code: str = "", detail: str = "", **members: Any) -> c.Object:  # noqa: ANN401 - JSON

@@ -1,45 +1,57 @@
-"""GET /v1/openapi.json, and GET /docs: the same as one page that needs nothing but itself: no script, no other address.
+"""GET /v1/openapi.json, and GET /docs: the same in a viewer, Swagger UI, which this service brings itself.
 
-Operations and schemas are folded (``<details>``); a schema that is referred to is a link to it. The page
-is rendered by ``docs_page.html.j2`` (Jinja2, which escapes every value).
+The viewer's files lie in ``viewer/`` as their makers publish them (``vendored.json`` has version, licence and digests).
+The page has no script and no style of its own in it, and nothing of it comes from or goes to another address. The
+document begins with how to sign a call, so that is what the viewer shows first.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse, Response
-from jinja2 import Environment, select_autoescape
 
+from api.auth.visibility import not_found
+from api.http.problems import declared
 from api.wire.responses import shows_text
 from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
 
 DOCUMENT: Final = "/v1/openapi.json"
-_FILES: Final = files("api.routes")
-_STYLE: Final = _FILES.joinpath("docs_page.css").read_text("utf-8")
+ASSETS: Final = {"start.js": "text/javascript", "swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
+"""Files of the viewer that the page names, with their types."""
+_FILES: Final = files("api.routes") / "viewer"
 _PAGE: Final = shows_text(description="A page", media_type="text/html")
-_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_TEXT: Final = {"schema": {"type": "string"}}
+_ASSET: Final = {
+    **declared(404, 422),
+    200: {"description": "A file of the page", "content": dict.fromkeys(ASSETS.values(), _TEXT)},
+}
+_POLICY: Final = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+)
 HEADERS: Final = {
     "cache-control": "no-cache",
-    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": "; ".join(_POLICY),
     "referrer-policy": "no-referrer",
 }
-_BOUNDS: Final = ("pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "default")
 
 
 def docs_router(document: Callable[[], dict[str, Any]]) -> APIRouter:
-    """Both routes; ``document`` gives the OpenAPI document."""
+    """The routes; ``document`` gives the OpenAPI document."""
     router = APIRouter(tags=["operation"])
-    written, dumped = cache(lambda: page(document())), cache(lambda: c.dump(document()))
+    dumped = cache(lambda: c.dump(document()))
 
     @router.get(DOCUMENT, operation_id="read_openapi", include_in_schema=False)
     def read_openapi() -> Response:
@@ -47,24 +59,17 @@ def docs_router(document: Callable[[], dict[str, Any]]) -> APIRouter:
 
     @router.get("/docs", operation_id="read_docs", responses=_PAGE, response_class=HTMLResponse)
     def read_docs() -> Response:
-        return HTMLResponse(written(), headers=HEADERS)
+        return HTMLResponse(_read("page.html"), headers=HEADERS)
+
+    @router.get("/docs/{name}", operation_id="read_docs_file", responses=_ASSET)
+    def read_docs_file(name: Annotated[str, Path(max_length=40, description="a file that the page names")]) -> Response:
+        if name not in ASSETS:
+            raise not_found(f"file {name} of the page")
+        return Response(_read(name), headers=HEADERS, media_type=ASSETS[name])
 
     return router
 
 
-def page(document: dict[str, Any]) -> str:
-    """The page of an OpenAPI document."""
-
-    def resolved(part: dict[str, Any]) -> dict[str, Any]:
-        kind, name = part["$ref"].split("/")[2:] if "$ref" in part else ("", "")
-        return document["components"][kind][name] if kind else part
-
-    environment = Environment(autoescape=select_autoescape(default=True, default_for_string=True))
-    environment.filters |= {
-        "bounds": lambda schema: ", ".join(f"{name} {schema[name]}" for name in _BOUNDS if name in schema),
-        "example": lambda shown: shown if isinstance(shown, str) else json.dumps(shown, indent=1, ensure_ascii=False),
-        "json": json.dumps,
-        "resolved": resolved,
-    }
-    template = environment.from_string(_FILES.joinpath("docs_page.html.j2").read_text("utf-8"))
-    return template.render(**document, style=_STYLE, address=DOCUMENT)
+@cache
+def _read(name: str) -> bytes:
+    return (_FILES / name).read_bytes()

@@ -6,6 +6,7 @@ status that is a problem. ``operation_texts.json`` describes every operation; :m
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -23,6 +24,8 @@ _SCHEME: Final = {
     "bearerFormat": "at+jwt (RFC 9068)",
     "description": "from an issuer that the service trusts; a clean room signs its own with the key of its charge",
 }
+_HOW_TO_SIGN: Final = (files("api.wire") / "how_to_sign.md").read_text("utf-8")
+"""What a viewer shows first: of ``docs/signing.md`` what fits there."""
 _IF_NONE_MATCH: Final = {
     "name": "if-none-match",
     "in": "header",
@@ -35,6 +38,7 @@ _IF_NONE_MATCH: Final = {
 def openapi_document(app: FastAPI) -> dict[str, Any]:
     """The document of ``app``: every operation but the public ones requires an access token."""
     document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    document["info"]["description"] = _HOW_TO_SIGN
     texts = packaged_json("operation_texts.json")
     document["servers"] = [{"url": "/", "description": "the service that serves this document"}]
     document["tags"] = [{"name": name, "description": text} for name, text in texts["tags"].items()]

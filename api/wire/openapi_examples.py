@@ -12,7 +12,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
-_HIDDEN: Final = frozenset({"read_docs", "read_entry_bundle", "read_tile"})
+_HIDDEN: Final = frozenset({"read_docs", "read_docs_file", "read_entry_bundle", "read_tile"})
 """Operations whose answer has no example: binary tiles, and the page that shows the other examples."""
 
 _SHOWN: Final = frozenset({"alerts", "envelope", "outcome", "request"})

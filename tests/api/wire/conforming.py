@@ -11,6 +11,7 @@ from typing import Any, Final
 import httpx
 from jsonschema import Draft202012Validator
 
+from client.http.endpoints import PROBLEM_TYPE
 from tests.api.wire.openapi_build import document_bytes
 
 UNBOUNDED: Final = frozenset({"stream_events"})
@@ -72,7 +73,20 @@ class Document:
             return
         media_type = response.headers["content-type"].partition(";")[0]
         assert media_type in forms, f"{asked[0]} answered in {media_type}, which the document does not tell"
-        forms[media_type].validate(value_of(media_type, response))
+        value = value_of(media_type, response)
+        forms[media_type].validate(value)
+        if media_type == PROBLEM_TYPE:
+            check_problem(value, response, self.answer(asked[0], response.status_code)["description"])
+
+
+def check_problem(problem: dict[str, Any], response: httpx.Response, described: str) -> None:
+    """Raises: AssertionError, unless a problem is flat, and its code is one that the document tells of its status."""
+    nested = [name for name, value in problem.items() if isinstance(value, dict)]
+    assert not nested, f"members of the problem are objects: {nested}"
+    for one in (*problem["reasons"], *problem.get("remaining", ())):
+        assert all(isinstance(value, str) for value in one.values()), one
+    assert problem["status"] == response.status_code
+    assert f"`{problem['code']}`:" in described, f"{problem['code']} is not told of {response.status_code}"
 
 
 def value_of(media_type: str, response: httpx.Response) -> Any:  # noqa: ANN401 - JSON

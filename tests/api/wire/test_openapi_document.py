@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from api.auth.authorisation import PUBLIC
+from api.routes.docs_page import ASSETS
 from api.wire.openapi_examples import packaged_json
 from client.http.endpoints import JSON_TYPE, PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger.commands.registry import PATHS, read_command
@@ -20,7 +24,7 @@ from tests.api.wire.tour import Tour
 from tests.factories.service import ServedWorld, open_world
 
 OPERATIONS: Final = sorted(committed().operations)
-NOT_SHOWN: Final = frozenset({"read_docs", "read_entry_bundle", "read_tile"})
+NOT_SHOWN: Final = frozenset({"read_docs", "read_docs_file", "read_entry_bundle", "read_tile"})
 """Operations whose answer has no example: bytes that are no text, and the page that shows the other examples."""
 
 
@@ -224,28 +228,46 @@ class Page(HTMLParser):
         self.words += data
 
 
-def test_the_page_needs_nothing_but_itself(quiet: ServedWorld) -> None:
-    """Well formed, no address but the document's and its own anchors, and its policy lets nothing else in."""
+VIEWER: Final = Path(__file__).parents[3] / "api" / "routes" / "viewer"
+
+
+def test_the_page_needs_nothing_but_what_the_service_brings(quiet: ServedWorld) -> None:
+    """No script and no style of its own in it; each address is one that answers, by its type, under the same policy."""
     answer = quiet.http.get("/docs")
     page = Page(answer.text)
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    own = {one.removeprefix("#") for one in page.addresses if one.startswith("#")}
-    assert [one for one in page.addresses if not one.startswith("#")] == ["/v1/openapi.json"]
-    assert len(set(page.anchors)) == len(page.anchors)
-    assert own <= set(page.anchors)
+    assert answer.headers["content-security-policy"] == (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    assert "<style" not in answer.text
+    assert not re.search(r"<script(?! src=)|\son[a-z]+=|\sstyle=", answer.text)
+    assert {one.removeprefix("docs/") for one in page.addresses} == {*ASSETS, "v1/openapi.json"}
+    for address in page.addresses:
+        found = quiet.http.get(f"/{address}")
+        assert found.status_code == 200
+        if name := address.partition("docs/")[2]:
+            assert found.headers["content-type"].partition(";")[0] == ASSETS[name]
+            assert found.headers["content-security-policy"] == answer.headers["content-security-policy"]
+    for hidden in ("page.html", "vendored.json", "..%2f..%2fapp.py", "LICENSE"):
+        assert quiet.http.get(f"/docs/{hidden}").status_code == 404
 
 
-def test_the_page_tells_all_that_the_document_does(quiet: ServedWorld) -> None:
-    """Each operation with its words, parameters and statuses; each field of each form; each example."""
-    page = Page(quiet.http.get("/docs").text)
-    assert set(OPERATIONS) <= set(page.anchors)
-    for operation in OPERATIONS:
-        what = committed().operations[operation]
-        assert what["description"] in page.words
-        for where, _, example in _shown(operation):
-            assert (where in page.words) or where == "body"
-            if example is not None and (where == "body" or where.isdigit()):
-                told = example if isinstance(example, str) else json.dumps(example, indent=1, ensure_ascii=False)
-                assert told in page.words
-    for form in committed().told["components"]["schemas"].values():
-        assert all(field in page.words for field in form.get("properties", {}))
+def test_the_viewer_is_as_its_makers_published_it() -> None:
+    """Every file of it has the digest that was recorded when it was brought; beside it lie only our own."""
+    recorded = json.loads((VIEWER / "vendored.json").read_bytes())
+    assert (recorded["package"], recorded["licence"]) == ("swagger-ui-dist", "Apache-2.0")
+    for name, digest in recorded["files"].items():
+        assert sha256((VIEWER / name).read_bytes()).hexdigest() == digest, name
+    own = {"page.html", "start.js", "vendored.json"}
+    assert {one.name for one in VIEWER.iterdir()} == {*recorded["files"], *own}
+    assert recorded["version"] in (VIEWER / "swagger-ui-bundle.js").read_text("utf-8")
+
+
+def test_how_to_sign_a_call_comes_first(quiet: ServedWorld) -> None:
+    """The document's own text, which viewers show before any operation; it is the guide's, word for word."""
+    shown = quiet.http.get("/v1/openapi.json").json()["info"]["description"]
+    guide = (VIEWER.parents[2] / "docs" / "signing.md").read_text("utf-8").splitlines()
+    lines = [line for line in shown.splitlines() if not line.startswith("#")]
+    assert shown.startswith("## How to sign a call\n")
+    assert [line for line in lines if line not in guide] == []
+    assert all(any(step in line for line in lines) for step in ("**Spell", "**Name", "**Write", "**Sign**", "**Send**"))

@@ -154,7 +154,17 @@ class Tour:
         """All that can be read, by an auditor where others may not see it."""
         pairs, size = self.pairs, str(self.world.size)
         things = pairs.own
-        for path in ("/livez", "/readyz", "/v1/log", "/v1/checkpoint", "/docs", "/metrics", "/v1/consistency/9"):
+        for path in (
+            "/livez",
+            "/readyz",
+            "/v1/log",
+            "/v1/checkpoint",
+            "/docs",
+            "/docs/start.js",
+            "/docs/no.js",
+            "/metrics",
+            "/v1/consistency/9",
+        ):
             self._get(path)
         self._get("/v1/log-key-rotations")
         for path in ("/tile/0/000.p/9", "/tile/entries/000.p/9", "/v1/entries/9"):
