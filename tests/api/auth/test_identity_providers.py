@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
@@ -68,8 +69,10 @@ def signed(shown: dict[str, Any]) -> str:
 def test_a_token_of_keycloak_set_up_so_is_believed(name: str, organisation: str, roles: tuple[str, ...]) -> None:
     """Within the bounds that the page sets, and not beyond."""
     issuer = SHOWN[name]["claims"]["iss"]
-    bounds = {"organisations": [BANK_A, HOSPITAL], "roles": ["AUDITOR"]}
-    found = tokens(issuer, **bounds).verify(signed(SHOWN[name]), lambda _: None)
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    ((named, said),) = tomllib.loads(text)["serve"]["issuers"].items()
+    assert (named, said.pop("keys")) == (issuer, "keycloak.jwks")
+    found = tokens(issuer, **said).verify(signed(SHOWN[name]), lambda _: None)
     assert (found.organisation, found.roles, found.key_id) == (organisation, roles, "")
     with pytest.raises(TokenInvalid, match="may not speak for"):
         tokens(issuer, organisations=["did:web:other.example"]).verify(signed(SHOWN[name]), lambda _: None)
