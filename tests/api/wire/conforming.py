@@ -75,8 +75,20 @@ class Document:
         assert media_type in forms, f"{asked[0]} answered in {media_type}, which the document does not tell"
         value = value_of(media_type, response)
         forms[media_type].validate(value)
+        check_links(value, response, deprecated=self.operations[asked[0]].get("deprecated", False))
         if media_type == PROBLEM_TYPE:
             check_problem(value, response, self.answer(asked[0], response.status_code)["description"])
+
+
+def check_links(value: object, response: httpx.Response, *, deprecated: bool) -> None:
+    """Raises: AssertionError, unless headers say what the versions page promises: of a next page, of a deprecation."""
+    link = response.headers.get("link", "")
+    cursor = value.get("next_cursor") if isinstance(value, dict) else None
+    assert ('rel="next"' in link) == (cursor is not None), f"{response.request.url}: link is {link!r}"
+    assert cursor is None or f"cursor={cursor}" in link
+    if deprecated:
+        assert {"deprecation", "sunset"} <= response.headers.keys()
+        assert 'rel="deprecation"' in link
 
 
 def check_problem(problem: dict[str, Any], response: httpx.Response, described: str) -> None:

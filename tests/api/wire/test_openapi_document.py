@@ -24,6 +24,10 @@ from tests.api.wire.tour import Tour
 from tests.factories.service import ServedWorld, open_world
 
 OPERATIONS: Final = sorted(committed().operations)
+UNVERSIONED: Final = frozenset(
+    {"read_docs", "read_docs_file", "read_live", "read_metrics", "read_ready", "read_tile", "read_entry_bundle"}
+)
+"""Operations at paths that others fix: of people, of operators, and of tlog-tiles."""
 NOT_SHOWN: Final = frozenset({"read_docs", "read_docs_file", "read_entry_bundle", "read_tile"})
 """Operations whose answer has no example: bytes that are no text, and the page that shows the other examples."""
 
@@ -226,6 +230,24 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Text between them."""
         self.words += data
+
+
+def test_what_the_page_of_versions_says_holds_of_every_operation(
+    operations: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    """Its path has the version, a list declares its link, a quota may refuse it, and nothing is deprecated."""
+    for (method, path), what in operations.items():
+        assert path.startswith("/v1/") or what["operationId"] in UNVERSIONED, path
+        assert "429" in what["responses"], path
+        (form,) = [*what["responses"].get("200", {}).get("content", {JSON_TYPE: {"schema": {}}}).values()][:1]
+        name = form["schema"].get("$ref", "").rpartition("/")[2]
+        listed = "next_cursor" in committed().told["components"]["schemas"].get(name, {}).get("properties", {})
+        paged = listed and any(one["name"] == "cursor" for one in what.get("parameters", ()))
+        assert paged == ("link" in what["responses"].get("200", {}).get("headers", {})), path
+        assert paged or not listed or method == "post"
+        assert not what.get("deprecated"), "then the page of versions names it"
+    page = (Path(__file__).parents[3] / "docs" / "api_versions.md").read_text("utf-8")
+    assert "No operation is deprecated today." in " ".join(page.split())
 
 
 VIEWER: Final = Path(__file__).parents[3] / "api" / "routes" / "viewer"
