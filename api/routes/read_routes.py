@@ -159,11 +159,12 @@ _ANONYMOUS: Final = Caller("", ())
 _GIVEN: Final = signature(_given, eval_str=True).parameters
 
 
-def _next_page(request: Request, page: Page[Any]) -> dict[str, str]:
-    """The address of the next page as a link (RFC 8288), relative to the service; nothing on the last page."""
-    if page.next_cursor is None:
+def _next_page(request: Request, page: Record) -> dict[str, str]:
+    """The address of the next page as a link (RFC 8288), relative to the service; nothing where there is none."""
+    cursor = getattr(page, "next_cursor", None)
+    if cursor is None:
         return {}
-    following = request.url.include_query_params(cursor=page.next_cursor)
+    following = request.url.include_query_params(cursor=cursor)
     return {"link": f'<{following.path}?{following.query}>; rel="next"'}
 
 
@@ -200,6 +201,6 @@ def _endpoint(
                 return answer
             if tagged:
                 return tagged_response(request, answer)
-            return json_response(answer, headers=_next_page(request, answer) if isinstance(answer, Page) else None)
+            return json_response(answer, headers=_next_page(request, answer))
 
     return endpoint

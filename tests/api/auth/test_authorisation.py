@@ -225,6 +225,7 @@ def _named(operation: str, things: Things, index: str, ownership: str) -> dict[s
             "read_key_release": f"key-of-{things.charge}",
             "read_model_release": f"model-of-{things.run}",
         }.get(operation, things.charge),
+        "name": "start.js",
         "index": things.coalition if operation == "read_coalition" else index,
         "old": "0" if missing else "1",
         "path": f"{'' if operation == 'read_entry_bundle' else '0/'}000.p/{255 if missing else 1}",
