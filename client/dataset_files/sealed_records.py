@@ -206,6 +206,20 @@ class SealedRecords:
                 found[name][start : start + len(rows)] = rows[name]
         return found
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes all records have."""
+        return self._records * self.layout.dtype.itemsize
+
+    def chosen(self, places: NDArray[np.int64]) -> SealedRecords:
+        """The records at these places, in that order, as records of their own."""
+        return _ChosenRecords(self, places)
+
+    def verify(self) -> None:
+        """Open every frame. Raises: Malformed, if a byte was changed; OSError."""
+        for number in range(-(-self._records // self._frame_records)):
+            self._frame(number)
+
     def _frame(self, number: int) -> Rows:
         sealed_bytes = self._frame_bytes + _TAG_BYTES
         opened = self._open(_nonce(number), self._source.read(_HEAD + number * sealed_bytes, sealed_bytes))
@@ -219,6 +233,24 @@ class SealedRecords:
 
     def _closed(self) -> Malformed:
         return Malformed("data", f"does not open with the data key of {self._ref}")
+
+
+class _ChosenRecords(SealedRecords):
+    """Some records of a file."""
+
+    def __init__(self, of: SealedRecords, places: NDArray[np.int64]) -> None:
+        self._of, self._places, self.layout, self._records = of, places, of.layout, len(places)
+
+    def rows(self, indices: NDArray[np.int64]) -> Rows:
+        return self._of.rows(self._places[indices])
+
+    def arrays(self, wanted: Iterable[str] | None = None) -> Mapping[str, NDArray[Any]]:
+        own = self.layout.dtype.names or ()
+        rows = self._of.rows(self._places)
+        return {name: np.ascontiguousarray(rows[name]) for name in own if wanted is None or name in wanted}
+
+    def verify(self) -> None:
+        self._of.rows(self._places)
 
 
 def _read_description(data: bytes) -> tuple[RecordLayout, int, int]:

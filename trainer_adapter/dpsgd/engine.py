@@ -41,7 +41,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.noisy_mean import noisy_mean
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
-from trainer_adapter.dpsgd.privacy_units import UnitRecords
+from trainer_adapter.dpsgd.privacy_units import Records, UnitRecords
 from trainer_adapter.dpsgd.self_check import Comparison, SelfCheckFailed, compare
 from trainer_adapter.dpsgd.traced_parameters import TracedParameters
 from trainer_adapter.layers.activation_checkpointing import without_checkpoints
@@ -98,7 +98,7 @@ class Engine:
         plan: Plan,
         model: nn.Module,
         loss_fn: LossFn,
-        data: tuple[Tensor, Tensor],
+        data: Records,
         microbatch: int = MICROBATCH,
         *,
         precision: str = "float32",
@@ -115,7 +115,8 @@ class Engine:
                 drop nothing. Its trained parameters are float32, all on one device.
             loss_fn: from outputs (1, ...) and targets (1, ...) of one record to one number. It and the model are
                 traced: their Python runs on public dummies, and what it decides there holds for the whole run.
-            data: inputs (records, ...) and targets (records, ...); moved to the model's device batch by batch.
+            data: inputs (records, ...) and targets (records, ...), or what reads them where they are drawn; moved to
+                the model's device batch by batch.
             microbatch: units that pass through the model at once.
             precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
             compiled: whether the microbatch's graph is compiled (tens of seconds, once); or runs as it is.
@@ -143,7 +144,7 @@ class Engine:
         self._modes = {module: module.training for module in model.modules()}
         check_modules(model)
         with without_checkpoints() as checkpoints:
-            check_on_dummies(model, loss_fn, data)
+            check_on_dummies(model, loss_fn, self._units.data)
         public, values = self._units.public_batch(microbatch, self._device), self._record.values()
         self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled)
         self.kernels: Final = self._sum.kernels

@@ -8,6 +8,8 @@ else's as they were.
 
 from __future__ import annotations
 
+from typing import Protocol, TypeAlias
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,26 @@ from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX
 from trainer_adapter.layers.dropout import Keys, dropout_keys
 from trainer_adapter.per_sample.microbatch import Batch
 from trainer_adapter.per_sample.model_checks import DUMMIES, dummies
+
+
+class DrawnRecords(Protocol):
+    """Records that are read when they are drawn.
+
+    Attributes:
+        prototypes: inputs (0, ...) and targets (0, ...), in the shapes and types of the records.
+    """
+
+    prototypes: tuple[Tensor, Tensor]
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets at ``places``, of shape (*places, ...), on the CPU; private."""
+
+
+Records: TypeAlias = tuple[Tensor, Tensor] | DrawnRecords
+"""Inputs (records, ...) and targets (records, ...), in memory or not."""
 
 
 def of_users(users: Tensor, records: int, records_per_user_max: int) -> tuple[Tensor, Tensor]:
@@ -53,17 +75,17 @@ def of_users(users: Tensor, records: int, records_per_user_max: int) -> tuple[Te
 class UnitRecords:
     """The records of a partition, gathered by units into microbatches."""
 
-    def __init__(
-        self, plan: Plan, data: tuple[Tensor, Tensor], users: Tensor | None, records_per_user_max: int
-    ) -> None:
-        """Group the records by the plan's unit; ``data`` are inputs (records, ...) and targets (records, ...).
+    def __init__(self, plan: Plan, data: Records, users: Tensor | None, records_per_user_max: int) -> None:
+        """Group the records by the plan's unit.
 
         Raises:
             Malformed: for users where the plan's unit is the record, the other way round, or what does not fit.
         """
-        self.data, self.records = data, len(data[0])
-        if self.records != len(data[1]):
-            raise Malformed("data", f"has {self.records} inputs but {len(data[1])} targets")
+        self._records = data
+        self.data = data if isinstance(data, tuple) else data.prototypes
+        self.records = len(data[0]) if isinstance(data, tuple) else len(data)
+        if len(self.data[0]) != len(self.data[1]):
+            raise Malformed("data", f"has {self.records} inputs but {len(self.data[1])} targets")
         if (users is not None) != (plan.unit == USER):
             rule = f"must be given where the plan's unit is the user, and only there: it is {plan.unit}"
             raise Malformed("users", rule)
@@ -84,7 +106,10 @@ class UnitRecords:
         mask, units = torch.from_numpy(drawn.mask), torch.from_numpy(drawn.indices)
         places = self._places[units]
         valid = self._valid[units] & mask[:, None]
-        inputs, targets = (part[places.to(part.device)] for part in self.data)
+        if isinstance(self._records, tuple):
+            inputs, targets = (part[places.to(part.device)] for part in self._records)
+        else:
+            inputs, targets = self._records.take(places)
         if not bool(valid.all()):
             for part in (inputs, targets):
                 part[~valid.to(part.device)] = 0

@@ -32,6 +32,7 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
+from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
@@ -40,6 +41,7 @@ from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.noise_choice import load_assignment
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
+from trainer_adapter.training.records_on_disk import records_of
 from trainer_adapter.training.training_records import read_records, read_users
 
 Loss = Callable[[Any, Tensor], Tensor]
@@ -192,10 +194,7 @@ class ModelRun(Run):
         if self.over:
             self._require_posted_model()
             return
-        parts = [options.read(data, ref) for ref, data in opened.items()]
-        device = next(model.parameters()).device
-        inputs = constants.inputs(torch.cat([one for one, _ in parts])).to(device)
-        targets = torch.cat([one for _, one in parts]).to(device)
+        records = records_of(opened, options.read, constants.inputs, next(model.parameters()).device)
         users = None if options.records_per_user_max is None else read_users(opened)
         budget = self.begin()
         if self._at.step > budget.steps_durable:
@@ -203,7 +202,7 @@ class ModelRun(Run):
             raise Malformed("steps.log", rule)
         if self._at.ended:
             budget.taken = self._at.step
-        self._engine = self._checked_engine(loss, (inputs, targets), users)
+        self._engine = self._checked_engine(loss, records, users)
         if options.example is None:
             self._report(self._engine)
 
@@ -247,7 +246,7 @@ class ModelRun(Run):
                 "step", f"{step} failed ({type(error).__name__}); what it said may quote a record"
             ) from None
 
-    def _checked_engine(self, loss: Loss, records: tuple[Tensor, Tensor], users: Tensor | None) -> Engine:
+    def _checked_engine(self, loss: Loss, records: Records, users: Tensor | None) -> Engine:
         given, bound = dict(self.options.engine), self.options.records_per_user_max
         if bound is not None:
             given |= {"users": users, "records_per_user_max": bound}

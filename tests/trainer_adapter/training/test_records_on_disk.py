@@ -1,0 +1,82 @@
+"""Records that are read where they are drawn give the sums that records in memory give, and leave memory alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from client.dataset_files.sealed_records import RecordLayout, SealedRecords, write_sealed
+from client.dataset_files.stored_partition import StoredPartition
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.csprng import CsprngRandomness
+from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.training.records_on_disk import RecordsOnDisk, records_of
+from trainer_adapter.training.training_records import read_records
+
+KEY, REFS = bytes(32), ("did:web:a.example/d/1", "did:web:a.example/d/2")
+COLUMNS = 300
+LAYOUT = RecordLayout(np.dtype([("inputs", "<f4", (COLUMNS,)), ("targets", "<i8")]))
+PLAN = Plan(Fraction(1, 5), Fraction(1), Fraction(1), 3, 40)
+CHILD = Path(__file__).parents[1] / "memory_child.py"
+
+
+def _sealed(path: Path, ref: str, records: int) -> SealedRecords:
+    rows = np.zeros(records, LAYOUT.dtype)
+    drawn = np.random.default_rng(records)
+    rows["inputs"], rows["targets"] = drawn.standard_normal((records, COLUMNS)), drawn.integers(0, 2, records)
+    with path.open("wb") as file:
+        write_sealed(file, KEY, ref, LAYOUT, [rows])
+    opened = StoredPartition(path).open(KEY, ref)
+    assert isinstance(opened, SealedRecords)
+    return opened
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> dict[str, SealedRecords]:
+    """Two partitions, of three frames and one."""
+    return {ref: _sealed(tmp_path / str(place), ref, 120 - 80 * place) for place, ref in enumerate(REFS)}
+
+
+def _trained(opened: dict[str, SealedRecords], in_memory_max: int) -> torch.Tensor:
+    records = records_of(opened, read_records, lambda inputs: inputs / 2, torch.device("cpu"), in_memory_max)
+    assert isinstance(records, tuple) == (in_memory_max > 0)
+    torch.manual_seed(1)
+    model = torch.nn.Linear(COLUMNS, 2)
+    engine = Engine(PLAN, model, cross_entropy, records, 16)
+    optimiser, randomness = torch.optim.SGD(model.parameters(), lr=1), CsprngRandomness(bytes(32))
+    for step in range(1, PLAN.steps + 1):
+        engine.step(step, optimiser, randomness)
+    return model.weight.detach()
+
+
+def test_training_is_the_same_from_disk(opened: dict[str, SealedRecords]) -> None:
+    """Bit for bit, over two partitions and three steps."""
+    assert torch.equal(_trained(opened, 0), _trained(opened, 1 << 30))
+
+
+def test_a_changed_byte_is_found_before_the_first_step(tmp_path: Path) -> None:
+    """In any frame, and no record of it is shown."""
+    records = _sealed(tmp_path / "one", REFS[0], 120)
+    data = bytearray((tmp_path / "one").read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "one").write_bytes(data)
+    with pytest.raises(Malformed, match="does not open with the data key"):
+        RecordsOnDisk({REFS[0]: records}, read_records, lambda inputs: inputs)
+
+
+@pytest.mark.soak
+def test_more_than_memory_is_sealed_and_trained() -> None:
+    """300 MB in a process that may have 256 MB more than PyTorch takes; 10 GB where the environment says so."""
+    for mib in (300, *([10_240] if os.environ.get("EPSILON_SOAK_LARGE_DATA") else [])):
+        command = [sys.executable, str(CHILD), str(mib)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, f"{mib}\n"), done.stderr

@@ -1,0 +1,85 @@
+"""Records that do not fit memory: decrypted where a step draws them, a microbatch at a time, and never written.
+
+Which frames of a file a step reads depends on which records it drew. Whoever sees the accesses to the disk that holds
+the sealed file learns of each frame (about 64 KiB of records) whether one of its records may have been drawn; nothing
+of it is seen where most frames have a record in every step. Records that fit memory are read once, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from client.dataset_files.sealed_records import SealedRecords
+from client.dataset_files.stored_partition import PartitionData
+from trainer_adapter.dpsgd.privacy_units import Records
+
+IN_MEMORY_BYTES_MAX: Final = 1 << 26
+"""Of all sealed records of a run together; beyond it each is read when it is drawn."""
+Read = Callable[[Any, str], tuple[Tensor, Tensor]]
+
+
+def records_of(
+    opened: Mapping[str, PartitionData],
+    read: Read,
+    inputs: Callable[[Tensor], Tensor],
+    device: torch.device,
+    in_memory_max: int = IN_MEMORY_BYTES_MAX,
+) -> Records:
+    """The records of partitions, in memory where they fit or lie in one piece.
+
+    Args:
+        opened: by reference. read: inputs and targets of some of a partition's records, and its name for errors.
+        inputs: what the model sees of inputs, record by record. device: of those in memory.
+
+    Raises:
+        Malformed, OSError; what ``read`` raises.
+    """
+    sealed = {ref: one for ref, one in opened.items() if isinstance(one, SealedRecords)}
+    if len(sealed) == len(opened) and sum(one.nbytes for one in sealed.values()) > in_memory_max:
+        return RecordsOnDisk(sealed, read, inputs)
+    parts = [read(data, ref) for ref, data in opened.items()]
+    return inputs(torch.cat([one for one, _ in parts])).to(device), torch.cat([one for _, one in parts]).to(device)
+
+
+class RecordsOnDisk:
+    """The records of sealed files, one after the other.
+
+    Attributes:
+        prototypes: inputs (0, ...) and targets (0, ...), in the shapes and types of the records.
+    """
+
+    def __init__(self, parts: Mapping[str, SealedRecords], read: Read, inputs: Callable[[Tensor], Tensor]) -> None:
+        """Open every frame once: a changed byte is found before the first step. Raises: as :func:`records_of`."""
+        self._parts, self._read, self._inputs = list(parts.items()), read, inputs
+        for _, one in self._parts:
+            one.verify()
+        self._starts = np.cumsum([0, *(len(one) for _, one in self._parts)])
+        none = np.empty(0, np.int64)
+        first = [self._of(number, none) for number in range(len(self._parts))]
+        self.prototypes = torch.cat([one for one, _ in first]), torch.cat([one for _, one in first])
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return int(self._starts[-1])
+
+    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the records at these places, of shape (*places, ...). Raises: as :func:`records_of`."""
+        flat = places.flatten().numpy()
+        found = tuple(one.new_empty((len(flat), *one.shape[1:])) for one in self.prototypes)
+        for number in range(len(self._parts)):
+            here = (flat >= self._starts[number]) & (flat < self._starts[number + 1])
+            if here.any():
+                for whole, part in zip(found, self._of(number, flat[here] - self._starts[number]), strict=True):
+                    whole[torch.from_numpy(here)] = part
+        inputs, targets = (one.reshape(*places.shape, *one.shape[1:]) for one in found)
+        return inputs, targets
+
+    def _of(self, number: int, places: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Tensor, Tensor]:
+        ref, records = self._parts[number]
+        inputs, targets = self._read(records.chosen(places), ref)
+        return self._inputs(inputs), targets
