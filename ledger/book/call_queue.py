@@ -99,6 +99,11 @@ class CallQueue(Generic[T]):
         except Empty:
             return None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits at this moment."""
+        return self._queue.empty()
+
     def refuse_all(self, reason: str) -> None:
         """Inform every caller that the book has stopped, and drop every message."""
         while (message := self.get(0)) is not None:

@@ -276,8 +276,8 @@ class Writer:
             raise self._halted
         close_batch(batch, self._recorder.signer)
         self._committing, self._batch = batch, None
-        self._committer.commit(batch, self._transaction)
-        self._transaction = None
+        connection, self._transaction = self._transaction, None
+        self._committer.commit(batch, connection, here=not self._calls and self._queue.is_empty)
 
     def _stop(self, error: BaseException) -> None:
         self.stopped = reason_to_stop(error)

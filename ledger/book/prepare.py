@@ -1,7 +1,7 @@
 """First stop of a command: it is read and its signature verified; a price that is not kept is computed in a worker.
 
-Signatures are verified by two threads at once, as libsodium works without the interpreter's lock. Where the key is not
-in memory, a command is verified when it is decided.
+Signatures of many commands are verified by two processes at once: :mod:`ledger.book.signatures.signature_checks`. Where
+the key is not in memory, a command is verified when it is decided.
 
 A price can take seconds to compute, so the writer never does. It decides a command with the prices that are kept. If
 one is missing, the call goes to a worker, with what comes after that command, and then back to the writer, which goes
@@ -14,8 +14,7 @@ few commands are priced at once.
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -28,14 +27,12 @@ from ledger.accounts.pricing import CollectedPrices, PreparedPrices
 from ledger.book.batch import LAPSE_ID, Recorder
 from ledger.book.call_queue import Call
 from ledger.book.lost_database import busy_where_lost
+from ledger.book.signatures.signature_checks import SignatureChecks
 from ledger.book.submitted_command import BookBusy, Outcome, Submission
 from ledger.commands.context import PendingCommand
-from ledger.commands.decide import refusal_by, signing_key
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.commands.runs.charge_entry import MakeCharge
-from ledger.crypto.organisation_keys import SignerKey
-from ledger.domain.decision import Rejected
 from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.store.engine import ShortReads
@@ -43,8 +40,8 @@ from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
-TOGETHER_MIN: Final = 4
-"""Commands from which on a second thread helps to verify them: fewer are verified before it is awake."""
+AHEAD_MAX: Final = 512
+"""Commands of a long call whose signatures another process verifies while those before them are decided."""
 PRICES_MAX: Final = 16_384
 """Prices that are kept, one for each contract, plan and partitions; all are dropped when there is no place."""
 AT_ONCE: Final = os.cpu_count() or 1
@@ -70,47 +67,6 @@ def read_submission(one: Submission) -> PendingCommand | Outcome:
         detail = f"{field}: a {kind} is the book's own entry; no client may send one, nor use its id"
         return Outcome(Code.NOT_AUTHORISED, pending.command.id, None, {}, None, field, detail, repeated=False)
     return pending
-
-
-class SignatureChecks:
-    """Verifies the signatures of many commands, in the calling thread and one more."""
-
-    def __init__(self, log_x: str) -> None:
-        """See :func:`ledger.commands.decide.verify_signer`."""
-        self._log_x = log_x
-        self._helper = ThreadPoolExecutor(1, thread_name_prefix="book-signatures")
-
-    def verify(self, facts: Facts, commands: Sequence[PendingCommand | Outcome]) -> list[PendingCommand | Outcome]:
-        """The commands, each noting whether it verifies with the key that it names, if ``facts`` have that key."""
-        checked = [*commands]
-        if len(commands) < TOGETHER_MIN:
-            return checked
-        left = deque((place, *found) for place, one in enumerate(commands) if (found := self._key(facts, one)))
-
-        def work(take: Callable[[], tuple[int, PendingCommand, SignerKey]]) -> None:
-            with suppress(IndexError):
-                while True:
-                    place, one, key = take()
-                    refusal = refusal_by(key, one)
-                    noted = {"refused_by": (key.x, refusal)} if refusal else {"verified_by": key.x}
-                    checked[place] = one._replace(**noted)
-
-        helping = self._helper.submit(work, left.pop)
-        work(left.popleft)
-        helping.result()
-        return checked
-
-    def _key(self, facts: Facts, one: PendingCommand | Outcome) -> tuple[PendingCommand, SignerKey] | None:
-        if isinstance(one, Outcome) or one.verified_by or any(one.refused_by):
-            return None
-        try:
-            return one, signing_key(facts, one, self._log_x)
-        except Rejected:
-            return None
-
-    def close(self) -> None:
-        """End the thread."""
-        self._helper.shutdown(cancel_futures=True)
 
 
 def _id_of(raw: bytes) -> str:
@@ -159,7 +115,19 @@ class CommandPricing:
         for (call, _), some in zip(taken, found, strict=True):
             for place, one in enumerate(some):
                 call.waiting[place] = one
+        if taken and len(taken[-1][0].waiting) > taken[-1][1]:
+            self._read_ahead(facts, *taken[-1])
         return found
+
+    def _read_ahead(self, facts: Facts, call: Call, start: int) -> None:
+        """Read what a long call has after its first ``start`` commands, and have it verified meanwhile."""
+        if not self._signatures.can_verify_ahead:
+            return
+        for place in range(start, min(start + AHEAD_MAX, len(call.waiting))):
+            one = call.waiting[place]
+            if isinstance(one, Submission):
+                call.waiting[place] = self._read(one)
+        self._signatures.verify_ahead(facts, [*islice(call.waiting, start, start + AHEAD_MAX)])
 
     def _read(self, one: Submission) -> PendingCommand | Outcome:
         """A command with the prices that are kept for it, or the outcome of what is none."""

@@ -1,7 +1,9 @@
 """Third stop of a command: its batch is signed and committed, and its caller gets an outcome with a receipt.
 
-A thread of its own commits, so that the writer decides the next batch meanwhile. No one is answered before the commit
-that holds its entry has returned. A commit that fails has an unknown outcome: the thread commits nothing more.
+A thread of its own commits, so that the writer decides the next batch meanwhile. Where no command waits, there is
+nothing to decide meanwhile, and the writer commits by itself: handing over costs more than a small batch. No one is
+answered before the commit that holds its entry has returned. A commit that fails has an unknown outcome: nothing more
+is committed.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 Finished = tuple["Batch | None", BaseException | None]
 """A batch whose commit is over, and what it raised; or what stopped the thread between two batches."""
+_Task = tuple["Batch", Connection | None]
+_KEEP: Final = "keep"
+"""The message that there is a newer checkpoint."""
 _REST_S: Final = 3_600.0
 
 
@@ -88,7 +93,7 @@ def answers_of(batch: Batch) -> tuple[list[tuple[Call, Answer]], list[Call]]:
 
 
 class Committer:
-    """The thread that commits batches, one after the other, and keeps the newest checkpoint outside the book."""
+    """Commits batches, one after the other; its thread also keeps the newest checkpoint outside the book."""
 
     def __init__(
         self,
@@ -103,11 +108,12 @@ class Committer:
             writes: what it writes by.
             lock: the lock on the file of an SQLite book.
             kept: the file of the newest checkpoint.
-            finished: is called in the thread when a commit is over; answers the callers.
+            finished: is called when a commit is over, in the thread that committed; answers the callers.
         """
         self._writes, self._lock, self._kept, self._finished = writes, lock, kept, finished
         self._own: Connection | None = None
-        self._inbox: SimpleQueue[tuple[Batch, Connection | None] | None] = SimpleQueue()
+        self._rests = False
+        self._inbox: SimpleQueue[_Task | str | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="book-commits", daemon=True)
         self._thread.start()
 
@@ -143,9 +149,19 @@ class Committer:
         recheck(connection, self._lock)
         return connection
 
-    def commit(self, batch: Batch, connection: Connection | None) -> None:
-        """Commit a closed batch, in a transaction that was begun for it if there is one."""
-        self._inbox.put((batch, connection))
+    def commit(self, batch: Batch, connection: Connection | None, *, here: bool) -> None:
+        """Commit a closed batch, in a transaction that was begun for it if there is one; not while another is.
+
+        Args:
+            here: in the calling thread, which has nothing to do meanwhile.
+        """
+        if not here:
+            self._inbox.put((batch, connection))
+            return
+        self._serve(batch, connection)
+        if self._rests:
+            self._rests = False
+            self._inbox.put(_KEEP)
 
     def close(self) -> None:
         """End the thread, once it has committed what it has."""
@@ -166,12 +182,17 @@ class Committer:
         except BaseException as error:  # noqa: BLE001 - the writer stops, whatever it was
             self._finished((None, error))
 
-    def _take(self) -> tuple[Batch, Connection | None] | None:
+    def _take(self) -> _Task | None:
         while True:
+            # First of all: a checkpoint that is newer than what is looked at next wakes the thread.
+            self._rests = self._kept is not None
             try:
-                return self._inbox.get(timeout=None if self._kept is None else min(_REST_S, self._kept.due_s()))
+                task = self._inbox.get(timeout=None if self._kept is None else min(_REST_S, self._kept.due_s()))
             except Empty:
-                self._keep()
+                task = _KEEP
+            if not isinstance(task, str):
+                return task
+            self._keep()
 
     def _keep(self) -> None:
         if self._kept is not None and not self._kept.due_s():

@@ -13,7 +13,8 @@ from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.registration.organisation import RegisterOrganisation
 from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.commands.signing_keys.key_authority import require_key_in_force
-from ledger.crypto.detached_jws import verify
+from ledger.crypto.detached_jws import Call, ed25519_check, verify
+from ledger.crypto.ed25519 import Check
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import LEDGER_ACTOR
@@ -81,9 +82,27 @@ def refusal_by(key: SignerKey, pending: PendingCommand) -> str:
         call = verify(pending.signature, pending.raw, key)
     except Malformed as error:
         return str(error)
+    return _other_request(call, pending)
+
+
+def _other_request(call: Call | None, pending: PendingCommand) -> str:
     if call is not None and call.id != pending.command.id:
         return "signature.header.jti: is not the command's id"
     return ""
+
+
+def check_elsewhere(key: SignerKey, pending: PendingCommand) -> Check | None:
+    """What another process may check in place of :func:`refusal_by`, which would find nothing if it holds.
+
+    None where it is refused without that, or by a key that is not Ed25519.
+    """
+    if not isinstance(key, PublicKey):
+        return None
+    try:
+        call, check = ed25519_check(pending.signature, pending.raw, key)
+    except Malformed:
+        return None
+    return None if _other_request(call, pending) else check
 
 
 def signing_key(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:

@@ -101,24 +101,33 @@ def _header(signature: str) -> _Header:
 
 def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:
     """Check a detached JWS over exactly these bytes; the request it is for, if for any. Raises: Malformed."""
-    protected, call = _plain_header(key.thumbprint), None
-    # An Ed25519 key has one plain header; what bears another is read for what it is, or for what is wrong with it.
-    if (
-        not isinstance(key, PublicKey)
-        or not signature.startswith(f"{protected}..")
-        or len(signature) > SIGNATURE_BYTES_MAX
-    ):
-        header = _header(signature)
-        if header.key_id != key.thumbprint:
-            raise Malformed("signature", "was made with another key")
-        own = "Ed25519" if isinstance(key, PublicKey) else key.algorithm
-        if header.algorithm != own:
-            raise Malformed("signature.header.alg", f"must be {own}, the algorithm of this key")
-        protected, call = signature.split(".", maxsplit=1)[0], header.call
-    value = signature[len(protected) + 2 :]
-    if not _verifies(key, c.unbase64url(value, "signature"), _signing_input(protected, payload)):
+    protected, call = _matching_header(signature, key)
+    value = c.unbase64url(signature[len(protected) + 2 :], "signature")
+    if not _verifies(key, value, _signing_input(protected, payload)):
         raise Malformed("signature", "does not verify over these bytes")
     return call
+
+
+def ed25519_check(signature: str, payload: bytes, key: PublicKey) -> tuple[Call | None, ed25519.Check]:
+    """What :func:`verify` checks of a detached JWS by an Ed25519 key, for another process to do. Raises: Malformed."""
+    protected, call = _matching_header(signature, key)
+    value = c.unbase64url(signature[len(protected) + 2 :], "signature")
+    return call, (_key_bytes(key.x), value, _signing_input(protected, payload))
+
+
+def _matching_header(signature: str, key: SignerKey) -> tuple[str, Call | None]:
+    """The protected header of a signature that may be by a key, and the request that it is for. Raises: Malformed."""
+    protected = _plain_header(key.thumbprint)
+    # An Ed25519 key has one plain header; what bears another is read for what it is, or for what is wrong with it.
+    if isinstance(key, PublicKey) and signature.startswith(f"{protected}..") and len(signature) <= SIGNATURE_BYTES_MAX:
+        return protected, None
+    header = _header(signature)
+    if header.key_id != key.thumbprint:
+        raise Malformed("signature", "was made with another key")
+    own = "Ed25519" if isinstance(key, PublicKey) else key.algorithm
+    if header.algorithm != own:
+        raise Malformed("signature.header.alg", f"must be {own}, the algorithm of this key")
+    return signature.split(".", maxsplit=1)[0], header.call
 
 
 @lru_cache(maxsize=4_096)

@@ -27,6 +27,8 @@ from ledger.crypto.ed25519_vectors import VECTORS
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+Check = tuple[bytes, bytes, bytes]
+"""A key's bytes, a signature's, and the message."""
 _Verifies = Callable[[bytes, bytes, bytes], bool]
 """Whether a key's bytes, a signature's and a message's fit together; the first two have the right lengths."""
 

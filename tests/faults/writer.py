@@ -47,7 +47,7 @@ TINY: Final = plan(5, "1000")
 BIG: Final = plan(100, "1.5")
 """A run of which few do."""
 _NOTED: Final = ("book-writer", "StateStatements.note")
-_COMMITTED: Final = ("book-commits", ".do_commit")
+_COMMITTED: Final = ("book-", ".do_commit")
 RETURNS: Final = {
     "commit": (_COMMITTED,),
     "stated": (_NOTED,),
@@ -55,7 +55,7 @@ RETURNS: Final = {
     "piece": (("state-snapshot_0", "SnapshotFile._pieces"),),
     "replaced": (("state-snapshot_0", "replace_file"),),
 }
-"""Moments at which a function has just returned in a thread; those that are named before it did so earlier.
+"""Moments at which a function has just returned in a thread whose name begins so; those before it did so earlier.
 
 A commit has returned and nobody is answered yet; a statement of state is decided and not committed; a commit has
 returned since, the second one at the latest with the statement; a piece of a snapshot is written; the file has it.
@@ -184,7 +184,7 @@ def _after_returns(functions: tuple[tuple[str, str], ...], most: int) -> None:
         if happened != "return":
             return
         thread, name = waiting[0]
-        if frame.f_code.co_qualname.endswith(name) and current_thread().name == thread:
+        if frame.f_code.co_qualname.endswith(name) and current_thread().name.startswith(thread):
             if len(waiting) > 1:
                 waiting.pop(0)
             else:

@@ -18,30 +18,38 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL
-from tests.factories.people import BANK_B, LOG
+from tests.factories.people import BANK_A, BANK_B, LOG
 from tests.factories.stored import StoredWorld, no_step
 
 WAIT_S = 60
 
 
 class Doors:
-    """Holds a commit of the book until it is opened, and tells when the writer decides a command of a name."""
+    """Holds a commit of the book until it is opened, and shows when the writer decides a command of a name.
+
+    It holds the writer at another command until more waits.
+    """
 
     def __init__(self) -> None:
         self.reached, self.open, self.decided = (threading.Event() for _ in range(3))
+        self.deciding, self.more = threading.Event(), threading.Event()
         self.error: Exception | None = None
-        self.name = ""
+        self.name = self.before = ""
 
     def gate(self, request: Request, facts: Facts) -> Verdict:
         """The real gate's verdict."""
-        if request.command.id == self.name and threading.current_thread().name == "book-writer":
-            self.decided.set()
+        if threading.current_thread().name == "book-writer":
+            if request.command.id == self.before:
+                self.deciding.set()
+                assert self.more.wait(WAIT_S)
+            if request.command.id == self.name:
+                self.decided.set()
         return gate(request, facts)
 
     def commit(self, connection: Connection) -> None:
         """Hold a commit of entries; fail it, if that is asked for."""
         del connection
-        if threading.current_thread().name != "book-commits" or self.reached.is_set():
+        if threading.current_thread().name not in {"book-commits", "book-writer"} or self.reached.is_set():
             return
         self.reached.set()
         assert self.open.wait(WAIT_S)
@@ -79,17 +87,28 @@ def test_nobody_is_answered_before_the_commit(world: StoredWorld) -> None:
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_the_next_batch_is_decided_during_a_commit_and_falls_with_it(world: StoredWorld) -> None:
     """Decided on a state that never came to be, it is not committed; both callers learn that the book stopped."""
-    with held(world) as doors, ThreadPoolExecutor(2) as pool:
-        doors.name, doors.error = "run-2", OSError("the disk is gone")
-        first = pool.submit(world.submit, world.charge("run-1", run=SMALL))
-        assert doors.reached.wait(WAIT_S)
-        # To a recipient, so that no verdict is kept and the gate is asked.
-        second = pool.submit(world.submit, world.charge("run-2", run=SMALL, recipients=[BANK_B]))
-        assert doors.decided.wait(WAIT_S)
-        doors.open.set()
-        for one in (first, second):
+    with held(world) as doors:
+        lone = world.charge("run-1", run=SMALL, recipients=[BANK_A])
+        doors.before, doors.name, doors.error = "run-1", "run-2", OSError("the disk is gone")
+
+        async def ask() -> list[list[Outcome] | BaseException]:
+            # Both are to recipients, so that no verdict is kept and the gate is asked.
+            first = asyncio.create_task(world.book.submit_async([lone]))
+            await asyncio.sleep(0)
+            assert doors.deciding.wait(WAIT_S)
+            # It waits when the first is decided, so the commit of that is not the writer's own.
+            second = asyncio.create_task(
+                world.book.submit_async([world.charge("run-2", run=SMALL, recipients=[BANK_B])])
+            )
+            await asyncio.sleep(0)
+            doors.more.set()
+            assert doors.decided.wait(WAIT_S)
+            doors.open.set()
+            return await asyncio.gather(first, second, return_exceptions=True)
+
+        for one in asyncio.run(ask()):
             with pytest.raises(BookStopped, match=r"the disk is gone\. Whether the last commands were recorded is"):
-                one.result(WAIT_S)
+                raise one if isinstance(one, BaseException) else AssertionError(one)
         with pytest.raises(BookStopped):
             world.submit(world.charge("run-3", run=SMALL))
     world.reopen()

@@ -1,0 +1,1 @@
+"""The signatures of many commands, verified by two processes at once."""

@@ -1,0 +1,126 @@
+"""The signatures of commands that wait: verified before they are decided, half of them by another process.
+
+The process is started once a book has had many commands to verify together, and helps from when it is ready. A command
+that it has not confirmed is verified here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeVar
+
+from ledger.book.signatures.signature_process import SignatureProcess
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import check_elsewhere, refusal_by, signing_key
+from ledger.crypto.ed25519 import Check
+from ledger.crypto.organisation_keys import SignerKey
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts
+
+D = TypeVar("D")
+TOGETHER_MIN: Final = 8
+"""Commands from which on the process helps: fewer are verified before it would have answered."""
+STARTED_AFTER: Final = 512
+"""Commands in groups of that size that are verified before the process is started."""
+
+
+class _Keyed(NamedTuple):
+    """A command and the key that it names."""
+
+    command: PendingCommand
+    key: SignerKey
+
+
+class SignatureChecks:
+    """Verifies the signatures of many commands; for the writing thread alone."""
+
+    def __init__(self, log_x: str, process: SignatureProcess | None = None) -> None:
+        """See :func:`ledger.commands.decide.verify_signer`; ``process`` is one that was started before, if any."""
+        self._log_x = log_x
+        self._process = process
+        self._starts_in = STARTED_AFTER if process is None and sys.executable and (os.cpu_count() or 1) > 1 else 0
+        self._sent: list[_Keyed] = []
+
+    def verify(self, facts: Facts, commands: Sequence[PendingCommand | D]) -> list[PendingCommand | D]:
+        """The commands, each noting whether it verifies with the key that it names, if ``facts`` have that key."""
+        checked, confirmed = [*commands], self._confirmed()
+        left = list[tuple[int, _Keyed]]()
+        for place, one in enumerate(commands):
+            if (found := self._keyed(facts, one)) is None:
+                continue
+            if confirmed.get(id(found.command)) == found:
+                checked[place] = found.command._replace(verified_by=found.key.x)
+            else:
+                left.append((place, found))
+        count = 0
+        if len(left) >= TOGETHER_MIN:
+            self._start_if_busy(len(left))
+            if self.can_verify_ahead:
+                count = self._send(found for _, found in left[: len(left) // 2])
+        for place, found in left[count:]:
+            checked[place] = _noted(found)
+        confirmed = self._confirmed()
+        for place, found in left[:count]:
+            verified = confirmed.get(id(found.command)) == found
+            checked[place] = found.command._replace(verified_by=found.key.x) if verified else _noted(found)
+        return checked
+
+    @property
+    def can_verify_ahead(self) -> bool:
+        """Whether the process has nothing to do."""
+        return self._process is not None and self._process.is_ready
+
+    def verify_ahead(self, facts: Facts, commands: Sequence[object]) -> None:
+        """Have the process verify commands that :meth:`verify` is given next, the very same; what it can take."""
+        self._send([found for one in commands if (found := self._keyed(facts, one)) is not None])
+
+    def _start_if_busy(self, count: int) -> None:
+        if self._starts_in > 0:
+            self._starts_in -= count
+            if self._starts_in <= 0:
+                with suppress(OSError):
+                    self._process = SignatureProcess()
+
+    def _send(self, commands: Iterable[_Keyed]) -> int:
+        """Send the first of these commands to the process, which has nothing to do; how many."""
+        assert self._process is not None
+        checks = list[Check]()
+        sent = list[_Keyed]()
+        for found in commands:
+            check = check_elsewhere(found.key, found.command)
+            if check is None:
+                break
+            checks.append(check)
+            sent.append(found)
+        self._sent = sent[: self._process.send(checks)]
+        return len(self._sent)
+
+    def _confirmed(self) -> dict[int, _Keyed]:
+        """What was sent and verifies, by the identity of the command; waits for the answer."""
+        sent, self._sent = self._sent, []
+        if not sent or self._process is None:
+            return {}
+        return {id(one.command): one for one, verifies in zip(sent, self._process.receive(), strict=False) if verifies}
+
+    def _keyed(self, facts: Facts, one: object) -> _Keyed | None:
+        if not isinstance(one, PendingCommand) or one.verified_by or any(one.refused_by):
+            return None
+        try:
+            return _Keyed(one, signing_key(facts, one, self._log_x))
+        except Rejected:
+            return None
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.close()
+
+
+def _noted(found: _Keyed) -> PendingCommand:
+    """The command, with what verifying it by its key gives."""
+    x = found.key.x
+    refusal = refusal_by(found.key, found.command)
+    return found.command._replace(**({"refused_by": (x, refusal)} if refusal else {"verified_by": x}))

@@ -1,0 +1,122 @@
+"""Signatures of many commands, with another process that verifies some of them and without."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from ledger.book.signatures import signature_process
+from ledger.book.signatures.signature_checks import TOGETHER_MIN, SignatureChecks
+from ledger.book.signatures.signature_process import SignatureProcess
+from ledger.commands.context import PendingCommand
+from ledger.commands.decide import verify_signer
+from ledger.commands.registry import read_command
+from ledger.domain.decision import Rejected
+from tests.bench.grown import TINY
+from tests.factories.memory import LOG_PUBLIC, MemoryWorld
+from tests.factories.people import BANK_A, BANK_B, LOG_KEY
+
+
+@pytest.fixture
+def world() -> MemoryWorld:
+    """A founded book in memory."""
+    made = MemoryWorld()
+    made.found()
+    return made
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[SignatureProcess]:
+    """A process that is ready."""
+    made = SignatureProcess()
+    assert made.has_answered(60)
+    assert made.is_ready
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["alone", "two processes"])
+def checks(request: pytest.FixtureRequest, started: SignatureProcess) -> SignatureChecks:
+    """Those of a book."""
+    return SignatureChecks(LOG_PUBLIC.x, started if request.param == "two processes" else None)
+
+
+def answer(world: MemoryWorld, pending: PendingCommand) -> str:
+    """The key that a command verifies with, or why it does not."""
+    try:
+        return verify_signer(world.state, pending, LOG_PUBLIC.x).x
+    except Rejected as refusal:
+        return f"{refusal.decided}"
+
+
+def mixed(world: MemoryWorld) -> list[PendingCommand]:
+    """Right ones, ones over other bytes, ones of another's key and ones that are none, in both halves."""
+    sent = [world.charge(f"run-{number}", (BANK_A, BANK_B)[number % 2], TINY) for number in range(24)]
+    whole = [read_command(one.raw, one.signature) for one in sent]
+    wrong = [
+        whole[1]._replace(signature=whole[3].signature),
+        whole[2]._replace(signature=whole[5].signature),
+        whole[4]._replace(signature="none"),
+        whole[6]._replace(command=read_command(sent[7].raw).command),
+    ]
+    return [whole[0], wrong[0], *whole[8:16], *wrong, *whole[16:], wrong[0]]
+
+
+def test_each_signature_is_judged_as_alone(world: MemoryWorld, checks: SignatureChecks) -> None:
+    """Whoever verifies it, and whether it was sent ahead."""
+    commands = mixed(world)
+    expected = [answer(world, one) for one in commands]
+    right = [len(one) == len(LOG_PUBLIC.x) for one in expected]
+    for ahead in (False, True):
+        if ahead and checks.can_verify_ahead:
+            checks.verify_ahead(world.state, commands)
+        checked = [one for one in checks.verify(world.state, commands) if isinstance(one, PendingCommand)]
+        assert [answer(world, one) for one in checked] == expected
+        assert [bool(one.verified_by) for one in checked] == right
+
+
+def test_what_the_process_does_not_confirm_is_verified_here(
+    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed, or stalls, with commands sent to it: nothing is taken for verified, and nothing waits for long."""
+    commands = mixed(world)
+    expected = [answer(world, one) for one in commands]
+    monkeypatch.setattr(signature_process, "ANSWER_S", 0.1)
+    for end in (signal.SIGKILL, signal.SIGSTOP):
+        process = SignatureProcess()
+        assert process.has_answered(60)
+        checks = SignatureChecks(LOG_PUBLIC.x, process)
+        assert checks.can_verify_ahead
+        os.kill(process.pid, end)
+        checks.verify_ahead(world.state, commands)
+        checked = [one for one in checks.verify(world.state, commands) if isinstance(one, PendingCommand)]
+        assert [answer(world, one) for one in checked] == expected
+        assert process.has_ended
+        assert not checks.can_verify_ahead
+        checks.close()
+
+
+def test_a_request_is_no_longer_than_the_pipe(started: SignatureProcess) -> None:
+    """What has no room in it is left to the caller, so that sending never waits."""
+    key, message = LOG_KEY.public_key().public_bytes_raw(), bytes(60_000)
+    check = key, LOG_KEY.sign(message), message
+    assert started.is_ready
+    assert started.send([check] * 20) == 17
+    assert started.receive() == [True] * 17
+    assert started.send([(key, bytes(64), b""), check, (key, bytes(63), b"")]) == 2
+    assert started.receive() == [False, True]
+
+
+def test_what_was_seen_of_one_key_is_nothing_for_another(world: MemoryWorld, checks: SignatureChecks) -> None:
+    """A command that verified with a key that another has replaced meanwhile is verified again."""
+    sent = [world.charge(f"run-{number}", BANK_A, TINY) for number in range(TOGETHER_MIN)]
+    checked = checks.verify(world.state, [read_command(one.raw, one.signature) for one in sent])
+    (other,) = (held for held in world.state.keys.values() if held.owner == BANK_B)
+    seen = [one for one in checked if isinstance(one, PendingCommand)]
+    assert [answer(world, one) for one in seen] == [one.verified_by for one in seen]
+    name = seen[0].command.key_id
+    world.state.keys[name] = world.state.keys[name]._replace(x=other.x)
+    assert all("another key" in answer(world, one) for one in seen)
