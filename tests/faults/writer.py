@@ -47,7 +47,7 @@ TINY: Final = plan(5, "1000")
 BIG: Final = plan(100, "1.5")
 """A run of which few do."""
 _NOTED: Final = ("book-writer", "StateStatements.note")
-_COMMITTED: Final = ("book-", ".do_commit")
+_COMMITTED: Final = ("book-", "commit_batch")
 RETURNS: Final = {
     "commit": (_COMMITTED,),
     "stated": (_NOTED,),
