@@ -104,7 +104,7 @@ def test_the_next_batch_is_decided_during_a_commit_and_falls_with_it(world: Stor
             doors.more.set()
             assert doors.decided.wait(WAIT_S)
             doors.open.set()
-            return await asyncio.gather(first, second, return_exceptions=True)
+            return [*await asyncio.gather(first, second, return_exceptions=True)]
 
         for one in asyncio.run(ask()):
             with pytest.raises(BookStopped, match=r"the disk is gone\. Whether the last commands were recorded is"):
