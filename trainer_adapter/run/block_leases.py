@@ -45,6 +45,7 @@ class _Request:
     state: Digest
     error: Exception | None = field(default_factory=lambda: Unreachable("the request for a lease broke off"))
     done: threading.Event = field(default_factory=threading.Event)
+    heeded: bool = False
 
     def superseded(self) -> Refused | None:
         """The conflict that says that another copy has gone on, if that is the answer."""
@@ -96,7 +97,7 @@ class BlockLeases:
         self._requests, self._steps, self._clock = requests, steps, clock
         self._least, self._lease_s = max(block_steps, math.ceil(steps / SHARES)), lease_s
         self._sent = 0
-        self._first, self._until = self.granted + 1, self.granted
+        self._until, self._ask_at = self.granted, self.granted + 1
         self._finished = ""
         self._output, self._snapshot = output or FencedOutput(), snapshot
         self._output.fence()
@@ -119,9 +120,9 @@ class BlockLeases:
         Raises:
             Refused: if another copy of this run has gone on. What this process has trained cannot leave.
         """
-        if self._pending is not None and (superseded := self._pending.superseded()) is not None:
-            raise superseded
-        self._let_out()
+        # Nearly every step goes by these comparisons alone.
+        if self._pending is not None and not self._pending.heeded and self._pending.done.is_set():
+            self._heed(self._pending)
         if step > self._until:
             pending = self._pending or self._ask(step)
             while not pending.done.wait(POLL_S):
@@ -132,8 +133,7 @@ class BlockLeases:
                 return self.refused
         if self._began is None:
             self._began = (step, self._clock())
-        half_used = 2 * (step - self._first + 1) > self._until - self._first + 1
-        if self._pending is None and not self.refused and half_used and self._until < self._steps:
+        if self._pending is None and step >= self._ask_at and not self.refused and self._until < self._steps:
             self._ask(step)
         return ""
 
@@ -148,6 +148,13 @@ class BlockLeases:
         if wanted.id != self.newest:
             self.granted, self.newest = wanted.last, wanted.id
             self.chain = chained(self.chain, wanted.id)
+
+    def _heed(self, pending: _Request) -> None:
+        """Take note of an answer, once. Raises: Refused, each time, for a copy that has gone on."""
+        if (superseded := pending.superseded()) is not None:
+            raise superseded
+        self._let_out()
+        pending.heeded = True
 
     def _let_out(self) -> None:
         """Let out what the newest request fences, if it was granted."""
@@ -198,5 +205,7 @@ class BlockLeases:
         if self.newest and self._snapshot is not None:
             self._state = self._snapshot()
         self._add(pending.wanted)
-        self._first, self._until = pending.wanted.first, pending.wanted.last
+        self._until = pending.wanted.last
+        # The next lease is requested with the step that begins the second half of this one.
+        self._ask_at = pending.wanted.first + (pending.wanted.last - pending.wanted.first + 1) // 2
         self.entered += 1
