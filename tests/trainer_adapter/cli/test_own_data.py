@@ -29,6 +29,13 @@ from trainer_adapter.training.training_records import read_records
 SCHEMA = 'v = 1\n[records]\ntarget = "diagnosis"\nclasses = ["benign", "malignant"]\n'
 PRIVACY = '[train.privacy]\nepsilon = "1.5"\nbatch_size_expected = 128\nsteps = 20\n'
 TRAIN = slice(0, 455)
+OPENED = "malformed: output: holds a released model (model.safetensors): it needs no opening"
+AFTERWARDS = (
+    (("release",), 2, OPENED, "Nothing was recorded"),
+    (("evaluate",), 2, OPENED, "Nothing was recorded"),
+    (("train",), 5, "runs/table", "Nothing was recorded"),
+)
+"""What is no use once a run has left its model: the command, its exit code, what is wrong, what to do next."""
 
 
 def _write(path: Path, inputs: Sequence[Sequence[float]], targets: Sequence[str]) -> None:
@@ -100,6 +107,13 @@ def test_a_table_becomes_a_released_model(place: Place) -> None:
     charge = place.charge("table")
     assert charge is not None
     assert charge.plan == Plan.parse(found["plan"]).digest
+    size = len(place.kinds())
+    for words, code, sentence, then in AFTERWARDS:
+        ended, told, errors = _invoke(*words, str(job))
+        assert (ended, told) == (code, ""), (words, errors)
+        assert sentence in errors, words
+        assert errors.splitlines()[-1].startswith(then), words
+    assert len(place.kinds()) == size
 
 
 def test_commitments_open_a_partition_once(place: Place) -> None:
