@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ FIXES: Final[dict[str, dict[str, Any]]] = {
 """By what each difference of an Entra token is refused for, what the service asks for instead."""
 
 
+@cache
 def published() -> bytes:
     """A key set with what identity providers add to a key, and with a key for encryption."""
     key = RSAKey.import_key(KEY.public_key()).as_dict(private=False)
