@@ -169,3 +169,16 @@ def test_a_lease_says_how_many_steps_are_taken_and_makes_the_chain() -> None:
     assert [one.taken for one in ledger.wanted] == [0, 5]
     first, second = (one.id for one in ledger.wanted)
     assert leases.chain == chained(chained("", first), second)
+
+
+def test_a_larger_lease_trains_longer_without_a_network() -> None:
+    """Every request but the first is lost: the run takes what is leased, all of its steps where one lease has them."""
+    for block, taken in ((5, 5), (PLAN.steps, PLAN.steps)):
+        leases = BlockLeases(Ledger(answers=Unreachable("no answer")), PLAN.steps, block, 0, resumed=False)
+        steps = range(1, PLAN.steps + 1)
+        assert [step for step in steps if step <= taken and not leases.reach(step, lambda: "")] == [
+            *range(1, taken + 1)
+        ]
+        assert leases.granted == taken
+        if taken < PLAN.steps:
+            assert leases.reach(taken + 1, lambda: "") == "no further steps are leased: no answer"
