@@ -21,6 +21,7 @@ from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG
 from tests.factories.stored import StoredWorld, no_step
 from tests.faults import driver
 from tests.faults.disk import Disk
+from tests.faults.stated_world import SNAPSHOT
 
 TINY: Final = plan(4, "8")
 CALLS: Final = 12
@@ -45,10 +46,10 @@ def faulty_url(folder: Path, disk: Disk, *, pages: str = "1000", synchronous: st
     return URL.create("sqlite", database=str(folder / "book.sqlite"), query=how).render_as_string()
 
 
-def opened(folder: Path, url: str, disk: Disk) -> StoredWorld | None:
+def opened(folder: Path, url: str, disk: Disk, kind: type[StoredWorld] = StoredWorld) -> StoredWorld | None:
     """The book in a folder; None if the power goes while it is opened, which writes already."""
     try:
-        return StoredWorld(folder, url)
+        return kind(folder, url)
     except BookUnusable:
         if not disk.is_cut:
             raise
@@ -104,7 +105,7 @@ def release(world: StoredWorld | None, disk: Disk) -> None:
     disk.unregister()
 
 
-def found_after(folder: Path, life: Life) -> tuple[VerificationReport, int]:
+def found_after(folder: Path, life: Life, kind: type[StoredWorld] = StoredWorld) -> tuple[VerificationReport, int]:
     """Check a book as it was found: whole, verified, every answer in its place; and how many unanswered are in it.
 
     Everything is sent again: what was answered gets the same answer, the rest is answered now, and nothing twice.
@@ -113,7 +114,7 @@ def found_after(folder: Path, life: Life) -> tuple[VerificationReport, int]:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     found = verify_book(f"sqlite:///{path}", LOG, no_step)
-    world = StoredWorld(folder)
+    world = kind(folder)
     world.clock.now = life.now
     try:
         recorded = [(sent, one) for sent, one in life.answered if one.index is not None]
@@ -134,3 +135,10 @@ def start(template: Path, folder: Path) -> None:
     """A copy of a closed book to live in."""
     folder.mkdir()
     shutil.copyfile(template / "book.sqlite", folder / "book.sqlite")
+    keep_snapshot(template, folder)
+
+
+def keep_snapshot(before: Path, after: Path) -> None:
+    """The snapshot of the state, which lies on another disk: it may be of more entries than the book has now."""
+    if (before / SNAPSHOT).exists():
+        shutil.copyfile(before / SNAPSHOT, after / SNAPSHOT)

@@ -7,6 +7,7 @@ import random
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +15,10 @@ import pytest
 
 from ledger.audit.replay import VerificationFailed
 from tests.factories.documents import NOW
-from tests.factories.stored import open_world
+from tests.factories.stored import StoredWorld, open_world
 from tests.faults.disk import Disk
-from tests.faults.power import TINY, Life, faulty_url, found_after, live, opened, release, start
+from tests.faults.power import TINY, Life, faulty_url, found_after, keep_snapshot, live, opened, release, start
+from tests.faults.stated_world import StatedWorld, state_often
 
 SEEDS: Final = int(os.environ.get("EPSILON_SOAK_POWER", "1500"))
 CHANGES_MAX: Final = 300
@@ -34,7 +36,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _cut(template: Path, folder: Path, seed: int, synchronous: str = "FULL") -> Tally:
-    """One book through two lives that end in the dark, the second one perhaps while it recovers from the first."""
+    """One book through two lives that end in the dark, the second one perhaps while it recovers from the first.
+
+    Every second seed has a book that states its state and writes snapshots of it.
+    """
+    kind = StatedWorld if seed % 2 else StoredWorld
     dice = random.Random(seed)  # noqa: S311 - when the power goes, and what it leaves
     tally, now = Tally(), NOW
     for number, most in enumerate((CHANGES_MAX, dice.choice((20, CHANGES_MAX)))):
@@ -43,16 +49,17 @@ def _cut(template: Path, folder: Path, seed: int, synchronous: str = "FULL") -> 
         disk = Disk(cut=dice.randint(1, most))
         # A checkpoint synchronises whatever the setting; without any, a setting that does not is seen at once.
         pages = dice.choice(("8", "50", "1000")) if synchronous == "FULL" else "1000"
-        world = opened(home, faulty_url(home, disk, pages=pages, synchronous=synchronous), disk)
+        world = opened(home, faulty_url(home, disk, pages=pages, synchronous=synchronous), disk, kind)
         try:
             life = Life(now=now) if world is None else live(world, dice, f"l{number}-", now)
             template = folder / f"{seed}-{number}-dark"
             template.mkdir()
             disk.after_cut(dice, template)
+            keep_snapshot(home, template)
         finally:
             release(world, disk)
         now = life.now
-        finding, unknown = found_after(template, life)
+        finding, unknown = found_after(template, life, kind)
         tally += Tally(
             lives=1,
             cut=int(disk.is_cut),
@@ -60,8 +67,20 @@ def _cut(template: Path, folder: Path, seed: int, synchronous: str = "FULL") -> 
             unanswered=len(life.unanswered),
             durable=unknown,
             entries=finding.entries,
+            statements=_statements(template),
         )
     return tally
+
+
+def _statements(folder: Path) -> int:
+    """How many statements of the state its book holds."""
+    with closing(sqlite3.connect(folder / "book.sqlite")) as connection:
+        return int(connection.execute("SELECT count(*) FROM entry WHERE kind = 'statement'").fetchone()[0])
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    state_often(monkeypatch.setattr)
 
 
 def _each(template: Path, folder: Path, seeds: Iterable[int], tell: Callable[[str], None] | None = None) -> Tally:
@@ -86,6 +105,7 @@ def test_power_goes_and_nothing_acknowledged_is_lost(template: Path, tmp_path: P
     assert total["cut"] > 4
     assert 0 < total["durable"] < total["unanswered"]
     assert total["acknowledged"] > 50
+    assert total["statements"] > 6
 
 
 @pytest.mark.parametrize("synchronous", ["OFF", "NORMAL"])
