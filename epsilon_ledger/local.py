@@ -87,6 +87,10 @@ def attach(  # noqa: PLR0913 - the numbers of a run
     wanted = parse_positive(epsilon, "epsilon") if epsilon is not None else total / RUN_SHARE
     if wanted > total:
         raise Malformed("epsilon", f"must be at most the budget of {budget}")
+    if share >= 1:
+        raise Malformed("delta", "must be less than 1")
+    if batch_size is not None and batch_size < 1:
+        raise Malformed("batch_size", "must be at least 1")
     batch = min(count, batch_size or BATCH)
     probability = Fraction(-(-batch * 10**6 // count), 10**6)
     noise = calibrate_noise(probability, steps, wanted, share, RELATION)

@@ -107,6 +107,30 @@ def test_a_person_with_two_records_is_refused(tmp_path: Path) -> None:
         _run(tmp_path / "book.sqlite", slice(0, 20), identities=["one person"] * 20)
 
 
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"budget": "three"}, "budget: 'three' is not a plain decimal"),
+    ({"budget": 3}, "budget: must be a string that holds a number, not int"),
+    ({"budget": "0"}, "budget: must be greater than 0"),
+    ({"budget": "-1"}, "budget: '-1' is negative: must be positive"),
+    ({"epsilon": "9"}, "epsilon: must be at most the budget of 2"),
+    ({"delta": "0"}, "delta: must be greater than 0"),
+    ({"delta": "2"}, "delta: must be less than 1"),
+    ({"steps": 0}, "steps: must lie between 1 and"),
+    ({"batch_size": 0}, "batch_size: must be at least 1"),
+    ({"batch_size": -5}, "batch_size: must be at least 1"),
+    ({"clipping_norm": 1.0}, "clipping_norm: must be a string that holds a number, not float"),
+    ({"identities": ["one"]}, "identities: must be 40, one for each record"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG)
+def test_a_wrong_argument_is_named_and_makes_no_book(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    """As it was passed, with its rule; and before anything is written."""
+    with pytest.raises(Malformed, match=f"^{sentence}"):
+        _run(tmp_path / "book.sqlite", **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_ran_is_posted_and_the_rest_returns(tmp_path: Path) -> None:
     """Nothing is charged before the first step; a loop that ends early posts its steps, one that breaks all begun."""
     book = tmp_path / "book.sqlite"
