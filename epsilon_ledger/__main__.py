@@ -126,12 +126,16 @@ def _named(command: CommandInfo) -> CommandInfo:
 
 
 def _merged(groups: list[TyperInfo]) -> typer.Typer:
-    """One group of the commands that several packages add under one name; the first help text is the group's."""
+    """One group of the commands that several packages add under one name; the first help text is the group's.
+
+    A package of a higher layer may extend a command of a lower one: of the same name, the first is taken.
+    """
     apps = [group.typer_instance for group in groups if group.typer_instance is not None]
     helps = (app.info.help for app in apps if isinstance(app.info.help, str))
     whole = typer.Typer(help=next(helps, None), no_args_is_help=True, pretty_exceptions_show_locals=False)
     for app in apps:
-        whole.registered_commands.extend(app.registered_commands)
+        taken = {_name(one) for one in whole.registered_commands}
+        whole.registered_commands.extend(one for one in app.registered_commands if _name(one) not in taken)
         whole.registered_groups.extend(app.registered_groups)
     # The callback also keeps a group of one command a group.
     whole.callback(epilog=_two_examples(whole.registered_commands))(_group)

@@ -10,6 +10,7 @@ import typer
 
 from api.cli.clock import CLOCK
 from api.cli.init import INIT
+from api.cli.planning import PLAN, POLICY
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 
@@ -20,6 +21,8 @@ _GROUP: Final = CommandGroup()
 app: Final = _GROUP.app
 app.add_typer(CLOCK.app, name=CLOCK.name)
 app.add_typer(INIT.app, name=INIT.name)
+app.add_typer(PLAN.app, name=PLAN.name)
+app.add_typer(POLICY.app, name=POLICY.name)
 
 
 @_GROUP.command("demo/profile.toml", "demo/profile.toml --port 8080")

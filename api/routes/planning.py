@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+from fastapi import Query
 from msgspec import structs
 
 from api.auth.visibility import get_visible, not_found, visible_partition
@@ -38,8 +39,13 @@ RATE_MS: Final = 30 * 86_400_000
 """How far back charges count for the present rate."""
 PENDING_MAX: Final = 10_000
 ROUTES: Final = ReadRoutes("planning")
+AT_MS_MAX: Final = 32_503_680_000_000
+"""The start of the year 3000 in Unix milliseconds."""
 _EVER: Final = 2**62
 _ERRORS: Final = (401, 403, 404, 408, 413, 415, 422)
+
+
+_At = Annotated[int | None, Query(ge=0, le=AT_MS_MAX, description="decide at this time, in Unix milliseconds")]
 
 
 class MergerQuestion(Record, frozen=True):
@@ -62,10 +68,10 @@ class PolicyImpact(Impact, frozen=True):
     replaces: EntityTag | None
 
 
-@ROUTES.route("/v1/plans", _ERRORS, slow=True, takes=takes(command_requests.PlannedRun))
-def plan_run(view: View, raw: Raw) -> PlanReport:
-    """What a run would get. Raises: Malformed, Problem."""
-    facts, caller, now = view.facts, view.caller, view.time
+@ROUTES.route("/v1/plans", _ERRORS, slow=True, as_of=True, takes=takes(command_requests.PlannedRun))
+def plan_run(view: View, raw: Raw, at: _At = None) -> PlanReport:
+    """What a run would get, or would have got. Raises: Malformed, Problem."""
+    facts, caller, now = view.facts, view.caller, view.time if at is None else at
     run = PlannedRun.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
     for ref in run.partitions:
         visible_partition(facts, ref, "partitions", caller)

@@ -195,7 +195,8 @@ def _endpoint(
         as_of: int | None = None,
         **parameters: Any,  # noqa: ANN401 - each has the type of its parameter
     ) -> Response:
-        with context.snapshots.read_long() if slow else context.snapshots.read(as_of) as facts:
+        long = slow and as_of is None
+        with context.snapshots.read_long() if long else context.snapshots.read(as_of) as facts:
             answer = read(View(facts, caller, context, as_of, paging), **parameters)
             if isinstance(answer, Response):
                 return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Final, Self
@@ -13,7 +13,7 @@ import httpx
 
 from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
-from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, PLANS, QUOTES, SIGNATURE_HEADER, path_of
+from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, QUOTES, SIGNATURE_HEADER, path_of
 from client.http.retry_policy import RetryPolicy
 from client.http.tls_context import tls_context
 from client.http.transport import Sender, object_of, objects_of
@@ -21,22 +21,19 @@ from client.keys.signer import Signer
 from client.service.answers import Answer, Stored
 from client.service.checkpoint_guard import CheckpointGuard
 from client.service.seen_checkpoint import SeenCheckpoint
+from client.service.what_if_questions import BYTES_TYPE, WhatIfQuestions
 from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
 from ledger.log.verification import verify_account
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
-from ledger.wire.malformed import Malformed
 
 ATTEMPTS: Final = 4
-PAGE: Final = 200
-PAGES_MAX: Final = 1_000
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
-_BYTES_TYPE: Final = "application/octet-stream"
 
 
-class Service:
+class Service(WhatIfQuestions):
     """One service. Sending is safe to repeat: the id makes a command the same command again."""
 
     def __init__(
@@ -129,34 +126,15 @@ class Service:
         command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
         return self._decided(QUOTES, signer, command)
 
-    def plan_report(self, body: c.Object) -> c.Object:
-        """What a run would get, how much fits, and what would pass instead. Raises: Refused, Unreachable."""
-        return object_of(self._send("POST", PLANS, c.dump(body)))
+    def decision(self, id: str) -> c.Object:  # noqa: A002 - the wire's name
+        """What was decided on a command, with every recorded check. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/decisions/{path_of(id)}")
 
     def put_document(self, signer: Signer, data: bytes) -> Stored:
         """Store a document and the signature over it. Raises: Refused, Unreachable."""
         digest = c.digest(data)
-        response = self._send("PUT", f"{DOCUMENTS}/{digest}", data, signer, digest, content_type=_BYTES_TYPE)
+        response = self._send("PUT", f"{DOCUMENTS}/{digest}", data, signer, digest, content_type=BYTES_TYPE)
         return Stored.of(object_of(response))
-
-    def policy_impact(self, data: bytes) -> c.Object:
-        """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
-        return object_of(self._send("POST", "/v1/policy-impacts", data, content_type=_BYTES_TYPE))
-
-    def merger_impact(self, organisations: Sequence[str]) -> list[c.Object]:
-        """The accounts that a merger would change; records nothing. Raises: Refused, Unreachable."""
-        return self._listed("/v1/merger-impacts", c.dump({"organisations": [*organisations]}))
-
-    def handover_impact(self, handover: c.Object) -> list[c.Object]:
-        """The accounts that a transfer or a publication would change; records nothing. Raises: Refused, Unreachable."""
-        return self._listed("/v1/handover-impacts", c.dump(handover))
-
-    def cap_report(self, data: bytes) -> list[c.Object]:
-        """What could run under the caps of a policy or a contract; records nothing. Raises: Refused, Unreachable."""
-        return self._listed("/v1/cap-reports", data, _BYTES_TYPE)
-
-    def _listed(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> list[c.Object]:
-        return objects_of(object_of(self._send("POST", path, data, content_type=content_type)).get("items"))
 
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""
@@ -252,22 +230,6 @@ class Service:
     def log(self) -> c.Object:
         """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
         return self._get("/v1/log")
-
-    def _list(self, path: str, query: Mapping[str, str]) -> tuple[c.Object, list[c.Object]]:
-        """What all items share, and the items of every page."""
-        items: list[c.Object] = []
-        parameters = {**query, "limit": str(PAGE)}
-        for _ in range(PAGES_MAX):
-            page = self._get(path, parameters)
-            listed, cursor = page.pop("items", None), page.pop("next_cursor", None)
-            items += objects_of(listed)
-            if not isinstance(cursor, str):
-                return page, items
-            parameters["cursor"] = cursor
-        raise Malformed("answer.next_cursor", f"leads beyond {PAGES_MAX} pages")
-
-    def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
-        return object_of(self._guard.send("GET", path, query=query))
 
     def _send(  # noqa: PLR0913 - the parts of a request
         self,

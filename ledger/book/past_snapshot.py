@@ -39,6 +39,10 @@ class PastSnapshot(Log, MemoryState):
         for index, data in enumerate(self):
             apply(self, Entry.parse(data), index)
 
+    def __hash__(self) -> int:
+        """By identity, as a snapshot of the current state: what was computed from it is kept while it is read."""
+        return id(self)
+
     def latest(self, author: int, most: int) -> list[Charge]:
         """The newest charges authored at a node, newest first."""
         self._authored.take(self.charges)

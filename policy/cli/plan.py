@@ -19,6 +19,7 @@ from policy.cli.lineage import app as lineage
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
     from ledger.store.snapshot import Snapshot
+    from ledger.wire.canonical_json import Object
     from policy.planning.what_if import WhatIf
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
@@ -95,7 +96,8 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         Path,
         typer.Argument(metavar="CHARGE", help="JSON with contract, partitions and plan, as `epsilon quote` takes it."),
     ],
-    actor: Annotated[str, typer.Option(help="The organisation that would make the charge.")],
+    contract: Annotated[str, typer.Option(help="The contract's file or SHA-256, if CHARGE names none.")] = "",
+    actor: Annotated[str, typer.Option(help="Who would make the charge; a service knows it.")] = "",
     epochs: Annotated[str, typer.Option(help="Replace the plan's steps by this many epochs.")] = "",
     days: Annotated[int, typer.Option(min=1, max=36_500, help="Project from the charges of this many past days.")] = 30,
     at: At = "",
@@ -110,7 +112,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
 
     now = moment(at)
     with book_snapshot(book, as_of) as facts:
-        question = _under(_question(facts, charge, actor, epochs, now), document)
+        question = _under(_question(facts, with_epochs(_body(charge, contract), epochs), actor, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
     print_answer(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
@@ -191,18 +193,42 @@ def _under(question: WhatIf, document: Path | None) -> WhatIf:
     return replace(question, facts=with_policy_throughout(question.facts, file_bytes(document, "policy"))[1])
 
 
-def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: str, now: int) -> WhatIf:
-    """Raises: Malformed."""
-    from msgspec import structs
-
-    from ledger.mechanisms.plan import Plan
+def _body(charge: Path, contract: str) -> Object:
+    """A charge's body. Raises: Malformed, OSError."""
     from ledger.wire import canonical_json as c
+
+    body = c.members(c.parse(file_bytes(charge, "charge"), 65_535, "charge"), "charge")
+    if contract:
+        path = Path(contract)
+        body = {**body, "contract": c.digest(file_bytes(path, "--contract")) if path.is_file() else contract}
+    return body
+
+
+def with_epochs(body: Object, epochs: str) -> Object:
+    """A charge's body with so many epochs instead of its plan's steps, if any are given. Raises: Malformed."""
+    from ledger.mechanisms.plan import Plan
     from ledger.wire.exact_numbers import parse_positive
     from ledger.wire.malformed import Malformed
+    from ledger.wire.records import convert
     from policy.planning.plan_search import for_epochs
+
+    if not epochs:
+        return body
+    plan = body.get("plan")
+    if not isinstance(plan, dict) or plan.get("kind") != "dp_sgd":
+        raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
+    return {**body, "plan": for_epochs(convert(Plan, plan, "plan"), parse_positive(epochs, "--epochs")).to_json()}
+
+
+def _question(facts: Snapshot | PastSnapshot, body: Object, actor: str, now: int) -> WhatIf:
+    """Raises: Malformed."""
+    from ledger.wire import canonical_json as c
+    from ledger.wire.malformed import Malformed
     from policy.planning.what_if import PlannedRun, WhatIf
 
-    planned = PlannedRun.parse(c.parse(file_bytes(charge, "charge"), 65_535, "charge"), c.did(actor, "--actor"))
+    if not actor:
+        raise Malformed("--actor", "is missing: name the organisation that would make the charge")
+    planned = PlannedRun.parse(body, c.did(actor, "--actor"))
     for ref in planned.partitions:
         if ref not in facts.partitions:
             raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
@@ -210,8 +236,4 @@ def _question(facts: Snapshot | PastSnapshot, charge: Path, actor: str, epochs: 
         raise failure(f"there is no contract {planned.contract}", ExitCode.NOT_FOUND)
     if planned.actor not in facts.organisations:
         raise failure(f"{planned.actor} is not registered", ExitCode.NOT_FOUND)
-    if epochs:
-        if not isinstance(planned.plan, Plan):
-            raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
-        planned = structs.replace(planned, plan=for_epochs(planned.plan, parse_positive(epochs, "--epochs")))
     return WhatIf(facts, planned, now, exact=True)

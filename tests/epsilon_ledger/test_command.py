@@ -49,16 +49,19 @@ def test_version_is_the_distribution_s() -> None:
 
 
 def test_no_room_hides_another_s_command() -> None:
-    """What the installed rooms bring is all there, groups of one name as one group."""
+    """What the installed rooms bring is all there, groups of one name as one; what two bring takes both's words."""
     brought: set[tuple[str, ...]] = set()
-    count = 0
+    commands: list[tuple[str, ...]] = []
     for entry in entry_points(group=GROUP):
         found = [names for names, _ in walk(typer.main.get_group(entry.load())) if names]
         groups = {names[:-1] for names in found}
         brought |= set(found)
-        count += sum(names not in groups for names in found)
+        commands += [names for names in found if names not in groups]
     assert {names for names, _ in walk() if names} == brought
-    assert len(leaves()) == count
+    assert {names for names, _ in leaves()} == set(commands)
+    # Asked of a service or of a book: the first parameter of these alone is either.
+    extended = {names for names in commands if commands.count(names) > 1}
+    assert extended == {names for names, one in leaves() if one.params and one.params[0].metavar == "PROFILE|BOOK"}
 
 
 def test_what_is_built_alone_is_what_is_built_with_all() -> None:

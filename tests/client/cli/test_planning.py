@@ -1,0 +1,94 @@
+"""Planning asked of the service by a profile: the very answers of the book, and of each party's own data alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from policy.checks.field_readers import format_time
+from tests.factories.people import BANK_A, HOSPITAL
+from tests.factories.readme_walk import Desk
+
+REF = f"{HOSPITAL}/scans/2026-q4"
+RUN = "charge.json --contract contract.yaml"
+
+
+def _both(desk: Desk, words: str, profile: str, of_book: str = "") -> tuple[int, str]:
+    """What the service answers; it is what the book answers at the same time."""
+    book = desk.folder.parent / "book.sqlite"
+    asked, read = (desk.run(f"epsilon {words.format(who)} {more}") for who, more in ((profile, ""), (book, of_book)))
+    assert (asked.code, asked.out) == (read.code, read.out), asked.err + read.err
+    return asked.code, asked.out
+
+
+def test_a_consumer_plans_a_run(desk: Desk) -> None:
+    """Now, at a time, and as the log was when it was shorter; a refusal exits with 3."""
+    at = format_time(desk.world.clock.now)
+    code, out = _both(desk, f"plan run {{}} {RUN} --at {at} --json", "bank-a.toml", f"--actor {BANK_A}")
+    assert (code, json.loads(out)["decision"]["outcome"]) == (0, "pending")
+    code, out = _both(desk, f"plan run {{}} {RUN} --at {at} --epochs 9999", "bank-a.toml", f"--actor {BANK_A}")
+    assert code == 3
+    assert "Binding constraint: " in out
+    past = f"plan run {{}} {RUN} --as-of 7 --at {at} --json"
+    _, out = _both(desk, past, "bank-a.toml", f"--actor {BANK_A}")
+    assert {one["used"] for one in json.loads(out)["runs"]["accounts"]} == {"0.0 %"}, "before the first charge"
+
+
+def test_a_provider_plans_for_the_consumer_of_its_contract(desk: Desk) -> None:
+    """On its own partitions, with the answer that the consumer gets."""
+    asked = [desk.run(f"epsilon plan run {who}.toml {RUN}").out for who in ("hospital", "bank-a")]
+    assert asked[0] == asked[1] != ""
+
+
+def test_a_recorded_charge_is_decided_again(desk: Desk) -> None:
+    """On the state and at the time of its own entry, by its consumer and by its provider."""
+    for who in ("bank-a", "hospital"):
+        code, out = _both(desk, "plan again {} run-1 --json", f"{who}.toml")
+        assert (code, json.loads(out)["recorded"]) == (0, "pending")
+    assert "Recorded outcome: pending. Re-evaluated:" in _both(desk, "plan again {} run-1", "bank-a.toml")[1]
+    missing = desk.run("epsilon plan again bank-a.toml bank-a-of-the-page")
+    assert missing.code == 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"plan merger {{}} {BANK_A} {HOSPITAL}",
+        f"plan transfer {{}} run-1 {HOSPITAL}",
+        "plan publication {} run-1",
+        "plan coalitions {} --epsilon 0.1",
+        f"plan coalitions {{}} --partition {REF}",
+        "policy breaches {}",
+    ],
+)
+def test_a_provider_asks_about_its_own_data(desk: Desk, words: str) -> None:
+    """Who would know what; a consumer may ask none but what is over a cap."""
+    for shown in (words, f"{words} --json"):
+        assert _both(desk, shown, "hospital.toml")[0] == 0
+    assert desk.run(f"epsilon {words.format('bank-a.toml')}").code == (0 if "breaches" in words else 6)
+
+
+def test_an_sro_asks_what_a_policy_would_change(desk: Desk) -> None:
+    """Its next version, of which only the time of asking differs."""
+    text = (desk.folder / "policy.yaml").read_text(encoding="utf-8").replace("version: 1\n", "version: 2\n")
+    Path(desk.folder / "next.yaml").write_text(text.replace('run: {epsilon_max: "4"}', 'run: {epsilon_max: "3"}'))
+    book = desk.folder.parent / "book.sqlite"
+    asked, read = (
+        json.loads(desk.run(f"epsilon policy impact {who} next.yaml --json").out) for who in ("sro.toml", book)
+    )
+    assert {**asked, "at": 0} == {**read, "at": 0}
+    assert [one["name"] for one in asked["partitions"]] == [REF]
+    assert "would be frozen" in desk.run("epsilon policy impact sro.toml next.yaml").out
+
+
+def test_what_only_a_book_answers_is_said(desk: Desk) -> None:
+    """By the option as it was typed; nothing is asked."""
+    for words in (
+        f"plan run bank-a.toml {RUN} --policy policy.yaml",
+        "plan again bank-a.toml run-1 --policy policy.yaml",
+    ):
+        said = desk.run(f"epsilon {words}")
+        assert (said.code, said.err.partition(":")[2].strip().split(":")[0]) == (2, "--policy")
+        assert "name a book instead of bank-a.toml" in said.err
