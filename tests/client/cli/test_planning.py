@@ -23,31 +23,38 @@ def _both(desk: Desk, words: str, profile: str, of_book: str = "") -> tuple[int,
     return asked.code, asked.out
 
 
-def test_a_consumer_plans_a_run(desk: Desk) -> None:
+def test_a_provider_plans_for_the_consumer_of_its_contract(desk: Desk) -> None:
     """Now, at a time, and as the log was when it was shorter; a refusal exits with 3."""
     at = format_time(desk.world.clock.now)
-    code, out = _both(desk, f"plan run {{}} {RUN} --at {at} --json", "bank-a.toml", f"--actor {BANK_A}")
+    code, out = _both(desk, f"plan run {{}} {RUN} --at {at} --json", "hospital.toml", f"--actor {BANK_A}")
     assert (code, json.loads(out)["decision"]["outcome"]) == (0, "pending")
-    code, out = _both(desk, f"plan run {{}} {RUN} --at {at} --epochs 9999", "bank-a.toml", f"--actor {BANK_A}")
+    code, out = _both(desk, f"plan run {{}} {RUN} --at {at} --epochs 9999", "hospital.toml", f"--actor {BANK_A}")
     assert code == 3
     assert "Binding constraint: " in out
     past = f"plan run {{}} {RUN} --as-of 7 --at {at} --json"
-    _, out = _both(desk, past, "bank-a.toml", f"--actor {BANK_A}")
+    _, out = _both(desk, past, "hospital.toml", f"--actor {BANK_A}")
     assert {one["used"] for one in json.loads(out)["runs"]["accounts"]} == {"0.0 %"}, "before the first charge"
 
 
-def test_a_provider_plans_for_the_consumer_of_its_contract(desk: Desk) -> None:
-    """On its own partitions, with the answer that the consumer gets."""
-    asked = [desk.run(f"epsilon plan run {who}.toml {RUN}").out for who in ("hospital", "bank-a")]
-    assert asked[0] == asked[1] != ""
+def test_a_consumer_plans_its_own_run(desk: Desk) -> None:
+    """What its provider is answered, now and in the past, but for the exact part of others in everyone's account."""
+    for more in ("", "--as-of 7"):
+        asked = [
+            json.loads(desk.run(f"epsilon plan run {who}.toml {RUN} {more} --json").out)
+            for who in ("bank-a", "hospital")
+        ]
+        for name in ("noise_multiplier_least", "steps_most", "run_epsilon"):
+            assert asked[0][name] == asked[1][name]
+        assert asked[0]["decision"]["outcome"] == asked[1]["decision"]["outcome"] == "pending"
 
 
 def test_a_recorded_charge_is_decided_again(desk: Desk) -> None:
-    """On the state and at the time of its own entry, by its consumer and by its provider."""
-    for who in ("bank-a", "hospital"):
-        code, out = _both(desk, "plan again {} run-1 --json", f"{who}.toml")
-        assert (code, json.loads(out)["recorded"]) == (0, "pending")
-    assert "Recorded outcome: pending. Re-evaluated:" in _both(desk, "plan again {} run-1", "bank-a.toml")[1]
+    """On the state and at the time of its own entry, by its provider and by its consumer."""
+    code, out = _both(desk, "plan again {} run-1 --json", "hospital.toml")
+    assert (code, json.loads(out)["recorded"]) == (0, "pending")
+    own = desk.run("epsilon plan again bank-a.toml run-1 --json")
+    assert (own.code, json.loads(own.out)["decision"]["outcome"]) == (0, "pending")
+    assert "Recorded outcome: pending. Re-evaluated:" in _both(desk, "plan again {} run-1", "hospital.toml")[1]
     missing = desk.run("epsilon plan again bank-a.toml bank-a-of-the-page")
     assert missing.code == 4
 
