@@ -96,6 +96,9 @@ lock: ## write the locks anew (needs uv)
 	resolve --group bench -c "$$t/all" -o "$$t/peers" && \
 	resolve --group mutants -c "$$t/all" -o "$$t/mutants" && \
 	resolve --group docs -c "$$t/all" -o "$$t/docs" && \
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease if-necessary \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  -c "$$t/all" -o "$$t/service" pyproject.toml > /dev/null && \
 	uv pip compile --quiet --upgrade --universal --python-version 3.12 --prerelease disallow --no-deps \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group witness -o "$$t/others" > /dev/null && \
@@ -114,6 +117,8 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
 	    "$$t/dev" "$$t/mutants"; } > "$$t/mutants.lock" && \
+	{ echo "# What the service needs to run, and nothing else: a part of dev.lock. Made by 'make lock'; do not edit."; \
+	  cat "$$t/service"; } > "$$t/service.lock" && \
 	{ echo "# What 'make docs' needs beside dev.lock; install with --no-deps into a folder of its own."; \
 	  echo "# Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
@@ -127,7 +132,7 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, clients.lock and witness.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, service.lock, clients.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo demo-[0-9]* dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \

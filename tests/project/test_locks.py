@@ -11,7 +11,9 @@ PIN = re.compile(r"[a-z0-9-]+==[A-Za-z0-9.]+(?: ; [a-z_ ()'=!<>.*0-9A-Z]+)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 
 
-@pytest.mark.parametrize("lock", ["bench.lock", "dev.lock", "docs.lock", "mutants.lock", "train.lock", "witness.lock"])
+@pytest.mark.parametrize(
+    "lock", ["bench.lock", "dev.lock", "docs.lock", "mutants.lock", "service.lock", "train.lock", "witness.lock"]
+)
 def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
     """Each line is a pin, a hash of the pin above it, or a comment at the head."""
     lines = (HOME / lock).read_text().splitlines()
