@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.documentation.fenced_blocks import pages
 from tests.documentation.reference_pages import PAGES
 
 ROOT: Final = Path(__file__).parents[2]
@@ -29,20 +30,11 @@ IMPORTED: Final = re.compile(r"""(?:url\(|@import)\s*["']?(?:https?:)?//""")
 
 def page_files() -> list[Path]:
     """What the site is made of, from the top: every page, and every file that a page links to."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    pages = [
-        ROOT / line for line in listed.stdout.splitlines() if not line.startswith("tests/") and (ROOT / line).is_file()
-    ]
+    read = pages()
     linked = {
-        (page.parent / link).resolve() for page in pages for link in LINK.findall(page.read_text(encoding="utf-8"))
+        (page.parent / link).resolve() for page in read for link in LINK.findall(page.read_text(encoding="utf-8"))
     }
-    return sorted({file.relative_to(ROOT) for file in linked | set(pages) if file.is_file()})
+    return sorted({file.relative_to(ROOT) for file in linked | set(read) if file.is_file()})
 
 
 def tree_of(index: str, generated: tuple[str, ...]) -> Iterator[str]:
