@@ -119,7 +119,8 @@ def test_of_copies_resumed_at_once_one_goes_on(pair: Pair, rounds: int) -> None:
         assert _hold(pair, run, copy)[1] == 1
         if ended == [0, FAILED]:
             lost = next(name for name in (copy, run) if (pair[0].place.folder / f"{name}.error").exists())
-            assert "conflict" in pair[0].said(lost)
+            # Refused while it ran, or resumed when the other had posted.
+            assert "conflict" in pair[0].said(lost) or "posted without the model of this folder" in pair[0].said(lost)
 
 
 def test_the_post_names_the_last_lease_and_the_model_and_the_release_the_post(pair: Pair) -> None:
