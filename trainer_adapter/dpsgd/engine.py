@@ -47,6 +47,7 @@ from trainer_adapter.dpsgd.traced_parameters import TracedParameters
 from trainer_adapter.layers.activation_checkpointing import without_checkpoints
 from trainer_adapter.layers.dropout import Keys
 from trainer_adapter.layers.functional_call import in_modes
+from trainer_adapter.per_sample.graph_execution import Compiled
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
 from trainer_adapter.per_sample.model_checks import check_modules, check_on_dummies, public_parameters, trainable
 from trainer_adapter.per_sample.record_loss import LossFn, RecordLoss
@@ -86,6 +87,7 @@ class Engine:
         bound: what each unit's gradient is clipped to, in L2; a little below the plan's clipping norm.
         noise_std: standard deviation of the noise on each coordinate of the sum, never below σC.
         size: how many values train.
+        compiled: whether the microbatch's graph is compiled.
         kernels: which kernel computes each parameter's norms, by name.
         margin: by how much the norms that units are clipped by are above their true ones, for what rounding could do,
             relative; the greater of what shapes alone say and what public dummies show. So much signal is lost.
@@ -102,7 +104,7 @@ class Engine:
         microbatch: int = MICROBATCH,
         *,
         precision: str = "float32",
-        compiled: bool = False,
+        compiled: Compiled = False,
         users: Tensor | None = None,
         records_per_user_max: int = 1,
         certify: Certify = "dummies",
@@ -119,7 +121,8 @@ class Engine:
                 the model's device batch by batch.
             microbatch: units that pass through the model at once.
             precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
-            compiled: whether the microbatch's graph is compiled (tens of seconds, once); or runs as it is.
+            compiled: whether the microbatch's graph is compiled (tens of seconds, once) or runs as it is; ``"auto"``
+                takes the faster of both for a run of many minutes.
             users: whose each record is, shape (records,), where the plan's unit is the user: its sampling probability
                 and expected batch size count users, and each adds the clipped sum over their records.
             records_per_user_max: how many records of one user train, fixed beforehand.
@@ -146,7 +149,10 @@ class Engine:
         with without_checkpoints() as checkpoints:
             check_on_dummies(model, loss_fn, self._units.data)
         public, values = self._units.public_batch(microbatch, self._device), self._record.values()
-        self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled)
+        drawn = max(Fraction(1), len(self._units) * plan.sampling_probability)
+        runs = plan.steps * math.ceil(drawn / microbatch)
+        self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled, runs=runs)
+        self.compiled: Final = self._sum.compiled
         self.kernels: Final = self._sum.kernels
         random = public_parameters(model)
         self.margin: Final = self._checked_margin(

@@ -31,6 +31,7 @@ from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.per_sample.autotune import choose, margin_of
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
+from trainer_adapter.per_sample.graph_execution import Compiled, execution_of
 from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameters_with_rules
 from trainer_adapter.per_sample.layer_rules import Factors
 from trainer_adapter.per_sample.model_checks import RefuseRandomness, check_stateless, first_line
@@ -97,16 +98,27 @@ class MicrobatchGradientSum:
     Attributes:
         margin: by how much computed norms are above true ones, relative, for orthogonal positions: see ``autotune``.
         kernels: which kernel computes a parameter's norms, by the parameter's name.
+        compiled: whether the graph is compiled.
         drops: how many dropout masks a record's forward pass draws.
     """
 
     kernels: Mapping[str, str]
     margin: float
 
-    def __init__(
-        self, record: RecordLoss, values: Mapping[str, Tensor], dummies: Batch, *, bound: float, compiled: bool
+    def __init__(  # noqa: PLR0913 - one name for each thing that decides the graph
+        self,
+        record: RecordLoss,
+        values: Mapping[str, Tensor],
+        dummies: Batch,
+        *,
+        bound: float,
+        compiled: Compiled = False,
+        runs: int = 1,
     ) -> None:
         """Trace the graph on public dummies, which have its final shapes.
+
+        Args:
+            compiled, runs: whether the graph is compiled, and how often it will run: see ``graph_execution``.
 
         Raises:
             Malformed: if the model does not run record by record, or cannot be traced or compiled.
@@ -126,7 +138,7 @@ class MicrobatchGradientSum:
         except RuntimeError as error:
             raise Malformed("model", f"gives no gradients record by record: {first_line(error)}") from error
         _drop_probes(graph, len(self._probes))
-        self._run: Callable[..., tuple[Tensor, Tensor]] = self._compile(graph, tensors) if compiled else graph
+        self._run, self.compiled = execution_of(compiled, graph, [*tensors, *self._probes], runs)
 
     def __call__(self, values: Mapping[str, Tensor], batch: Batch) -> ClippedSum:
         """The sum, and the norms that its units were clipped by.
@@ -190,15 +202,6 @@ class MicrobatchGradientSum:
         # One fake mode for the shapes of all nodes: PyTorch would make one for each, half of the time of a trace.
         with tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True))):
             return make_fx(self._sum)(*tensors)
-
-    def _compile(self, graph: GraphModule, tensors: Sequence[Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-        run: Callable[..., tuple[Tensor, Tensor]] = torch.compile(graph, fullgraph=True, dynamic=False)
-        try:
-            with torch.no_grad(), _quietly(), torch.autocast(self._device.type, enabled=False):
-                run(*tensors, *self._probes)
-        except Exception as error:
-            raise Malformed("compiled", f"the model does not compile: {first_line(error)}") from error
-        return run
 
     def _sum(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         factors = self._factors(tensors)

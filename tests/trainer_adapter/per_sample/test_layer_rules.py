@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
@@ -20,6 +21,7 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.layer_models import KINDS, Adapter, numbers
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.poisson_sampler import microbatches
+from trainer_adapter.per_sample import graph_execution
 
 if TYPE_CHECKING:
     from trainer_adapter.dpsgd.poisson_sampler import Microbatch
@@ -111,6 +113,41 @@ def test_a_graph_that_does_not_compile_is_told() -> None:
     broken = config.patch({"cpp.cxx": (None, "/bin/false")})
     with broken, pytest.raises(Malformed, match=r"^compiled: the model does not compile: .*compiler"):
         Engine(PLAN, nn.Linear(3, 2), cross_entropy, numbers(3), 2, compiled=True)
+
+
+def test_a_short_run_is_not_compiled_and_a_long_one_only_where_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``"auto"``, where no compiler works: the traced graph runs, and nothing is tried for a short run."""
+    from torch._inductor import config
+
+    tried = []
+    compile_graph: Any = torch.compile
+
+    def counted(graph: nn.Module, **named: bool) -> object:
+        tried.append(graph)
+        return compile_graph(graph, **named)
+
+    monkeypatch.setattr(torch, "compile", counted)
+    with config.patch({"cpp.cxx": (None, "/bin/false")}):
+        short = Engine(PLAN, nn.Linear(3, 2), cross_entropy, numbers(3), 2, compiled="auto")
+        assert (short.compiled, tried) == (False, [])
+        monkeypatch.setattr(graph_execution, "WORTH_S", 0)
+        long = Engine(PLAN, nn.Linear(3, 2), cross_entropy, numbers(3), 2, compiled="auto")
+        assert (long.compiled, len(tried)) == (False, 1)
+    with pytest.raises(Malformed, match=r"^compiled: must be"):
+        Engine(PLAN, nn.Linear(3, 2), cross_entropy, numbers(3), 2, compiled="always")  # type: ignore[arg-type] # refused
+
+
+@pytest.mark.parametrize(("times", "kept"), [(0, True), (5, False)])
+def test_the_faster_graph_is_kept(monkeypatch: pytest.MonkeyPatch, times: int, *, kept: bool) -> None:
+    """Where compiling gives a graph that runs the traced one five times, or not at all."""
+
+    def compile_graph(graph: nn.Module, **_: bool) -> object:
+        return lambda value: [value, *(graph(value) for _ in range(times))][-1]
+
+    monkeypatch.setattr(torch, "compile", compile_graph)
+    traced = make_fx(lambda value: value @ value)(torch.ones(200, 200))
+    _, compiled = graph_execution.execution_of("auto", traced, [torch.ones(200, 200)], runs=1 << 40)
+    assert compiled is kept
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
