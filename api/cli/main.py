@@ -57,7 +57,7 @@ def serve(
         run_service(settings, log_key, issuers, listener, first_start=first_start)
 
 
-@_GROUP.command("profile.toml log-2027.pem")
+@_GROUP.command("profile.toml log-2027.pem", "service.toml log-2028.pem")
 def rotate_log_key(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The new private key, as `epsilon key new` wrote it.")],
