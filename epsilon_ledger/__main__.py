@@ -7,6 +7,7 @@ functions. This module imports none of the packages.
 import os
 import re
 import sys
+from copy import copy
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from inspect import getdoc
@@ -20,6 +21,7 @@ from typer.models import CommandInfo, TyperInfo
 DISTRIBUTION: Final = "epsilon-ledger"
 GROUP: Final = "epsilon.commands"
 COLUMNS_MAX: Final = 160
+EXAMPLE_COLUMNS: Final = 74
 PIPED_COLUMNS: Final = str(COLUMNS_MAX)
 """The width of tables in a pipe or a file, so that names there are not folded. COLUMNS, where set, takes precedence."""
 EXIT_CODES: Final = """
@@ -113,7 +115,31 @@ def assemble(only: str | None = None) -> typer.Typer:
         if only not in {None, name}:
             whole.registered_commands, whole.registered_groups = [], []
         root.add_typer(whole, name=name)
+        whole.registered_commands = [_with_broken_examples(one) for one in whole.registered_commands]
+    root.registered_commands = [_with_broken_examples(one) for one in root.registered_commands]
     return root
+
+
+def _with_broken_examples(command: CommandInfo) -> CommandInfo:
+    shown = copy(command)
+    shown.epilog = _break_examples(command.epilog or "")
+    return shown
+
+
+def _break_examples(epilog: str) -> str:
+    """Break long examples as a shell reads them on, so that they can be pasted from a terminal of 80 columns."""
+    return re.sub(r"^  (\S.{73,}[^\\\n])$", _broken_example, epilog, flags=re.MULTILINE)
+
+
+def _broken_example(example: re.Match[str]) -> str:
+    lines = [""]
+    # Blanks inside quotes separate no words.
+    for word in re.findall(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""", example[1]):
+        if len(lines[-1]) + len(word) + 1 > EXAMPLE_COLUMNS:
+            lines.append("     ")
+        lines[-1] = f"{lines[-1]} {word}"
+    # Click keeps the lines of a paragraph that begins so as they are.
+    return "\b\n " + " \\\n".join(lines)
 
 
 def _name(command: CommandInfo) -> str:
@@ -138,7 +164,7 @@ def _merged(groups: list[TyperInfo]) -> typer.Typer:
         whole.registered_commands.extend(one for one in app.registered_commands if _name(one) not in taken)
         whole.registered_groups.extend(app.registered_groups)
     # The callback also keeps a group of one command a group.
-    whole.callback(epilog=_two_examples(whole.registered_commands))(_group)
+    whole.callback(epilog=_break_examples(_two_examples(whole.registered_commands)))(_group)
     return whole
 
 

@@ -17,6 +17,8 @@ import pytest
 
 from ledger.domain.outcomes import Code
 from tests.epsilon_ledger.commands import leaves, parsed, root, walk
+from tests.factories import command_runs
+from tests.factories.command_runs import run_command
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "commands.md"
@@ -53,7 +55,7 @@ print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 
 
 def _examples(epilog: str) -> list[str]:
-    return re.findall(r"^  (\S.*)$", epilog, re.MULTILINE)
+    return re.findall(r"^  (\S.*)$", re.sub(r" \\\n +", " ", epilog), re.MULTILINE)
 
 
 def _after_epsilon(line: str) -> list[str]:
@@ -72,6 +74,19 @@ def test_every_help_ends_with_examples_that_parse() -> None:
             words = _after_epsilon(line)
             assert tuple(words[: len(names)]) == names, line
             assert parsed(words)[: len(names)] == names, line
+
+
+def test_every_help_fits_80_columns_and_its_examples_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a terminal of that width shows it: no line is longer, and a line that goes on says so to the shell."""
+    monkeypatch.setattr(command_runs, "COLUMNS", "80")
+    for names, command in walk():
+        lines = run_command([*names, "--help"]).out.splitlines()
+        # A key or a URL has no place to break.
+        assert all(len(line) <= 80 or len(shlex.split(line.rstrip("\\"))) <= 2 for line in lines), names
+        shown = " ".join(line.strip() for line in lines).replace(" \\ ", " ")
+        for example in _examples(command.epilog or ""):
+            assert example in shown, names
+            assert any(line.strip() == example or line.endswith("\\") for line in lines), names
 
 
 def test_every_help_says_what_it_does() -> None:
