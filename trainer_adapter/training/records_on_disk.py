@@ -16,6 +16,7 @@ from torch import Tensor
 
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
+from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records
 
 IN_MEMORY_BYTES_MAX: Final = 1 << 26
@@ -61,6 +62,10 @@ class RecordsOnDisk:
         self._starts = np.cumsum([0, *(len(one) for _, one in self._parts)])
         none = np.empty(0, np.int64)
         first = [self._of(number, none) for number in range(len(self._parts))]
+        # Else a target of one number would be repeated to the size of another partition's.
+        for (ref, _), found in zip(self._parts, first, strict=True):
+            if [part.shape for part in found] != [part.shape for part in first[0]]:
+                raise Malformed(ref, f"must have records of the same shape as those of {self._parts[0][0]}")
         self.prototypes = torch.cat([one for one, _ in first]), torch.cat([one for _, one in first])
 
     def __len__(self) -> int:

@@ -73,6 +73,21 @@ def test_a_changed_byte_is_found_before_the_first_step(tmp_path: Path) -> None:
         RecordsOnDisk({REFS[0]: records}, read_records, lambda inputs: inputs)
 
 
+def test_partitions_of_other_shapes_are_refused(tmp_path: Path) -> None:
+    """A target of one number is none of three; it would be repeated."""
+    opened = dict[str, SealedRecords]()
+    for ref, shape in zip(REFS, ((), (3,)), strict=True):
+        layout = RecordLayout(np.dtype([("inputs", "<f4", (COLUMNS,)), ("targets", "<i8", shape)]))
+        path = tmp_path / str(len(shape))
+        with path.open("wb") as file:
+            write_sealed(file, KEY, ref, layout, [np.zeros(4, layout.dtype)])
+        found = StoredPartition(path).open(KEY, ref)
+        assert isinstance(found, SealedRecords)
+        opened[ref] = found
+    with pytest.raises(Malformed, match=rf"{REFS[1]}: must have records of the same shape as those of {REFS[0]}"):
+        RecordsOnDisk(opened, read_records, lambda inputs: inputs)
+
+
 @pytest.mark.soak
 def test_more_than_memory_is_sealed_and_trained() -> None:
     """300 MB in a process that may have 256 MB more than PyTorch takes; 10 GB where the environment says so."""
