@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import venv
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,6 +90,15 @@ def test_each_command_of_the_containers_is_one() -> None:
             assert other in COMPOSE["services"]
     (entry,) = (rest for name, rest in _instructions() if name == "ENTRYPOINT")
     assert json.loads(entry) == ["epsilon"]
+
+
+def test_the_address_of_the_proxy_is_given_to_no_other() -> None:
+    """What starts before it would get it: Docker gives addresses out in turn, from the range that it may use."""
+    (network,) = COMPOSE["networks"]["inside"]["ipam"]["config"]
+    proxy = ip_address(COMPOSE["services"]["proxy"]["networks"]["inside"]["ipv4_address"])
+    assert proxy in IPv4Network(network["subnet"])
+    assert proxy not in IPv4Network(network["ip_range"])
+    assert IPv4Network(network["ip_range"]).subnet_of(IPv4Network(network["subnet"]))
 
 
 def test_the_profile_that_the_page_makes_fits_proxy_and_database(tmp_path: Path) -> None:
