@@ -388,6 +388,11 @@ class Policy:
         """The keys of a log with which it began, as far as this is known."""
         return tuple(one for one in self.logs if one.origin == origin and self.signs(one, 0))
 
+    def key_starts(self, origin: str) -> list[tuple[int, LogKey]]:
+        """The keys of a log whose rotations are known, in order, each after the least size that it signs."""
+        found = ((first, key) for key, (first, _) in self.sizes.items() if key.origin == origin)
+        return sorted(found, key=lambda one: one[0])
+
     def _witnessed(self, name: str, cosigners: frozenset[str]) -> bool:
         if name in self.witnesses:
             return name in cosigners
@@ -545,7 +550,8 @@ def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
         text: the rotations, as the service answers them.
 
     Raises:
-        VerificationError: if one is not proven, they do not follow one another, or lead to no key that is trusted.
+        VerificationError: if one is not proven, they do not follow one another, lead to no key that is trusted, or are
+            other ones than ``trust`` knows already.
     """
     policy = _as_policy(trust)
     found = _fields(_parsed(text, "rotations"), "rotations", {"rotations": list, "v": int})["rotations"]
@@ -560,6 +566,11 @@ def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
         raise VerificationError("rotations", "are not those of a key of the log that is trusted")
     ends = [0, *(index + 1 for index in indexes)]
     sizes = {key: (first, last) for key, first, last in zip(keys, ends, [*ends[1:], None], strict=True)}
+    known = policy.key_starts(keys[0].origin)
+    if any(one != other for one, other in zip(known, zip(ends, keys, strict=True), strict=False)):
+        raise VerificationError("rotations", "are other ones than those that are known")
+    if len(keys) <= len(known):
+        return policy
     return replace(policy, logs=tuple(dict.fromkeys((*policy.logs, *keys))), sizes={**policy.sizes, **sizes})
 
 
@@ -683,6 +694,9 @@ def verify_tiles(fetch: Fetch, trust: LogKey | Policy, kept: Checkpoint | None =
         raise VerificationError("checkpoint", f"has another root than the {checkpoint.size} entries have")
     if times.wrong is not None:
         raise VerificationError(*times.wrong)
+    starts = policy.key_starts(checkpoint.origin)
+    if times.rotations != [(first, _base64url(key.public)) for first, key in starts if 0 < first <= checkpoint.size]:
+        raise VerificationError("rotations", "are not those that the log's entries record")
     return checkpoint
 
 
@@ -850,11 +864,13 @@ class EntryTimes:
 
     Attributes:
         wrong: where the first error is, and what; None as long as there is none.
+        rotations: each size from which on another key signs the log of a book, and that key.
     """
 
     def __init__(self, logs: Sequence[LogKey] = ()) -> None:
         """Begin before the first entry; one of ``logs``, with which the log began, signs the book's own entries."""
         self.wrong: tuple[str, str] | None = None
+        self.rotations: list[tuple[int, str]] = []
         self._least = 0
         self._keys = KeyHistory()
         self._logs = [{"crv": "Ed25519", "kty": "OKP", "x": _base64url(one.public)} for one in logs]
@@ -886,6 +902,8 @@ class EntryTimes:
                 self._check_signature(index, entry)
             if permitted or body["outcome"] == "pending":
                 self._keys.note(kind, actor, time, request)
+            if permitted and kind == LOG_KEY_ROTATION and self._of_book:
+                self.rotations.append((index + 1, request["key"]["x"]))
             if permitted and kind == "clock_correction":
                 self._correct(time, actor, entry["id"], request)
             elif permitted:

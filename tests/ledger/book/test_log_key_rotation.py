@@ -26,6 +26,7 @@ from ledger.domain.command import LEDGER_ACTOR
 from ledger.log.checkpoint import LogSigner, RotatingSigner, receipt, sign
 from ledger.store.log_key.rotation_proofs import all_rotations
 from ledger.verifier import (
+    ROTATIONS,
     Checkpoint,
     EntryTimes,
     LogKey,
@@ -216,6 +217,10 @@ def test_a_stolen_old_key_signs_nothing_that_is_accepted(world: StoredWorld, tmp
     (tmp_path / "log" / "checkpoint").write_text(stolen, encoding="utf-8")
     with pytest.raises(VerificationError, match="signs none of this size"):
         verify_tiles(fetch, LOG)
+    # Who is not given the rotations finds the entry that names the other key.
+    (tmp_path / "log" / ROTATIONS).unlink()
+    with pytest.raises(VerificationError, match="are not those that the log's entries record"):
+        verify_tiles(fetch, LOG)
     # A second rotation by the thief names another key, and no checkpoint of the second key leads to it.
     false = json.loads(rotations)
     thief = RotatingSigner(LogSigner(LOG_KEY, ORIGIN), THIRD_KEY)
@@ -226,6 +231,11 @@ def test_a_stolen_old_key_signs_nothing_that_is_accepted(world: StoredWorld, tmp
     with pytest.raises(VerificationError, match="are not those of a key of the log that is trusted"):
         with_rotations(NEW, json.dumps(false))
     assert isinstance(with_rotations(LOG, json.dumps(false)), Policy), "who has only the old key cannot tell"
+    for shown in (rotations, json.dumps({**false, "rotations": []})):
+        trust = with_rotations(LOG, rotations)
+        assert with_rotations(trust, shown).sizes == trust.sizes
+    with pytest.raises(VerificationError, match="are other ones than those that are known"):
+        with_rotations(with_rotations(LOG, rotations), json.dumps(false))
     false["rotations"] += json.loads(rotations)["rotations"]
     with pytest.raises(VerificationError, match="do not follow one another"):
         with_rotations(LOG, json.dumps(false))
