@@ -20,16 +20,12 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from client.service.service import Service
-from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon, greatest
 from ledger.mechanisms.plan import USER
 from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import write
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
 from trainer_adapter.dpsgd.privacy_units import Records
@@ -40,6 +36,7 @@ from trainer_adapter.run.state_digest import Digest, state_digest
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.noise_choice import load_assignment
 from trainer_adapter.session.protocol import Say
+from trainer_adapter.training.model_file import model_bytes
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.records_on_disk import records_of
 from trainer_adapter.training.training_records import read_records, read_users
@@ -310,39 +307,3 @@ class ModelRun(Run):
             self.model_data = self._model_bytes()
             if self.checkpoints is not None:
                 self.checkpoints.save_model(self.model_data)
-
-
-def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: ChargeEpsilon) -> bytes:
-    """A model after ``steps`` steps as safetensors, whose metadata name what it cost.
-
-    The same model and run make the same bytes. ``epsilon`` is of the whole plan, however few of its steps ran: the
-    greatest of the lines in ``run_epsilon``, whose partition, δ and accountant stand beside it. Of a model that starts
-    from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``; ``infinite`` if none is proven.
-    """
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
-    figure = privacy.epsilon
-    about = {
-        "accountant": figure.accountant,
-        "charge": assignment.id,
-        "contract": assignment.contract,
-        "delta": format_number(figure.delta),
-        "epsilon": _decimal(figure),
-        "partition": figure.partition,
-        "plan": assignment.plan.digest,
-        "relation": figure.relation,
-        "run_epsilon": _json(privacy.run_epsilon),
-        "steps": str(steps),
-        "unit": figure.unit,
-    }
-    if privacy.with_ancestry:
-        about["epsilon_with_ancestry"] = _decimal(greatest(privacy.with_ancestry))
-        about["with_ancestry"] = _json(privacy.with_ancestry)
-    return save(tensors, about)
-
-
-def _decimal(line: RunEpsilon) -> str:
-    return "infinite" if line.epsilon is None else format_number(line.epsilon)
-
-
-def _json(lines: tuple[RunEpsilon, ...]) -> str:
-    return write(lines).decode()

@@ -1,0 +1,47 @@
+"""The file of a trained model: safetensors, whose metadata name the charge, the plan and the ε of the run."""
+
+from __future__ import annotations
+
+from safetensors.torch import save
+from torch import nn
+
+from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon, greatest
+from ledger.wire.exact_numbers import format_number
+from ledger.wire.records import write
+from trainer_adapter.job.job_spec import Assignment
+
+
+def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: ChargeEpsilon) -> bytes:
+    """A model after ``steps`` steps as safetensors, whose metadata name what it cost.
+
+    The same model and run make the same bytes. ``epsilon`` is of the whole plan, however few of its steps ran: the
+    greatest of the lines in ``run_epsilon``, whose partition, δ and accountant stand beside it. Of a model that starts
+    from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``; ``infinite`` if none is proven.
+    """
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    figure = privacy.epsilon
+    about = {
+        "accountant": figure.accountant,
+        "charge": assignment.id,
+        "contract": assignment.contract,
+        "delta": format_number(figure.delta),
+        "epsilon": _decimal(figure),
+        "partition": figure.partition,
+        "plan": assignment.plan.digest,
+        "relation": figure.relation,
+        "run_epsilon": _json(privacy.run_epsilon),
+        "steps": str(steps),
+        "unit": figure.unit,
+    }
+    if privacy.with_ancestry:
+        about["epsilon_with_ancestry"] = _decimal(greatest(privacy.with_ancestry))
+        about["with_ancestry"] = _json(privacy.with_ancestry)
+    return save(tensors, about)
+
+
+def _decimal(line: RunEpsilon) -> str:
+    return "infinite" if line.epsilon is None else format_number(line.epsilon)
+
+
+def _json(lines: tuple[RunEpsilon, ...]) -> str:
+    return write(lines).decode()
