@@ -153,7 +153,7 @@ def issuer(
         else:
             keys = fetch_issuer(folder, where)
             _made(folder, {JWK_SET: f"{len(keys)} public keys of {where}: {', '.join(keys)}"})
-            typer.echo("Compare their ids with what the issuer's operator says; run it again when they change.")
+            typer.echo("Compare their ids with what the issuer's operator says; when they change, use a new folder.")
             return
     _made(
         folder,
