@@ -11,7 +11,7 @@ from ledger.book.checkpoint_file import CheckpointFile
 from ledger.log.checkpoint import LogSigner, sign
 from ledger.verifier import EMPTY_ROOT, Checkpoint
 from tests.factories.documents import SMALL
-from tests.factories.people import LOG, LOG_KEY, ORIGIN
+from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
 from tests.factories.stored import StoredWorld, copy, open_world
 from tests.ledger.audit.forge import entries_of, forged
 
@@ -117,6 +117,17 @@ def test_a_newer_checkpoint_of_another_process_stays(world: StoredWorld, kept: P
     with world.book.read() as facts:
         keeper.check(facts, facts.root)
     newest = _grow(world, kept, "a")
+    keeper.write()
+    assert kept.read_text(encoding="utf-8") == newest
+
+
+def test_a_newer_checkpoint_under_the_next_key_stays(world: StoredWorld, kept: Path) -> None:
+    """A process with the log's old key, which knows no other, does not set the file back either."""
+    keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
+    with world.book.read() as facts:
+        keeper.check(facts, facts.root)
+        newest = sign(Checkpoint(ORIGIN, facts.size + 1, bytes(32)), private_key("the log's second key"))
+    kept.write_text(newest, encoding="utf-8")
     keeper.write()
     assert kept.read_text(encoding="utf-8") == newest
 
