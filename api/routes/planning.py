@@ -16,6 +16,8 @@ from api.routes.if_match import tag_replaced
 from api.routes.read_routes import ReadRoutes, View
 from api.wire import command_requests
 from api.wire.responses import BINARY, BYTES_TYPE, takes
+from ledger.commands.entry import Entry
+from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import holder_of
@@ -92,7 +94,25 @@ def plan_run(view: View, raw: Raw, at: _At = None) -> PlanReport:
     author = facts.organisations.get(run.actor)
     shared = [one for one in partitions if not caller.watches(one)]
     shown = facts_as_shown(facts, shared, now, holder_of(author.node) if author else "")
+    if shown is not facts:
+        _check_own_entry(view)
     return report(WhatIf(facts, run, now), first, since, None if shown is facts else shown)
+
+
+def _check_own_entry(view: View) -> None:
+    """Hold a plan at a past state to one of the caller's own charges: between entries of others their runs would show.
+
+    Raises:
+        Malformed: for a state that is not the one of a charge that the caller asked for.
+    """
+    if view.as_of is None:
+        return
+    with view.context.snapshots.read(None) as current:
+        found = next(iter(current.entries(view.as_of, view.as_of + 1)), None)
+    entry = None if found is None else Entry.parse(found)
+    if entry is None or entry.kind != CHARGE.name or entry.actor != view.caller.organisation:
+        rule = "must be the entry of a charge of yours: others share an account of this partition"
+        raise Malformed("as_of", rule)
 
 
 @ROUTES.route("/v1/policy-impacts", _ERRORS, slow=True, takes=takes(BINARY, BYTES_TYPE))

@@ -45,6 +45,7 @@ def execution_of(compiled: Compiled, graph: GraphModule, tensors: Sequence[Tenso
         return _compile(graph, tensors), True
     if not compiled:
         return graph, False
+    _call(graph, tensors)
     traced_s = _seconds(graph, tensors)
     if traced_s * runs < WORTH_S:
         return graph, False

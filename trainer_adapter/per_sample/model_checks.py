@@ -55,6 +55,9 @@ def check_modules(model: nn.Module) -> None:
 
     In evaluation mode a normalisation takes its statistics from its buffers, which are as public as its weights.
     """
+    for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise Malformed(f"model.{name}", "is state that is no tensor, which a model's file cannot hold")
     for name, module in model.named_modules():
         where = f"model.{name}" if name else "model"
         if hasattr(module, "_orig_mod"):
@@ -100,6 +103,8 @@ def check_on_dummies(model: nn.Module, loss_fn: Callable[[Any, Tensor], Tensor],
         if isinstance(error, Malformed):
             raise
         raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(error)}") from error
+    if len(found) != len(after):
+        raise Malformed("model", "gives more tensors for some records than for others")
     if not all(_agree(one[1:], other[1:]) for one, other in zip(found, after, strict=True)):
         raise Malformed("model", "lets one record change the output of another")
 

@@ -44,7 +44,7 @@ from trainer_adapter.session.quote_report import QuoteReport
 LOG_FILE: Final = "steps.log"
 ERROR_MAX: Final = 1_000
 """How much of an error's text is in what leaves with the post."""
-_NOT_OF_RECORDS: Final = (Refused, Unreachable, KeyboardInterrupt, SystemExit)
+_NOT_OF_RECORDS: Final = (Refused, Unreachable, KeyboardInterrupt)
 """Errors that say what the service answered, or that someone ended the run."""
 UNANSWERED_S: Final = 10.0
 """How long a run that broke waits for the answer to its last request for a lease."""
@@ -290,7 +290,7 @@ class Run:
         Of a run that leases its steps an error that the ledger did not cause leaves with the post, or not at all: then
         Malformed is raised in its place.
         """
-        fenced = self._leases is not None and error is not None and not isinstance(error, _NOT_OF_RECORDS)
+        fenced = self._leases is not None and error is not None and not _tells_nothing(error)
         if fenced:
             self.output.put({"error": f"{type(error).__name__}: {error}"[:ERROR_MAX]}, lambda: None)
         try:
@@ -350,6 +350,11 @@ class Run:
                 return
             steps = max(steps, leases.granted)
         session.post(steps, named, brief=brief)
+
+
+def _tells_nothing(error: BaseException) -> bool:
+    """Whether an error says nothing of the records; a loop that exits may say something in its text or number."""
+    return isinstance(error, _NOT_OF_RECORDS) or (isinstance(error, SystemExit) and error.code in {None, 0})
 
 
 def _may_be_recorded(error: Exception) -> bool:

@@ -92,7 +92,7 @@ class SignatureChecks:
         for found in commands:
             check = check_elsewhere(found.key, found.command)
             if check is None:
-                break
+                continue
             checks.append(check)
             sent.append(found)
         self._sent = sent[: self._process.send(checks)]

@@ -20,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from select import POLLIN, poll
+from select import PIPE_BUF, POLLIN, poll
 from typing import BinaryIO, Final
 
 from ledger.crypto.ed25519 import KEY_BYTES, SIGNATURE_BYTES, Check, checked_libsodium, verifies
@@ -51,9 +51,7 @@ class SignatureProcess:
         assert self._process.stdout is not None
         self.pid = self._process.pid
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
-        with suppress(OSError):
-            fcntl.fcntl(self._to, fcntl.F_SETPIPE_SZ, PIPE_BYTES_MAX)
-        self._room = fcntl.fcntl(self._to, fcntl.F_GETPIPE_SZ)
+        self._room = _pipe_bytes(self._to)
         self._ready = False
         self._asked = 0
 
@@ -135,3 +133,12 @@ def serve() -> None:
 def _next_check(requests: BinaryIO) -> Check:
     (length,) = _COUNT.unpack(requests.read(_COUNT.size))
     return requests.read(KEY_BYTES), requests.read(SIGNATURE_BYTES), requests.read(length)
+
+
+def _pipe_bytes(pipe: int) -> int:
+    """How much the pipe takes without waiting: as much as Linux gives to anyone, elsewhere what POSIX promises."""
+    if sys.platform != "linux":
+        return PIPE_BUF
+    with suppress(OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES_MAX)
+    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)

@@ -75,8 +75,14 @@ def ask(connection: socket.socket, raw: bytes) -> bool:
 
 
 def answered(connection: socket.socket) -> bool:
-    """Whether the next answer comes."""
-    return connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+    """Whether the next answer comes; it is read whole."""
+    data = b""
+    while (piece := connection.recv(65_536)) != b"":
+        data += piece
+        head, ended, body = data.partition(b"\r\n\r\n")
+        if ended and len(body) == int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]):
+            break
+    return data.startswith(b"HTTP/1.1 200 OK")
 
 
 @pytest.fixture

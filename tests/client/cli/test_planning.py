@@ -38,7 +38,8 @@ def test_a_provider_plans_for_the_consumer_of_its_contract(desk: Desk) -> None:
 
 def test_a_consumer_plans_its_own_run(desk: Desk) -> None:
     """What its provider is answered, now and in the past, but for the exact part of others in everyone's account."""
-    for more in ("", "--as-of 7"):
+    own = json.loads(desk.run("epsilon charge show bank-a.toml run-1 --json").out)["index"]
+    for more in ("", f"--as-of {own}"):
         asked = [
             json.loads(desk.run(f"epsilon plan run {who}.toml {RUN} {more} --json").out)
             for who in ("bank-a", "hospital")
@@ -46,6 +47,10 @@ def test_a_consumer_plans_its_own_run(desk: Desk) -> None:
         for name in ("noise_multiplier_least", "steps_most", "run_epsilon"):
             assert asked[0][name] == asked[1][name]
         assert asked[0]["decision"]["outcome"] == asked[1]["decision"]["outcome"] == "pending"
+    # Between the entries of others it would see each of their runs.
+    refused = desk.run(f"epsilon plan run bank-a.toml {RUN} --as-of {own + 1} --json")
+    assert refused.code == 2
+    assert "must be the entry of a charge of yours" in refused.err
 
 
 def test_a_recorded_charge_is_decided_again(desk: Desk) -> None:

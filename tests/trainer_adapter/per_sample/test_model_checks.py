@@ -214,6 +214,17 @@ def test_an_optimiser_over_other_tensors_is_refused(plan: Plan) -> None:
         engine.traced.check_optimiser(torch.optim.SGD([model.weight], lr=1.0))
 
 
+def test_state_that_is_no_tensor_is_refused(plan: Plan) -> None:
+    """Before anything is charged: no file could hold it, and no digest of the run's state names it."""
+
+    class Counts(nn.Linear):
+        def get_extra_state(self) -> dict[str, int]:
+            return {"calls": 1}
+
+    with pytest.raises(Malformed, match=r"^model\.1\._extra_state: is state that is no tensor"):
+        Engine(plan, nn.Sequential(nn.Flatten(), Counts(4, 3)), cross_entropy, DATA)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_a_compiled_module_is_refused_with_what_to_pass(plan: Plan) -> None:
     """Its calls would not be seen; the engine compiles by itself."""
