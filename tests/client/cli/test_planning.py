@@ -48,7 +48,7 @@ def test_a_consumer_plans_its_own_run(desk: Desk) -> None:
             assert asked[0][name] == asked[1][name]
         assert asked[0]["decision"]["outcome"] == asked[1]["decision"]["outcome"] == "pending"
     # Between the entries of others it would see each of their runs.
-    refused = desk.run(f"epsilon plan run bank-a.toml {RUN} --as-of {own + 1} --json")
+    refused = desk.run(f"epsilon plan run bank-a.toml {RUN} --as-of {desk.world.size} --json")
     assert refused.code == 2
     assert "must be the entry of a charge of yours" in refused.err
 
