@@ -49,7 +49,7 @@ def test_both_slacks_are_kept_whole(probability: int, noise: int, order: int) ->
     assert units * UNIT >= rho + rho / 10**9 + Fraction(1, 10**12)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 @given(
     st.integers(1, 9).flatmap(lambda places: st.integers(1, 10**places).map(lambda n: Fraction(n, 10**places))),
     st.one_of(

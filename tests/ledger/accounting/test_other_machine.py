@@ -65,7 +65,9 @@ def accepted(kind: str, one: Issued) -> list[bool]:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))])
-@pytest.mark.parametrize("kind", TAKEN)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.soak] if kind == "catalogue" else []) for kind in TAKEN]
+)
 def test_what_one_machine_issues_another_accepts(kind: str, seed: int) -> None:
     """Of every rule, either way round, each with nothing remembered."""
     here = issued(kind)

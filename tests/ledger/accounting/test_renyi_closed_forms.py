@@ -35,7 +35,7 @@ def close_above(told: Fraction | None, exact: Any) -> bool:  # noqa: ANN401 - mp
     return told is not None and bool(exact <= number(told) <= exact * (1 + number(HAIR)) + number(HAIR))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(NOISES.filter(lambda noise: noise > 1), st.integers(2, 12), st.sampled_from([1, 2]))
 def test_laplace_is_its_integral(noise: Fraction, order: int, scale: int) -> None:
     """∫ p^α q^(1-α) of two Laplace densities, between and beyond their centres."""

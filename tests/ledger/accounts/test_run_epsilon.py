@@ -132,14 +132,14 @@ def test_telling_less_for_fewer_steps_would_reveal_more() -> None:
 
 
 def test_the_line_says_at_what_delta_by_whom_and_of_what() -> None:
-    """A DP-SGD plan by its privacy loss distribution; of a user with four records what the whole group reveals."""
+    """A DP-SGD plan by its privacy loss distribution; of a user with two records what the whole group reveals."""
     plan = Run(Plan(Fraction(1, 10), Fraction(2), Fraction(1), 100, 64))
     line = run_epsilon(partition(Fraction(1, 100_000)), plan)
     assert (line.accountant, line.runs, line.unit, line.relation) == ("PLD", 1, "record", RELATION)
     assert str(line) == (
         f"ε {line.number} at δ 0.00001 on did:web:hospital.example/digits/2026-q4, by PLD (unit record, {RELATION})"
     )
-    users = run_epsilon(partition(Fraction(1, 100_000), "users", "user", 4), plan)
+    users = run_epsilon(partition(Fraction(1, 100_000), "users", "user", 2), plan)
     assert users.epsilon is not None
     assert line.epsilon is not None
     assert users.epsilon > line.epsilon

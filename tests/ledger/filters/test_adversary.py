@@ -139,6 +139,7 @@ def test_tuned_spikes_break_the_unsplit_rule_and_not_ours(epsilon: int) -> None:
         assert reached <= float(delta) * (1 + TOLERANCE)
 
 
+@pytest.mark.soak
 def test_the_pld_of_everything_so_far_is_broken() -> None:
     """``research/accounting.md``, 2.2: on the response's answer hangs which mechanism is next; 1.46 times δ."""
     delta = 1e-5

@@ -13,12 +13,12 @@ from tests.ledger.filters.libraries import STEP, response, spike
 WITHIN = 1 + 1e-9
 
 
-@pytest.mark.parametrize("batch", [0, *(pytest.param(batch, marks=pytest.mark.soak) for batch in range(1, 4))])
+@pytest.mark.parametrize("batch", [0, *(pytest.param(batch, marks=pytest.mark.soak) for batch in range(1, 6))])
 def test_random_libraries_never_break_the_rule(batch: int) -> None:
-    """Thirty libraries each: up to four runs of up to three steps, two at a time, stopped, voided, refunded."""
-    reached = [random_gaussian_trial(seed).reached() for seed in range(batch * 30, batch * 30 + 30)]
+    """Twenty libraries each: up to four runs of up to three steps, two at a time, stopped, voided, refunded."""
+    reached = [random_gaussian_trial(seed).reached() for seed in range(batch * 20, batch * 20 + 20)]
     assert max(reached) <= WITHIN
-    assert sum(one > 0 for one in reached) >= 20
+    assert sum(one > 0 for one in reached) >= 13
     assert max(reached) > 0.3
 
 

@@ -96,6 +96,7 @@ def test_the_smaller_of_odometer_and_budget_is_beaten() -> None:
     assert smaller == pytest.approx(1.46, abs=0.01)
 
 
+@pytest.mark.soak
 def test_the_region_of_two_dp_sgd_plans_is_no_filter() -> None:
     """Admit while the exact curve of what was charged keeps (3, 1/1483), stop at run ends: 1.37 to 1.39 times δ."""
     corner = region()

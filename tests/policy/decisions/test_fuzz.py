@@ -55,7 +55,7 @@ def test_the_whole_document_is_permitted_in_either_spelling(kind: str) -> None:
     assert all(entered(kind, spelled(kind, as_yaml=as_yaml)).permit for as_yaml in (False, True))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=125, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), st.booleans(), st.data())
 def test_damaged_bytes_are_permitted_or_denied_for_a_listed_reason(
     kind: str,
@@ -80,7 +80,7 @@ def test_damaged_bytes_are_permitted_or_denied_for_a_listed_reason(
         READERS[kind](damaged)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_what_a_schema_describes_is_permitted_or_denied_for_a_listed_reason(data: st.DataObject) -> None:
     """Every field of every kind, valid or just outside, in a document that is otherwise good."""
@@ -95,7 +95,7 @@ def test_what_a_schema_describes_is_permitted_or_denied_for_a_listed_reason(data
     assert failed <= codes_listed() - {"evaluation_error"}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda tail: MAGIC + tail))
 def test_any_commitments_are_read_or_named(data: bytes) -> None:
     """Bytes of whatever length and order: a partition opens with them, or the fault is told."""

@@ -96,7 +96,7 @@ def damaged(draw: st.DrawFn) -> dict[str, bytes]:
     return {**TEXTS, which: json.dumps(value).encode()}
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(damaged(), st.integers(0, 2))
 def test_damaged_fields_are_imported_or_refused_by_name(texts: dict[str, bytes], level: int) -> None:
     """Any value at any place."""
@@ -104,7 +104,7 @@ def test_damaged_fields_are_imported_or_refused_by_name(texts: dict[str, bytes],
         assert _unsound(check(texts["contract"], texts["pipeline"], Terms(NOW, level=level))) == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(TEXTS)), st.data())
 def test_damaged_bytes_are_imported_or_refused_by_name(which: str, data: st.DataObject) -> None:
     """A slice of either file replaced by any bytes."""
@@ -116,7 +116,7 @@ def test_damaged_bytes_are_imported_or_refused_by_name(which: str, data: st.Data
         assert _unsound(check(spoiled["contract"], spoiled["pipeline"], Terms(NOW))) == []
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_damaged_envelopes_are_never_imported(data: st.DataObject) -> None:
     """A slice of a signed envelope replaced by other bytes: no such envelope passes for signed."""
@@ -146,7 +146,7 @@ CBOR = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(CBOR, CBOR, CBOR, st.booleans())
 def test_any_cbor_is_an_envelope_or_malformed(header: Any, loose: Any, own: Any, whole: bool) -> None:  # noqa: ANN401, FBT001 - CBOR
     """Well-formed CBOR of any shape where the headers stand, and in place of everything."""
@@ -173,7 +173,7 @@ def _plain(text: str) -> bool:
     return whole == "0" or not whole.startswith("0")
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(NUMBERS)
 def test_numbers_in_strings_have_one_spelling(text: str) -> None:
     """What is read is plain and has the value that decimal arithmetic gives it; what is plain is read."""

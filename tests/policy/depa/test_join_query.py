@@ -106,7 +106,7 @@ def _run(query: str, tables: dict[str, list[tuple[int, int]]]) -> Counter[object
     return result
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(queries(), ROWS, ROWS, ROWS, st.integers(0, 3))
 def test_what_is_admitted_keeps_principals_apart(
     query: str, a: list[tuple[int, int]], b: list[tuple[int, int]], c: list[tuple[int, int]], gone: int

@@ -347,7 +347,7 @@ def damaged(draw: st.DrawFn) -> tuple[Document, bytes]:
     return reader, json.dumps(value).encode()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(damaged())
 def test_nothing_but_a_value_or_malformed_comes_of_damaged_fields(case: tuple[Document, bytes]) -> None:
     """Whatever stands in a field: a document, or an error by name."""
@@ -356,7 +356,7 @@ def test_nothing_but_a_value_or_malformed_comes_of_damaged_fields(case: tuple[Do
         assert isinstance(reader.parse(data), reader)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.data())
 def test_nothing_but_a_value_or_malformed_comes_of_damaged_bytes(kind: str, data: st.DataObject) -> None:
     """A slice of the bytes replaced by any others: a document, or an error by name."""

@@ -96,7 +96,7 @@ DESCRIBED = {kind: values(schema_of(kind)) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_the_schema_describes_is_a_document_or_malformed(kind: str, data: st.DataObject) -> None:
     """Every field of every document at once; and what is read is valid."""
@@ -120,7 +120,7 @@ JUNK = st.none() | st.booleans() | st.integers(-2, 2**53 - 1) | st.text(max_size
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_each_field_alone_takes_what_its_schema_describes_or_is_named(kind: str, data: st.DataObject) -> None:
     """In a document that is otherwise good, a fault names the field that was changed, or one it contradicts."""

@@ -33,7 +33,9 @@ def what_binds(book: RandomBook) -> str:
     return (told.closed or told.binding or "nothing").split(",")[0].split(" since")[0]
 
 
-@pytest.mark.parametrize("first", range(0, 4 * BOOKS, BOOKS))
+@pytest.mark.parametrize(
+    "first", [0, BOOKS, *(pytest.param(place * BOOKS, marks=pytest.mark.soak) for place in (2, 3))]
+)
 def test_the_runs_told_are_those_that_a_loop_of_quotes_admits(first: int) -> None:
     """Caps, quotas, coalitions, Levels, age, retirement, freezes, decrees, contracts, and what one run may be."""
     books = {seed: random_book(seed) for seed in range(first, first + BOOKS)}
