@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Iterator
-from itertools import count
 
 import pytest
 
@@ -13,7 +12,8 @@ from ledger.domain.outcomes import Code
 from tests.trainer_adapter.killed_runs import STEPS, Killer, Moment, killer_at
 from tests.trainer_adapter.live_service import open_place
 
-NUMBERS = count(1)
+ROUNDS, ROUNDS_FAST = 200, 3
+"""Of copies resumed at once: each is a test of its own, so that `--last-failed` and an id resume them."""
 FAILED = 256
 """The wait status of a child that ended with exit code 1."""
 HELD = {
@@ -102,25 +102,26 @@ def test_a_copy_that_comes_after_the_post_has_no_model(pair: Pair) -> None:
     assert _hold(pair, "over", "over-copy")[1] == 1
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.soak)])
-def test_of_copies_resumed_at_once_one_goes_on(pair: Pair, rounds: int) -> None:
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=[] if number < ROUNDS_FAST else pytest.mark.soak) for number in range(ROUNDS)]
+)
+def test_of_copies_resumed_at_once_one_goes_on(pair: Pair, number: int) -> None:
     """Killed somewhere, copied, both resumed at the same time: no step twice, one post, one model at most."""
-    for number in range(rounds):
-        run = f"both-{next(NUMBERS)}"
-        copy, chosen = f"{run}-copy", random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
-        moment: Moment = (chosen.choice(["begun", "noise", "noised"]), chosen.randint(0, 3))
-        moment = moment if moment[0] == "begun" else (moment[0], chosen.randint(0, STEPS - 1))
-        assert pair[0].run(run, moment) == signal.SIGKILL
-        pair[0].copied(run, copy)
-        pair[0].start(run, resume=True)
-        pair[1].start(copy, resume=True)
-        ended = sorted([pair[0].status(), pair[1].status()])
-        assert ended in ([0, 0], [0, FAILED]), (number, moment, ended)
-        assert _hold(pair, run, copy)[1] == 1
-        if ended == [0, FAILED]:
-            lost = next(name for name in (copy, run) if (pair[0].place.folder / f"{name}.error").exists())
-            # Refused while it ran, or resumed when the other had posted.
-            assert "conflict" in pair[0].said(lost) or "posted without the model of this folder" in pair[0].said(lost)
+    run = f"both-{number}"
+    copy, chosen = f"{run}-copy", random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
+    moment: Moment = (chosen.choice(["begun", "noise", "noised"]), chosen.randint(0, 3))
+    moment = moment if moment[0] == "begun" else (moment[0], chosen.randint(0, STEPS - 1))
+    assert pair[0].run(run, moment) == signal.SIGKILL
+    pair[0].copied(run, copy)
+    pair[0].start(run, resume=True)
+    pair[1].start(copy, resume=True)
+    ended = sorted([pair[0].status(), pair[1].status()])
+    assert ended in ([0, 0], [0, FAILED]), (moment, ended)
+    assert _hold(pair, run, copy)[1] == 1
+    if ended == [0, FAILED]:
+        lost = next(name for name in (copy, run) if (pair[0].place.folder / f"{name}.error").exists())
+        # Refused while it ran, or resumed when the other had posted.
+        assert "conflict" in pair[0].said(lost) or "posted without the model of this folder" in pair[0].said(lost)
 
 
 def test_the_post_names_the_last_lease_and_the_model_and_the_release_the_post(pair: Pair) -> None:
