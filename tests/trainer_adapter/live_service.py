@@ -168,7 +168,7 @@ def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     tdp.enter("dataset", {**participants.dataset(tdp), **unit})
     several: c.Object = {} if policy["unit"] == "record" else {"unit_records_max": 2}
     tdp.submit("partition", {**participants.partition(tdp, "2026-q3", digits.RECORDS), **unit, **several})
-    contract, _ = bank.enter("contract", {**participants.contract(tdp, bank, now), "runs_max": 100}, tdp)
+    contract, _ = bank.enter("contract", {**participants.contract(tdp, bank, now), "runs_max": 1_000}, tdp)
     ref = f"{tdp.did}/{participants.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{participants.DATASET}-2026-q3").reveal()
     place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, tdp, policy, enrol)
