@@ -21,6 +21,7 @@ from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.fenced_output import FencedOutput
+from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.run.state_digest import Digest, state_digest
 from trainer_adapter.session.lease_requests import LeaseRequests
 
@@ -104,7 +105,12 @@ def test_leases_of_a_run_of_short_steps(
 ) -> None:
     """Requests, answers, digests and outputs, over HTTP, beside the same run's steps."""
     spent, step, names = Spent(), work(), (f"lease-cost-{number}" for number in count())
-    for owner, name in ((BlockLeases, "reach"), (LeaseRequests, "lease"), (FencedOutput, "put")):
+    for owner, name in (
+        (BlockLeases, "reach"),
+        (LeaseRequests, "lease"),
+        (FencedOutput, "put_newest"),
+        (ProgressReporter, "look"),
+    ):
         spent.around(monkeypatch, owner, name)
     shares, rates = list[float](), list[float]()
 

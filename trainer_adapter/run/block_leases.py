@@ -9,8 +9,10 @@ Each request names two digests: of what leaves the run by it (:mod:`trainer_adap
 weights and the optimiser as they were when the newest finished lease ended, hashed in the thread that asks.
 
 A lease is for ``lease_s`` seconds of work, as fast as this process has worked so far, half a per cent of the run, or
-one block of the step log: whichever is most; and longer while more requests were sent than there was time for. What is
-leased counts as begun, whether it is taken or not.
+one block of the step log: whichever is most; and longer while more requests were sent than there was time for, or
+where the requests so far took more than ``COST_SHARE`` of the processor time that the training thread had (a loaded
+machine gives it a part of each second), up to ``LONGER_MAX`` times. What is leased counts as begun, whether it is taken
+or not.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
 SHARES: Final = 200
 """A lease is at least a run's steps divided by this."""
 POLL_S: Final = 0.2
+COST_SHARE: Final = 0.004
+"""The share of the training thread's processor time that requests and digests of the state may take."""
+LONGER_MAX: Final = 4
+"""A lease is at most so many times as long as its seconds because requests are dear."""
 _COPY: Final = frozenset({"body.first", "body.generation"})
 """The fields that a conflict names where another copy of the run has gone on."""
 
@@ -82,27 +88,31 @@ class BlockLeases:
         output: FencedOutput | None = None,
         snapshot: Callable[[], Digest] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         """Of a run of so many ``steps``; one that is ``resumed`` takes a new generation.
 
         Args:
             output: what each lease fences; from here on nothing of it leaves by itself.
             snapshot: copies the state that was trained; called where a lease is finished.
+            clock: seconds.
+            cpu_clock: processor seconds of the thread that calls it.
 
         Raises:
             Refused, Unreachable, Malformed: if it gets none.
         """
         self.generation, self.granted = requests.take_generation() if resumed else (1, 0)
         self.newest, self.chain, self.entered, self.refused = "", "", 0, ""
-        self._requests, self._steps, self._clock = requests, steps, clock
+        self._requests, self._steps = requests, steps
+        self._clock, self._cpu_clock = clock, cpu_clock
         self._least, self._lease_s = max(block_steps, math.ceil(steps / SHARES)), lease_s
-        self._sent = 0
+        self._sent, self._cost_s = 0, 0.0
         self._until, self._ask_at = self.granted, self.granted + 1
         self._finished = ""
         self._output, self._snapshot = output or FencedOutput(), snapshot
         self._output.fence()
         self._state: Digest = _unknown
-        self._began: tuple[int, float] | None = None
+        self._began: tuple[int, float, float] | None = None
         self._pending: _Request | None = None
 
     @property
@@ -121,6 +131,8 @@ class BlockLeases:
             Refused: if another copy of this run has gone on. What this process has trained cannot leave.
         """
         # Nearly every step goes by these comparisons alone.
+        if self._pending is None and step < self._ask_at and self._began is not None:
+            return ""
         if self._pending is not None and not self._pending.heeded and self._pending.done.is_set():
             self._heed(self._pending)
         if step > self._until:
@@ -132,7 +144,7 @@ class BlockLeases:
             if step > self._until:
                 return self.refused
         if self._began is None:
-            self._began = (step, self._clock())
+            self._began = (step, self._clock(), self._cpu_clock())
         if self._pending is None and step >= self._ask_at and not self.refused and self._until < self._steps:
             self._ask(step)
         return ""
@@ -172,14 +184,20 @@ class BlockLeases:
         return pending
 
     def _size(self, step: int) -> int:
-        done, passed = (0, 0.0) if self._began is None else (step - self._began[0], self._clock() - self._began[1])
         self._sent += 1
+        if self._began is None:
+            return self._least
+        done, passed = step - self._began[0], self._clock() - self._began[1]
+        worked = self._cpu_clock() - self._began[2]
+        if passed <= 0 or not self._lease_s:
+            return self._least
         # The first requests come before the speed is known: later leases are longer, until there was time for as many.
         seconds = self._lease_s + max(0.0, self._sent * self._lease_s - passed)
-        by_time = math.ceil(done * seconds / passed) if passed > 0 and self._lease_s else 0
-        return max(self._least, by_time)
+        dear = self._cost_s / max(1, self._sent - 1) / COST_SHARE * passed / worked if worked > 0 else 0.0
+        return max(self._least, math.ceil(done * max(seconds, min(dear, LONGER_MAX * self._lease_s)) / passed))
 
     def _send(self, pending: _Request) -> None:
+        began = self._cpu_clock()
         try:
             pending.wanted = replace(pending.wanted, state=pending.state())
             self._requests.lease(pending.wanted)
@@ -187,6 +205,7 @@ class BlockLeases:
         except (Refused, Unreachable, Malformed, OSError) as error:
             pending.error = error
         finally:
+            self._cost_s += self._cpu_clock() - began
             pending.done.set()
 
     def _note(self) -> None:

@@ -247,7 +247,7 @@ class Run:
         """Report that a step is done, once that may leave; returns at once."""
         if (progress := self._progress) is not None:
             progress.look()
-            self.output.put({"done": step}, lambda: progress.report(step))
+            self.output.put_newest({"done": step}, lambda: progress.report(step))
 
     def ended(self) -> str:
         """Why the ledger wants the run to end, or nothing; returns at once."""

@@ -4,7 +4,8 @@ A run that leases its steps lets nothing out by itself. What it has to say is he
 names the digest of all of it, and leaves once that command is an entry: one digest a command. Of two copies of a run
 one gets the entry, so what the other measured is never seen, and the log shows that each output had its fence.
 
-The digest is the SHA-256 of the canonical JSON of the list of what leaves, in order.
+The digest is the SHA-256 of the canonical JSON of the list of what leaves, in order; a count that stands for all before
+it, as progress does, comes first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class FencedOutput:
         """Nothing is held, and nothing is fenced: what is put in leaves at once, until :meth:`fence`."""
         self._held: list[_Held] = []
         self._sealed: list[_Held] = []
+        self._newest: _Held | None = None
         self._fenced = self._shut = False
 
     def fence(self) -> None:
@@ -40,9 +42,17 @@ class FencedOutput:
         else:
             leave()
 
+    def put_newest(self, value: c.Json, leave: Leave) -> None:
+        """As :meth:`put`, in place of the one before it that no command names yet: a count, whose last value is all."""
+        if self._fenced and not self._shut:
+            self._newest = (value, leave)
+        else:
+            self.put(value, leave)
+
     def seal(self) -> str | None:
         """The digest of all that has not left, for the next command; None if nothing is held."""
-        self._sealed, self._held = [*self._sealed, *self._held], []
+        newest = [] if self._newest is None else [self._newest]
+        self._sealed, self._held, self._newest = [*self._sealed, *newest, *self._held], [], None
         return c.digest(c.dump([value for value, _ in self._sealed])) if self._sealed else None
 
     def let_out(self) -> None:
@@ -56,4 +66,4 @@ class FencedOutput:
         self._fenced, self._shut = False, not posted
         if posted:
             self.let_out()
-        self._held, self._sealed = [], []
+        self._held, self._sealed, self._newest = [], [], None

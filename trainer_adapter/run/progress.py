@@ -48,8 +48,9 @@ class ProgressReporter:
 
     def look(self) -> None:
         """Check now and then whether the charge is over, though no report may leave yet; returns at once."""
-        self._looking = True
-        self._news.set()
+        if not self._looking:
+            self._looking = True
+            self._news.set()
 
     def ended(self) -> str:
         """Why the run has to end, or nothing; returns at once."""

@@ -13,7 +13,7 @@ from ledger.commands.runs.step_lease import chained
 from tests.trainer_adapter.live_service import PLAN
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.job.step_log import StepLog
-from trainer_adapter.run.block_leases import BlockLeases
+from trainer_adapter.run.block_leases import LONGER_MAX, BlockLeases
 from trainer_adapter.run.step_budget import StepBudget
 from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
 
@@ -115,7 +115,7 @@ def test_a_copy_that_has_gone_on_ends_this_one_before_its_next_noise(field: str)
 def test_a_lease_is_for_a_second_of_work_or_half_a_per_cent_or_a_block() -> None:
     """Two steps a second: a lease of three seconds has six, once there was time for every request; of many a 200th."""
     now, ledger = [0.0], Ledger()
-    leases = BlockLeases(ledger, 1_000, 5, 3, resumed=False, clock=lambda: now[0])
+    leases = BlockLeases(ledger, 1_000, 5, 3, resumed=False, clock=lambda: now[0], cpu_clock=lambda: 0.0)
     for step in range(1, 40):
         assert leases.reach(step, lambda: "") == ""
         now[0] += 0.5
@@ -124,6 +124,42 @@ def test_a_lease_is_for_a_second_of_work_or_half_a_per_cent_or_a_block() -> None
     many = Ledger()
     assert BlockLeases(many, 100_000, 5, 0, resumed=False).reach(1, lambda: "") == ""
     assert _sizes(many)[0] == (1, 500)
+
+
+class Dear(Ledger):
+    """Its requests take processor time, by a clock of the test's."""
+
+    def __init__(self, each_s: float) -> None:
+        """So many seconds each."""
+        super().__init__()
+        self.each_s, self.worked = each_s, threading.local()
+
+    def lease(self, wanted: Wanted) -> None:
+        """Grant it, after some work."""
+        super().lease(wanted)
+        self.worked.seconds = self.cpu_clock() + self.each_s
+
+    def cpu_clock(self) -> float:
+        """Of the thread that calls it."""
+        return getattr(self.worked, "seconds", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("each_s", "seconds"),
+    [(0.0001, 1), (0.002, 2), (1.0, LONGER_MAX)],
+    ids=["cheap", "half a second of work, which takes two", "at most"],
+)
+def test_where_requests_are_dear_leases_are_longer(each_s: float, seconds: int) -> None:
+    """A hundred steps a second, of 2.5 ms of a processor each: on a loaded machine a second has a quarter of work."""
+    now, ledger = [0.0], Dear(each_s)
+    leases = BlockLeases(ledger, 20_000, 5, 1, resumed=False, clock=lambda: now[0], cpu_clock=ledger.cpu_clock)
+    for step in range(1, 2_000):
+        assert leases.reach(step, lambda: "") == ""
+        leases.settle()
+        now[0] += 0.01
+        ledger.worked.seconds = ledger.cpu_clock() + 0.0025
+    sizes = [last - first + 1 for first, last in _sizes(ledger)]
+    assert abs(sizes[-1] - 100 * seconds) <= seconds
 
 
 def test_a_run_that_is_resumed_goes_on_after_all_that_is_leased(tmp_path: Path) -> None:
