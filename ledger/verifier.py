@@ -1057,6 +1057,11 @@ class ProvenAccount:
         stated: the balance then; None if the account had no charge.
         since: how many entries that change the account are shown after that.
         hidden: how many more there are that the proof's receiver may not see, or that may have changed it otherwise.
+        merged: how many mergers since are shown, where one of them made the account. Then the balance begins with the
+            sum of what those that merged had; a run that several of them knew is in it more than once, so that it is
+            too much rather than too little.
+        counted: how many of the entries since are lapses that post fewer steps than were charged, as their leases say.
+            The log's key signed these steps; the leases are no part of the proof, and replay checks them.
         balance: with the entries that are shown; None if there is no charge yet.
         newest: the newest checkpoint of the proof.
         note: the checkpoint that the statement is under, as it is signed.
@@ -1071,6 +1076,8 @@ class ProvenAccount:
     balance: Balance | None
     newest: Checkpoint
     note: str
+    merged: int = 0
+    counted: int = 0
 
 
 def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
@@ -1079,29 +1086,30 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
     Raises:
         VerificationError: naming the field that does not prove what it claims.
     """
-    proof = _fields(_parsed(text, "proof"), "proof", _ACCOUNT_PROOF)
+    proof = _account_proof(text)
     position, newest, statement = _proven_entry(proof["statement"], "statement", trust)
     request = _fields(_request(statement, "statement", "statement"), "statement.request", {"root": str, "size": int})
     size, partition, holder = request["size"], proof["partition"], proof["holder"]
     if not 0 < size <= position:
         raise VerificationError("statement", "is of a size that lies after it")
-    name = _canonical(["accounts", [partition, holder]])
-    if state_root(state_key(name), _account_leaves(proof, name), _siblings(proof["siblings"])).hex() != request["root"]:
-        raise VerificationError("proof", f"does not lead to the root that the log states for {size} entries")
-    stated = None if proof["record"] is None else _balance(proof["record"], partition, holder)
+    root = _StatedRoot(size, request["root"], partition)
+    stated = root.balance(proof, "proof")
+    newest, merged = _merged_balance(proof, newest, root, trust)
     charges = {}
     for place, one in enumerate(proof["charges"]):
         _, _, entry = _proven_entry(one, f"charges[{place}]", trust)
         charges[entry.get("id")] = entry
-    balance, last = stated, size - 1
+    balance, last, counted = merged if proof["merged"] else stated, size - 1, 0
     for place, one in enumerate(proof["since"]):
         index, checkpoint, entry = _proven_entry(one, f"since[{place}]", trust)
         if index <= last:
             raise VerificationError(f"since[{place}]", "does not come after the entry before it")
         last, newest = index, max(newest, checkpoint, key=lambda known: known.size)
         balance = _with_entry(balance, entry, charges, partition, f"since[{place}]")
+        counted += entry["kind"] == "lapse" and "steps" in entry["body"]
     note = proof["statement"]["receipt"].partition("\n\n")[2]
-    return ProvenAccount(partition, holder, size, stated, len(proof["since"]), proof["hidden"], balance, newest, note)
+    shown = len(proof["since"]), proof["hidden"]
+    return ProvenAccount(partition, holder, size, stated, *shown, balance, newest, note, len(proof["merged"]), counted)
 
 
 _ACCOUNT_PROOF: Final = {
@@ -1109,6 +1117,7 @@ _ACCOUNT_PROOF: Final = {
     "charges": list,
     "hidden": int,
     "holder": str,
+    "merged": list,
     "partition": str,
     "record": (str, type(None)),
     "salt": (str, type(None)),
@@ -1117,6 +1126,75 @@ _ACCOUNT_PROOF: Final = {
     "statement": dict,
     "v": int,
 }
+
+
+_LEAF: Final = {name: _ACCOUNT_PROOF[name] for name in ("beside", "holder", "record", "salt", "siblings")}
+
+
+def _account_proof(text: str) -> dict[str, Any]:
+    """The fields of a proof; of the mergers there may be none. Raises: VerificationError."""
+    found = _parsed(text, "proof")
+    return _fields({"merged": [], **found} if isinstance(found, dict) else found, "proof", _ACCOUNT_PROOF)
+
+
+@dataclass(frozen=True, slots=True)
+class _StatedRoot:
+    """The root that the log states for its first ``size`` entries, under which accounts of a partition are proven."""
+
+    size: int
+    root: str
+    partition: str
+
+    def balance(self, leaf: Mapping[str, Any], where: str) -> Balance | None:
+        """What an account had; None if it had no charge. Raises: VerificationError."""
+        name = _canonical(["accounts", [self.partition, leaf["holder"]]])
+        found = state_root(state_key(name), _account_leaves(leaf, name), _siblings(leaf["siblings"])).hex()
+        if found != self.root:
+            raise VerificationError(where, f"does not lead to the root that the log states for {self.size} entries")
+        return None if leaf["record"] is None else _balance(leaf["record"], self.partition, leaf["holder"])
+
+
+def _merged_balance(
+    proof: Mapping[str, Any], newest: Checkpoint, root: _StatedRoot, trust: LogKey | Policy
+) -> tuple[Checkpoint, Balance | None]:
+    """The sum of what those had that became one lineage after the statement, and the newest checkpoint of the proof.
+
+    A lineage bears the index of its merger's entry, which names the lineages that merged. Each of these is stated, or
+    is itself of a merger that comes before.
+    """
+    known: dict[str, Balance | None] = {}
+    last = root.size - 1
+    for place, one in enumerate(proof["merged"]):
+        where = f"merged[{place}]"
+        shown = _fields(one, where, {"accounts": list, "merger": dict})
+        index, checkpoint, entry = _proven_entry(shown["merger"], f"{where}.merger", trust)
+        body = _of_type(entry.get("body"), dict, where)
+        if entry.get("kind") not in {"merger", "acquisition"} or body.get("outcome") != "permitted" or index <= last:
+            raise VerificationError(where, "is not the entry of a merger that comes after the one before it")
+        parents = [_of_type(parent, int, where) for parent in _of_type(body.get("parents"), list, where)]
+        for leaf in shown["accounts"]:
+            found = _fields(leaf, f"{where}.accounts", _LEAF)
+            # Of a lineage that began after the statement no leaf says nothing.
+            if found["holder"] not in {f"lineage:{parent}" for parent in parents if parent < root.size}:
+                raise VerificationError(f"{where}.accounts", f"holds {found['holder']}, which is none of the merged")
+            known[found["holder"]] = root.balance(found, f"{where}.accounts")
+        names = [f"lineage:{parent}" for parent in parents]
+        if missing := [name for name in names if name not in known]:
+            raise VerificationError(where, f"lacks what {missing[0]} had")
+        sums = [held for name in names if (held := known[name]) is not None]
+        known[f"lineage:{index}"] = _added(sums) if sums else None
+        last, newest = index, max(newest, checkpoint, key=lambda seen: seen.size)
+    if proof["merged"] and proof["holder"] != f"lineage:{last}":
+        raise VerificationError("merged", f"does not end with the merger that made {proof['holder']}")
+    return newest, known.get(proof["holder"])
+
+
+def _added(held: Sequence[Balance]) -> Balance:
+    """The sum of balances."""
+    total, *others = held
+    for one in others:
+        total = total.plus((one.posted, one.posted_unbounded), (one.pending, one.pending_unbounded), 1)
+    return total
 
 
 def _account_leaves(proof: Mapping[str, Any], name: bytes) -> list[tuple[bytes, bytes]]:
@@ -1374,7 +1452,9 @@ def _check_account(options: argparse.Namespace) -> dict[str, object]:
     return {
         **_of(found.newest),
         "account": found.holder,
+        "counted": found.counted,
         "hidden": found.hidden,
+        "merged": found.merged,
         "partition": found.partition,
         "pending": [list(balance.pending), list(balance.pending_unbounded)],
         "posted": [list(balance.posted), list(balance.posted_unbounded)],
@@ -1406,11 +1486,14 @@ def _in_words(result: Mapping[str, object]) -> str:
 
 def _account_in_words(result: Mapping[str, Any]) -> str:
     posted, pending = (_loss_in_words(result[name]) for name in ("posted", "pending"))
+    merged = f", over {result['merged']} mergers since" if result["merged"] else ""
+    counted = f", {result['counted']} of them lapses whose steps the log alone says" if result["counted"] else ""
     hidden = f" ({result['hidden']} more that may have changed it are not shown)" if result["hidden"] else ""
     return (
         f"holds: {result['log']} signed that {result['account']} on {result['partition']} has posted {posted}, and "
         f"{pending} pending: stated for the first {result['stated']} entries, with {result['since']} entries since"
-        f"{hidden}. That the stated root is right, and that no entry since is left out, 'epsilon verify' shows"
+        f"{counted}{merged}{hidden}. That the stated root is right, and that no entry since is left out, "
+        "'epsilon verify' shows"
     )
 
 

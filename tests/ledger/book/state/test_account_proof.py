@@ -20,8 +20,9 @@ from ledger.domain.facts import GLOBAL, holder_of
 from ledger.verifier import Balance, ProvenAccount, VerificationError, from_base64, to_base64, verify_account
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_A, BANK_B, LOG
+from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG, MERGED, SRO
 from tests.factories.stored import StoredWorld, open_world
+from tests.ledger.book.test_step_refund import begun, lease, state
 
 OLDER: Final = Path(__file__).parents[3] / "golden" / "verifier-0001.txt"
 EVERY: Final[Callable[[Entry], bool]] = lambda _: True  # noqa: E731 - who sees all
@@ -33,11 +34,17 @@ def furnish(world: StoredWorld) -> None:
     world.submit(world.settle("run-0", 40), world.void("run-1"))
     world.book.close()
     world.book = world.open(statements=True)
-    world.clock.now += WAIT_MS
-    while world.book.stated_tree(world.size) is None:
-        world.book._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, but by the real clock
+    state_anew(world)
     world.submit(world.charge("run-5"), world.settle("run-2", 7), world.settle("run-5", 40), world.void("run-3"))
     world.submit(world.charge("another", BANK_B))
+
+
+def state_anew(world: StoredWorld) -> None:
+    """Until there is a newer statement."""
+    before = world.book.stated_tree(world.size)
+    world.clock.now += WAIT_MS
+    while world.book.stated_tree(world.size) is before:
+        world.book._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, but by the real clock
 
 
 def proof_of(world: StoredWorld, holder: str, sees: Callable[[Entry], bool] = EVERY) -> AccountProof:
@@ -88,12 +95,107 @@ def test_entries_that_the_caller_may_not_see_are_counted(world: StoredWorld) -> 
     assert found.balance != verified(proof_of(world, GLOBAL)).balance
 
 
-def test_a_merger_since_is_counted(world: StoredWorld) -> None:
-    """It changes accounts, and the proof shows runs alone: so it says that the balance may be another."""
+def test_a_merger_since_changes_no_account_that_was_there(world: StoredWorld) -> None:
+    """Everyone's holds each run once, and a bank's ends with the merger: nothing is missing in their proofs."""
     furnish(world)
+    with world.book.read() as facts:
+        holders = [GLOBAL, *(holder_of(facts.organisations[bank].node) for bank in (BANK_A, BANK_B))]
     (merged,) = world.submit(world.merger())
     assert merged.code.word == "permitted"
-    assert verified(proof_of(world, GLOBAL)).hidden == 1
+    for holder in holders:
+        found = verified(proof_of(world, holder))
+        assert (found.hidden, found.merged, found.balance) == (0, 0, balance_of(world, holder))
+
+
+def balance_of(world: StoredWorld, holder: str) -> Balance:
+    """What the rows say."""
+    with world.book.read() as facts:
+        account = facts.accounts[PARTITION, holder]
+    return Balance(*account.posted, *account.pending)
+
+
+def test_a_merged_account_is_proven_before_it_is_stated(world: StoredWorld) -> None:
+    """By what those had that merged, the merger, and the runs since: theirs, settled by either, and those of both."""
+    furnish(world)
+    (merged,) = world.submit(world.merger())
+    holder = holder_of(merged.index or 0)
+    assert verified(proof_of(world, holder)).balance == balance_of(world, holder)
+    world.submit(world.charge("of-both", BANK_B, recipients=[BANK_B]), world.settle("other", 3, BANK_B))
+    found = verified(proof_of(world, holder))
+    assert (found.hidden, found.merged, found.stated, found.balance) == (0, 1, None, balance_of(world, holder))
+    # Joined once more, with a body that has charged nothing.
+    body: dict[str, Any] = {"acquired": [BANK_A], "organisation": SRO}
+    (again,) = world.submit(world.command(SRO, "acquisition", body, "again"))
+    holder = holder_of(again.index or 0)
+    found = verified(proof_of(world, holder))
+    assert (found.hidden, found.merged, found.balance) == (0, 2, balance_of(world, holder))
+
+
+def test_a_merged_account_is_stated(world: StoredWorld) -> None:
+    """From the next statement on it is proven as any other."""
+    furnish(world)
+    (merged,) = world.submit(world.merger())
+    state_anew(world)
+    holder = holder_of(merged.index or 0)
+    world.submit(world.charge("of-both", BANK_B, recipients=[BANK_B]))
+    found = verified(proof_of(world, holder))
+    assert (found.hidden, found.merged, found.since, found.balance) == (0, 0, 1, balance_of(world, holder))
+
+
+def test_what_else_changed_an_account_is_counted(world: StoredWorld) -> None:
+    """A child that was split off takes its parent's loss along, and no leaf shows it yet."""
+    furnish(world)
+    split: dict[str, Any] = {"child": BANK_B, "organisation": MERGED}
+    (merged, done) = world.submit(world.merger(), world.command(SRO, "split", split, "split"))
+    assert (merged.code.word, done.code.word) == ("permitted", "permitted")
+    found = verified(proof_of(world, holder_of(done.index or 0)))
+    assert (found.hidden > 2, found.since, found.balance) == (True, 0, None)
+
+
+def test_a_lapse_that_posts_what_was_leased_is_told(tmp_path: Path) -> None:
+    """Its steps are those of leases, which are no part of the proof."""
+    with open_world(tmp_path, founded=False) as world:
+        world.found(*world.founding_with(partitions={"2026-q4": {"epsilon": "8"}}))
+        state(world, "stated")
+        run = begun(world)
+        lease(world, run, (1, 10), 0)
+        world.book.close()
+        world.book = world.open(statements=True)
+        state_anew(world)
+        world.clock.now += HOUR_MS
+        assert world.lapse(run) == "posted"
+        found = verified(proof_of(world, GLOBAL))
+        assert (found.counted, found.since, found.balance) == (1, 1, balance_of(world, GLOBAL))
+
+
+MERGER_LIES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], None]]]] = {
+    "one parent less": ("lacks what", lambda merged: merged["accounts"].pop()),
+    "no parent's loss": ("does not lead to", lambda merged: merged["accounts"][0].update(record=None, salt=None)),
+    "one parent twice": ("lacks what", lambda merged: merged["accounts"].__setitem__(0, merged["accounts"][1])),
+    "another holder": ("is none of the merged", lambda merged: merged["accounts"][0].update(holder="lineage:999")),
+    "no merger": ("is not the entry of a merger", lambda merged: merged.update(merger=merged["other"])),
+}
+
+
+@pytest.mark.parametrize("lie", MERGER_LIES)
+def test_a_changed_merger_fails(world: StoredWorld, lie: str) -> None:
+    """Whatever is changed in it; and a merger that leads to another account is none of this one."""
+    furnish(world)
+    (merged,) = world.submit(world.merger())
+    proof: dict[str, Any] = proof_of(world, holder_of(merged.index or 0)).to_json()
+    (shown,) = proof["merged"]
+    assert verified(proof).merged == 1
+    with pytest.raises(VerificationError, match="does not end with the merger that made"):
+        verified({**proof_of(world, GLOBAL).to_json(), "merged": [shown]})
+    with pytest.raises(VerificationError, match="comes after the one before it"):
+        verified({**proof, "merged": [shown, shown]})
+    words, change = MERGER_LIES[lie]
+    lied = copy.deepcopy(proof)
+    lied["merged"][0]["other"] = proof["statement"]
+    change(lied["merged"][0])
+    del lied["merged"][0]["other"]
+    with pytest.raises(VerificationError, match=words):
+        verified(lied)
 
 
 LIES: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
