@@ -197,7 +197,7 @@ _UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] =
 
 
 def _advised(entry: Entry) -> Iterator[str]:
-    """The provider that a recommendation is for; none where it was refused, for then no one knows."""
+    """The provider that a recommendation or stream is for; none where it was refused, for then no one knows."""
     header = entry.body.get("header")
     providers = header.get("providers") if isinstance(header, dict) else None
     yield from map(str, providers) if isinstance(providers, list) else ()
@@ -218,7 +218,7 @@ def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
     if entry.actor == caller.organisation and not caller.charge:
         return True
     request = entry.request
-    if entry.kind == "recommendation":
+    if entry.kind in {"recommendation", "stream"}:
         return not caller.charge and any(caller.sees_provider(did, facts) for did in _advised(entry))
     charge = facts.charges.get(entry.id if entry.kind == "charge" else str(request.get("charge", "")))
     if charge is not None:

@@ -184,7 +184,7 @@ def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
     if known.get("kind") == "contract":
         parties = known.get("tdps")
         return caller.organisation in [known.get("tdc"), *(parties if isinstance(parties, list) else [])]
-    if known.get("kind") == "recommendation":
+    if known.get("kind") in {"recommendation", "stream"}:
         return caller.sees_provider(str(known.get("provider")), facts)
     return known.get("kind") in {"policy", "dataset"}
 

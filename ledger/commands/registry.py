@@ -25,6 +25,7 @@ from ledger.commands.registration.document import CONTRACT, DATASET, POLICY, REC
 from ledger.commands.registration.organisation import ORGANISATION
 from ledger.commands.registration.partition import PARTITION
 from ledger.commands.registration.retirement import RETIREMENT
+from ledger.commands.registration.stream import STREAM
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.commands.runs.model_release import MODEL_RELEASE
@@ -47,6 +48,7 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         ORGANISATION,
         POLICY,
         DATASET,
+        STREAM,
         PARTITION,
         RETIREMENT,
         CONTRACT,

@@ -92,6 +92,17 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamVersion:
+    """One version of a dataset's stream; since the first one's entry only slices of the stream open in the dataset."""
+
+    provider: str
+    dataset: str
+    version: int
+    document: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A slice of a dataset with its budget; ``terms`` is its rule, fixed for life, as canonical JSON."""
 
@@ -269,6 +280,10 @@ class Facts(Protocol):
     @property
     def datasets(self) -> Mapping[tuple[str, str], Dataset]:
         """By provider and dataset id."""
+
+    @property
+    def streams(self) -> Mapping[tuple[str, str], tuple[StreamVersion, ...]]:
+        """By provider and dataset id, in order of version."""
 
     @property
     def partitions(self) -> Mapping[str, Partition]:

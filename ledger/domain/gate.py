@@ -42,7 +42,7 @@ class Header(Record, frozen=True):
     The book keeps it, and its entry records it: only ``policy`` reads inside the document.
     """
 
-    kind: Annotated[str, words("policy", "recommendation", "dataset", "contract")]
+    kind: Annotated[str, words("policy", "recommendation", "dataset", "stream", "contract")]
     id: Name
     version: Annotated[int, between(1, INTEGER_MAX)]
     domain: str = constant("")

@@ -18,6 +18,7 @@ from ledger.domain.facts import (
     PolicyVersion,
     SigningKey,
     Span,
+    StreamVersion,
 )
 from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node, NodeKind
@@ -36,6 +37,7 @@ class MemoryState:
     recovery_quorums: dict[str, RecoveryQuorum] = field(default_factory=dict)
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
     datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
+    streams: dict[tuple[str, str], tuple[StreamVersion, ...]] = field(default_factory=dict)
     partitions: dict[str, Partition] = field(default_factory=dict)
     contracts: dict[str, Contract] = field(default_factory=dict)
     contract_heads: dict[str, str] = field(default_factory=dict)

@@ -72,7 +72,7 @@ class StateSnapshot(NamedTuple):
 def _made(leaf: Leaf) -> tuple[int, bytes]:
     """What orders the records of a part: the index of the entry that made it, if it says one, and its name."""
     record: StatedRecord = leaf.content
-    first = record.value[0] if record.part == "policies" else record.value
+    first = record.value[0] if record.part in {"policies", "streams"} else record.value
     index = getattr(first, "index", 0)
     return index if isinstance(index, int) else 0, leaf.key
 

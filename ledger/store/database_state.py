@@ -28,6 +28,7 @@ PROJECTIONS: Final[dict[str, TableMapping[Any, Any]]] = {
     "recovery_quorums": t.RECOVERY_QUORUMS,
     "policies": t.POLICIES,
     "datasets": t.DATASETS,
+    "streams": t.STREAMS,
     "partitions": t.PARTITIONS,
     "contracts": t.CONTRACTS,
     "contract_heads": t.CONTRACT_HEADS,
@@ -52,6 +53,7 @@ class DatabaseState:
         self.recovery_quorums = ProjectionTable(connection, t.RECOVERY_QUORUMS)
         self.policies = ProjectionTable(connection, t.POLICIES)
         self.datasets = ProjectionTable(connection, t.DATASETS)
+        self.streams = ProjectionTable(connection, t.STREAMS)
         self.partitions = ProjectionTable(connection, t.PARTITIONS)
         self.contracts = ProjectionTable(connection, t.CONTRACTS)
         self.contract_heads = ProjectionTable(connection, t.CONTRACT_HEADS)
@@ -189,12 +191,12 @@ def check_open_rows(book: DatabaseState, parts: Parts, pause: Callable[[], None]
 
 
 def check_documents(book: DatabaseState, parts: Parts, pause: Callable[[], None] = _go_on) -> None:
-    """The documents that policies, datasets and contracts name are stored, with the bytes of their digests.
+    """The documents that policies, datasets, streams and contracts name are stored, with the bytes of their digests.
 
     Raises:
         VerificationFailed: naming the first that is not.
     """
-    versions = (one.document for versions in parts["policies"].values() for one in versions)
+    versions = (one.document for part in ("policies", "streams") for every in parts[part].values() for one in every)
     offers = (one for found in parts["datasets"].values() for one in (found.document, found.recommendation) if one)
     documents = StoredDocuments(book.connection)
     for count, name in enumerate(dict.fromkeys([*versions, *offers, *parts["contracts"]])):

@@ -15,7 +15,17 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, MetaData, Table
 from sqlmodel import Field, SQLModel
 
-from ledger.domain.facts import Account, Charge, Contract, Dataset, Organisation, Partition, PolicyVersion, SigningKey
+from ledger.domain.facts import (
+    Account,
+    Charge,
+    Contract,
+    Dataset,
+    Organisation,
+    Partition,
+    PolicyVersion,
+    SigningKey,
+    StreamVersion,
+)
 from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node
@@ -23,11 +33,11 @@ from ledger.mechanisms.loss import Loss
 from ledger.store.row_mapping import RecordMapping, Rows, TableMapping, number, text
 
 V = TypeVar("V")
-SCHEMA_REVISION: Final = "0005"
+SCHEMA_REVISION: Final = "0006"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
 
-PROJECTED_SINCE: Final = {"key_terms": "0004", "recovery_quorums": "0004"}
+PROJECTED_SINCE: Final = {"key_terms": "0004", "recovery_quorums": "0004", "streams": "0006"}
 """By part of the state, the revision whose books have its table first; parts not named here always had theirs."""
 
 STRICT: Final = {"sqlite_strict": True}
@@ -203,6 +213,13 @@ POLICIES: Final[TableMapping[str, tuple[PolicyVersion, ...]]] = TableMapping(
     ("domain",),
     lambda rows: tuple(map(_POLICY.load, rows)),
     lambda _, versions: list(map(_POLICY.dump, versions)),
+)
+_STREAM: Final = RecordMapping(StreamVersion)
+STREAMS: Final[TableMapping[tuple[str, str], tuple[StreamVersion, ...]]] = TableMapping(
+    _table("stream_version", *_STREAM.columns("provider", "dataset", "version"), _check("version > 0", "version")),
+    ("provider", "dataset"),
+    lambda rows: tuple(map(_STREAM.load, rows)),
+    lambda _, versions: list(map(_STREAM.dump, versions)),
 )
 CONTRACT_HEADS: Final[TableMapping[str, str]] = TableMapping(
     _table("contract_head", text("id", key=True), text("document")),

@@ -16,6 +16,7 @@ from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
 from policy.decisions.documents_in_force import Binding, binding, binding_until, caps_of, last_moment, read_contract
 from policy.decisions.request import Case, on
+from policy.decisions.stream_slices import check_windows
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
 from policy.documents.run_bounds import probability_of
 
@@ -36,6 +37,7 @@ def charge(case: Case, body: MakeCharge) -> None:
         found = case.exists("partition_unknown", facts.partitions.get(ref), ref)
         if found is not None and (binds := _charged(case, found, document)):
             bound[ref] = binds
+    check_windows(case, [facts.partitions[ref] for ref in bound])
     policies = tuple(dict.fromkeys(binds.policy for binds in bound.values()))
     check_run_bounds(case, body.plan, document, policies)
     for policy in policies:

@@ -11,6 +11,7 @@ from ledger.domain.facts import Contract, Dataset, Facts, Partition, PolicyVersi
 from ledger.domain.gate import Caps
 from ledger.wire.field_types import TIME_MAX
 from policy.checks.field_readers import DAY_MS
+from policy.decisions.streams_in_force import slice_terms
 from policy.documents import LEVEL_SEALED, ContractDocument, DatasetDescription, Policy, Recommendation
 
 # The gate runs inside the book's writer, where each document is read again for every command.
@@ -30,7 +31,7 @@ class Binding:
         level: the highest Level in force at any time since the partition opened, and who says so.
         caps_everyone: whether the global account is capped, or only reported: a cap once in force stays in force.
         lineage_epsilon_max: the least cap on a lineage in force at any time since, and who says so.
-        age_days_max: the smaller of the ages stated now and by the version that sets the Level, if any is.
+        age_days_max: the least of the ages stated now, by the version that sets the Level, and by the stream.
     """
 
     policy: Policy
@@ -107,6 +108,8 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     tightest = min(since, key=lambda one: (one.lineage.epsilon_max, -one.version))
     stated = [(one.partition_age_days_max, one.source) for one in (policy, highest)]
     ages = [(age, source) for age, source in stated if age is not None]
+    if terms := slice_terms(facts, partition):
+        ages.append((terms.life_days, terms.life_source))
     age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
     lineage = tightest.lineage.epsilon_max, tightest.source
     return Binding(policy, highest.level_of(*of_dataset), highest.source, capped, *lineage, age, source)

@@ -25,6 +25,7 @@ from policy.decisions import (
     partition_openings,
     releases,
     signing_keys,
+    stream_slices,
 )
 from policy.decisions.request import Case, on
 
@@ -74,5 +75,6 @@ _VERDICTS: Final[Mapping[str, Gate]] = dict(
         *partition_openings.VERDICTS,
         *releases.VERDICTS,
         *signing_keys.VERDICTS,
+        *stream_slices.VERDICTS,
     )
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from typing import Final
 
 from ledger.commands.registration.partition import PARTITION, OpenPartition
 from ledger.commands.registration.retirement import RETIREMENT, Retire
-from ledger.domain.facts import Dataset, Facts
+from ledger.domain.facts import Dataset
 from ledger.domain.gate import Caps
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
@@ -20,6 +19,8 @@ from policy.decisions.documents_in_force import (
     read_recommendation,
 )
 from policy.decisions.request import Case, on
+from policy.decisions.stream_slices import check_slice
+from policy.decisions.streams_in_force import stored_commitments
 from policy.documents import DatasetDescription, Policy
 from policy.documents.partition_commitments import Stored, overlap, read_commitments, repeated
 
@@ -42,6 +43,7 @@ def partition(case: Case, body: OpenPartition) -> None:
     _check_terms(case, body, policy)
     _check_recommended(case, body, dataset)
     _check_fresh_records(case, body, policy, document)
+    check_slice(case, body, policy)
     everyone = body.epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
     case.caps = ((body.ref, Caps(everyone, lineage=min(policy.lineage.epsilon_max, body.epsilon))),)
 
@@ -99,7 +101,7 @@ def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, datase
         case.exists(
             "membership_missing", dataset.membership, f"the membership of {dataset.id}", expected, dataset.source
         )
-    own = _read(case, body)
+    own = tuple(one for one in _read(case, body) if not read_commitments(one).persons)
     if not own:
         return
     total = Fraction(sum(read_commitments(one).count for one in own) * body.unit_records)
@@ -108,7 +110,7 @@ def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, datase
 
 
 def _read(case: Case, body: OpenPartition) -> tuple[Stored, ...]:
-    found = tuple(_stored(digest, case.facts) for digest in body.commitments)
+    found = tuple(stored_commitments(digest, case.facts) for digest in body.commitments)
     for one in found:
         try:
             read_commitments(one)
@@ -130,16 +132,15 @@ def _check_overlap(case: Case, body: OpenPartition, own: tuple[Stored, ...]) -> 
     for earlier in case.facts.partitions.values():
         if earlier.provider != body.provider or not earlier.commitments:
             continue
-        theirs = [_stored(digest, case.facts) for digest in earlier.commitments]
+        every = [stored_commitments(digest, case.facts) for digest in earlier.commitments]
+        theirs = [one for one in every if not read_commitments(one).persons]
+        if not theirs:
+            continue
         same = {read_commitments(one).key for one in theirs} == keys and len(keys) == 1
         text = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
         case.add("commitments_key_changed", same, text)
         shared = sum(overlap(own, one) for one in theirs)
         case.add("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
-
-
-def _stored(digest: str, facts: Facts) -> Stored:
-    return Stored(digest, partial(facts.documents.__getitem__, digest))
 
 
 def retirement(case: Case, body: Retire) -> None:

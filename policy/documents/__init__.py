@@ -9,6 +9,7 @@ from policy.documents.contract import ContractDocument
 from policy.documents.dataset import DatasetDescription, DatasetName, Recommendation
 from policy.documents.policy import LEVEL_SEALED, Coalition, Policy
 from policy.documents.run_bounds import MECHANISMS, RunBounds, RunLimits
+from policy.documents.stream import StreamDocument
 
 __all__ = [
     "LEVEL_SEALED",
@@ -21,4 +22,5 @@ __all__ = [
     "Recommendation",
     "RunBounds",
     "RunLimits",
+    "StreamDocument",
 ]

@@ -12,12 +12,14 @@ from policy.documents.dataset import DatasetDescription, Recommendation
 from policy.documents.document import Document
 from policy.documents.document_text import read_document
 from policy.documents.policy import Policy
+from policy.documents.stream import StreamDocument
 
 KINDS: Final[dict[str, tuple[str, type[Document]]]] = {
     "contract": ("A contract of TDPs and one TDC", ContractDocument),
     "dataset": ("A TDP's description of a dataset", DatasetDescription),
     "policy": ("An SRO's policy for a domain", Policy),
     "recommendation": ("A TSO's recommended budget for a dataset", Recommendation),
+    "stream": ("A TDP's stream of slices of a dataset", StreamDocument),
 }
 
 

@@ -6,10 +6,16 @@ A commitment is an HMAC-SHA-256 over a record's identity (or its privacy unit's)
 its own that it keeps, the same for all its partitions, so that equal identities give equal commitments and no one
 else can guess them; the key is named by the SHA-256 of its own HMAC of nothing. A partition's commitments are one or
 more such documents. What was never committed to cannot be noticed.
+
+Commitments to the persons of a stream's slice have the same form, with their own first line: one for each person that
+the slice holds records of.
+
+    b"epsilon-persons/1\n" + 32 bytes that name the key + one 32-byte commitment a person, in rising order
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,8 +24,8 @@ from typing import Final
 from ledger.wire.malformed import Malformed
 
 MAGIC: Final = b"epsilon-commitments/1\n"
+PERSONS_MAGIC: Final = b"epsilon-persons/1\n"
 SIZE: Final = 32
-_HEAD: Final = len(MAGIC) + SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +38,33 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Commitments:
-    """What one document says: by which key, and how many records."""
+    """What one document says: by which key, and how many records; or persons, if it is of them."""
 
     key: bytes
     count: int
+    persons: bool = False
 
 
 @lru_cache(maxsize=1_024)
 def read_commitments(stored: Stored) -> Commitments:
     """Read and check the order. Raises: Malformed."""
     data = stored.fetch()
-    body = len(data) - _HEAD
-    if not data.startswith(MAGIC) or body < SIZE or body % SIZE:
+    persons = data.startswith(PERSONS_MAGIC)
+    head = _head(data)
+    body = len(data) - head
+    if not (persons or data.startswith(MAGIC)) or body < SIZE or body % SIZE:
         raise Malformed("commitments", f"must be {MAGIC!r}, a key's name and commitments of {SIZE} bytes each")
     last = b""
     for place, one in enumerate(_each(data)):
         if one <= last:
             raise Malformed("commitments", f"do not rise at commitment {place}")
         last = one
-    return Commitments(data[len(MAGIC) : _HEAD], body // SIZE)
+    return Commitments(data[head - SIZE : head], body // SIZE, persons)
+
+
+def _head(data: bytes) -> int:
+    """How many bytes come before the first commitment."""
+    return len(PERSONS_MAGIC if data.startswith(PERSONS_MAGIC) else MAGIC) + SIZE
 
 
 @lru_cache(maxsize=65_536)
@@ -65,6 +79,14 @@ def repeated(own: tuple[Stored, ...]) -> int:
     return sum(read_commitments(one).count for one in own) - len(_union(own))
 
 
+@lru_cache(maxsize=64)
+def persons_beyond(own: tuple[Stored, ...], slices: tuple[tuple[Stored, ...], ...], most: int) -> int:
+    """How many persons of a slice are in so many or more of these other slices already."""
+    mine = _union(own)
+    seen = Counter(one for each in slices for one in mine & _union(each))
+    return sum(1 for times in seen.values() if times >= most)
+
+
 @lru_cache(maxsize=4)
 def _union(own: tuple[Stored, ...]) -> frozenset[bytes]:
     # At most a quarter of a million of 32 bytes each: a command names few documents, and a document is small.
@@ -72,4 +94,4 @@ def _union(own: tuple[Stored, ...]) -> frozenset[bytes]:
 
 
 def _each(data: bytes) -> Iterator[bytes]:
-    return (data[at : at + SIZE] for at in range(_HEAD, len(data), SIZE))
+    return (data[at : at + SIZE] for at in range(_head(data), len(data), SIZE))

@@ -41,7 +41,7 @@ class HypotheticalFacts:
         self.contracts = _in_front(contracts, facts.contracts)
         self.organisations, self.keys, self.datasets = facts.organisations, facts.keys, facts.datasets
         self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
-        self.forgiven, self.nodes = facts.forgiven, facts.nodes
+        self.forgiven, self.nodes, self.streams = facts.forgiven, facts.nodes, facts.streams
         self.key_terms, self.recovery_quorums = facts.key_terms, facts.recovery_quorums
         self.keys_of, self.pending_charges = facts.keys_of, facts.pending_charges
 

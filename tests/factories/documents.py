@@ -128,6 +128,27 @@ def contract(bank: str, provider: str = HOSPITAL, starts: int = NOW, **changes: 
     }
 
 
+def stream(provider: str = HOSPITAL, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """A slice of the provider's digits each week, of persons who are in one slice only."""
+    return {
+        "appearances_max": 1,
+        "budget": {"delta": "0.00001", "epsilon": "6"},
+        "dataset": "digits",
+        "kind": "stream",
+        "life_days": 60,
+        "period": "week",
+        "provider": provider,
+        "records_min": 500,
+        "relation": "REPLACE_SPECIAL",
+        "rule": "renyi",
+        "unit": "record",
+        "v": 1,
+        "version": 1,
+        "window_max": 52,
+        **changes,
+    }
+
+
 def recommendation(name: str, provider: str = HOSPITAL, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
     """What the TSO recommends for a provider's digits."""
     return {

@@ -25,6 +25,7 @@ from ledger.domain.facts import (
     Partition,
     PolicyVersion,
     StepLeases,
+    StreamVersion,
     holder_of,
 )
 from ledger.domain.gate import Request, Verdict
@@ -36,8 +37,8 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import parse_time
 from policy.decisions.gate import gate
-from policy.documents.partition_commitments import MAGIC
-from tests.factories.documents import NONCE, contract, dataset, plan, policy, recommendation
+from policy.documents.partition_commitments import MAGIC, PERSONS_MAGIC
+from tests.factories.documents import NONCE, contract, dataset, plan, policy, recommendation, stream
 from tests.factories.people import (
     ATTESTER,
     BANK_A,
@@ -86,6 +87,7 @@ CONTRACT: Final[dict[str, Any]] = contract(
 RECOMMENDATION: Final[dict[str, Any]] = recommendation(
     "digits-2026", budget={"delta_max": "0.00001", "epsilon_max": "5"}
 )
+STREAM: Final[dict[str, Any]] = stream()
 PARTITION: Final[dict[str, Any]] = {
     "name": "2026-q1",
     "provider": TDP,
@@ -112,6 +114,9 @@ SCENE: Final[dict[str, Any]] = {
     "dataset": DATASET,
     "recommendation": None,
     "commitments": {},
+    "persons": {},
+    "streams": [],
+    "stream_indexes": [15, 25, 35],
     "coalitions": [],
     "contracts": [CONTRACT],
     "runs": 2,
@@ -175,6 +180,7 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "lapse": {"actor": TDC, "body": {"charge": "run-1"}},
     "statement": {"actor": LEDGER_ACTOR, "body": {"root": "0" * 64, "size": 1}},
     "model_release": {"actor": TDC, "body": {"charge": "run-1", "model": MODEL}},
+    "stream": {"actor": TDP, "signers": [TDP], "entered": STREAM},
     "recommendation": {"actor": TSO, "signers": [TSO], "entered": RECOMMENDATION},
     "revocation": {"actor": TDP, "body": {"contract": ""}},
     "decree": {"actor": SRO, "body": {"holder": "global", "partition": REF, "reason": "an error"}},
@@ -278,11 +284,11 @@ def _evidence(world: World, scene: dict[str, Any]) -> str:
     return world.store(token(scene["header"], scene["claims"], ATTESTER_KEY.sign))
 
 
-def commitments(key: str, *records: str) -> bytes:
+def commitments(key: str, *records: str, magic: bytes = MAGIC) -> bytes:
     """Commitments to records by a key; both are words here, hashed as a provider would not."""
     named = hashlib.sha256(key.encode()).digest()
     made = (hashlib.sha256(f"{key}/{one}".encode()).digest() for one in records)
-    return MAGIC + named + b"".join(sorted(made))
+    return magic + named + b"".join(sorted(made))
 
 
 def _declared(world: World, index: int, members: list[str], epsilon: str) -> None:
@@ -316,6 +322,9 @@ def _documents(world: World, scene: dict[str, Any]) -> None:
     advised = scene["recommendation"]
     advice = world.store(c.dump(advised)) if advised else None
     world.datasets[provider, name] = Dataset(provider, name, domain, digest, 11, advice)
+    for document, index in zip(scene["streams"], scene["stream_indexes"], strict=False):
+        stated = StreamVersion(TDP, document["dataset"], document["version"], world.store(c.dump(document)), index)
+        world.streams[TDP, document["dataset"]] = (*world.streams.get((TDP, document["dataset"]), ()), stated)
     for document in scene["contracts"]:
         digest = world.store(c.dump(document))
         dates = parse_time(document["starts"], "starts"), parse_time(document["ends"], "ends")
@@ -339,6 +348,8 @@ def _documents(world: World, scene: dict[str, Any]) -> None:
 def _money(world: World, scene: dict[str, Any]) -> None:
     for name, records in scene["commitments"].items():
         world.committed[name] = world.store(commitments(*records))
+    for name, persons in scene["persons"].items():
+        world.committed[name] = world.store(commitments(*persons, magic=PERSONS_MAGIC))
     for place, one in enumerate(scene["coalitions"], start=200):
         _declared(world, place, one["members"], one["epsilon"])
     for item in scene["partitions"]:

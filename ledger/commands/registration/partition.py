@@ -27,8 +27,8 @@ from ledger.wire.field_types import Did, Name, Sha256, between, distinct, text, 
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, write
 
-COMMITMENTS_MAX: Final = 32
-"""Documents of record commitments that one partition names, each of up to 8,190 records."""
+COMMITMENTS_MAX: Final = 64
+"""Documents of commitments that one partition names, each of up to 8,190 records, or persons of a slice."""
 UNITS: Final = ("record", "user")
 RuleTerms = Annotated[
     Terms,
@@ -52,7 +52,7 @@ class OpenPartition(Record, frozen=True):
         slack: the part of δ kept for black boxes.
         load: the plan that the partition is expected to be charged with.
         prices: of the rule ``catalogue``: the ticks that a block of each kind of step in the load costs, in order.
-        commitments: digests of the stored commitments to its records.
+        commitments: digests of the stored commitments to its records and, of a stream's slice, to its persons.
         reason: why the budget is above the recommended one.
     """
 

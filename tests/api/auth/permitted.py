@@ -10,7 +10,7 @@ from client.service.key_bodies import recovery, rotation
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from tests.api.two_of_each import TwoOfEach
-from tests.factories.documents import dataset
+from tests.factories.documents import dataset, stream
 from tests.factories.people import BANK_A, BANK_B, BOTH, HOSPITAL, HOUR_MS, CleanRoom
 from tests.factories.service import NOW, OPENED, contract_document
 
@@ -116,9 +116,14 @@ def _recommendation(pairs: TwoOfEach) -> tuple[c.Object, Signer]:
     return pairs.advice(HOSPITAL, 2), pairs.tso
 
 
+def _stream(pairs: TwoOfEach) -> tuple[c.Object, Signer]:
+    return stream(HOSPITAL), pairs.world.hospital
+
+
 _DOCUMENTS: Final[dict[str, Callable[[TwoOfEach], tuple[c.Object, *tuple[Signer, ...]]]]] = {
     "contract": _contract,
     "dataset": _dataset,
     "policy": _policy,
     "recommendation": _recommendation,
+    "stream": _stream,
 }

@@ -21,6 +21,7 @@ from ledger.wire.records import write
 from tests.api.two_of_each import TwoOfEach
 from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
+from tests.factories.documents import stream
 from tests.factories.lease_tables import lease_id
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, HOUR_MS, SRO, CleanRoom
 from tests.factories.service import OPENED, PLAN, ServedWorld, contract_document
@@ -244,6 +245,7 @@ class Tour:
         order: c.Object = {"holder": "global", "partition": pairs.own.partition, "reason": "an order of the court"}
         self._submit(world.sro, SRO, "decree", order, "decree-1")
         self._submit(world.hospital, HOSPITAL, "retirement", {"partition": world.open_partition("old")}, "retirement-1")
+        world.enter("stream", stream(CLINIC), CLINIC, pairs.clinic)
         agreed = {**contract_document(world.begun), "version": 2}
         signed = [world.service.put_document(signer, c.dump(agreed)) for signer in (world.bank, world.hospital)]
         body: c.Object = {"document": signed[0].document, "signatures": [one.signature for one in signed]}

@@ -23,8 +23,9 @@ BODIES: Final[dict[str, dict[str, str]]] = {
     "dataset": DOCUMENT,
     "contract": DOCUMENT,
     "recommendation": DOCUMENT,
+    "stream": DOCUMENT,
     "partition": {
-        "commitments": "optional list 1 32 sha256",
+        "commitments": "optional list 1 64 sha256",
         "data_key": "name",
         "dataset": "name",
         "delta": "number",

@@ -27,7 +27,7 @@ from ledger.store.documents import StoredDocuments
 from ledger.verifier import state_entry_secret, state_key, state_leaf_hash, state_salt
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
-from tests.factories.documents import PARTITION, plan
+from tests.factories.documents import PARTITION, plan, stream
 from tests.factories.people import BANK_B, HOSPITAL, SRO, CleanRoom
 from tests.factories.stored import StoredWorld, open_world
 from tests.ledger.book.rotated import name_quorum, new_signer, rotate
@@ -56,6 +56,7 @@ def lived(world: StoredWorld) -> list[bytes]:
     world.submit(world.command(SRO, "decree", decree, "decree"), world.merger())
     rotate(world, new_signer("bank a 2"))
     name_quorum(world, HOSPITAL, BANK_B)
+    world.submit(world.document("stream", stream(), "stream", HOSPITAL, HOSPITAL))
     with world.book.read() as facts:
         return [*facts]
 

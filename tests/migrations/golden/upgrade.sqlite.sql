@@ -348,4 +348,19 @@ CREATE TRIGGER document_no_replace BEFORE INSERT ON document WHEN EXISTS (SELECT
 
 UPDATE alembic_version SET version_num='0005' WHERE alembic_version.version_num = '0004';
 
+-- Running upgrade 0005 -> 0006
+
+CREATE TABLE stream_version (
+    provider TEXT NOT NULL, 
+    dataset TEXT NOT NULL, 
+    version INTEGER NOT NULL, 
+    document TEXT NOT NULL, 
+    entered INTEGER NOT NULL, 
+    CONSTRAINT pk_stream_version PRIMARY KEY (provider, dataset, version), 
+    CONSTRAINT ck_stream_version_version CHECK (version > 0)
+)
+ STRICT;
+
+UPDATE alembic_version SET version_num='0006' WHERE alembic_version.version_num = '0005';
+
 COMMIT;

@@ -21,7 +21,14 @@ from tests.policy.scene import GONE, PARTITION, TDC, TDP, decide
 HERE: Final = Path(__file__).parent
 C1, P1 = "contract digits-bank-a version 1", "policy health-policy version 1"
 JUST_ABOVE_2, JUST_BELOW_2_4 = "2.00000000000000000000001", "2.39999999999999999999999"
-ONLY_FOUND: Final = {"document_malformed", "document_inconsistent", "evaluation_error", "kind_unknown"}
+ONLY_FOUND: Final = {
+    "document_malformed",
+    "document_inconsistent",
+    "evaluation_error",
+    "kind_unknown",
+    "period_malformed",
+    "persons_without_stream",
+}
 """Faults that are told where they are found, and whose absence nobody notes."""
 
 Change = dict[str, Any]

@@ -13,23 +13,25 @@ from ledger.domain.gate import Verdict
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
-from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
+from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation, StreamDocument
 from policy.documents.partition_commitments import MAGIC
 from tests.policy.decisions.test_cases import codes_listed
 from tests.policy.documents.complete import FULL
 from tests.policy.documents.test_json_schemas import values
-from tests.policy.scene import ASKED, GONE, NOW, SCENE, build, changed
+from tests.policy.scene import ASKED, GONE, NOW, SCENE, STREAM, build, changed
 
-KINDS = ("policy", "recommendation", "dataset", "contract")
+KINDS = ("policy", "recommendation", "dataset", "stream", "contract")
 READERS: dict[str, Callable[[bytes], object]] = {
     "contract": ContractDocument.parse,
     "dataset": DatasetDescription.parse,
     "policy": Policy.parse,
     "recommendation": Recommendation.parse,
+    "stream": StreamDocument.parse,
 }
 ENTERED: dict[str, dict[str, Any]] = {
     "policy": {**FULL["policy"], "version": 2, "effective": NOW},
     "recommendation": FULL["recommendation"],
+    "stream": STREAM,
     "dataset": {**FULL["dataset"], "id": "letters"},
     "contract": {**FULL["contract"], "id": "new"},
 }

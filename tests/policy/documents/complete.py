@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from tests.policy.scene import CONTRACT, DATASET, OTHER_TDC, PLAN, POLICY, TDC, TDP
+from tests.policy.scene import CONTRACT, DATASET, OTHER_TDC, PLAN, POLICY, STREAM, TDC, TDP
 
 FULL: Final[dict[str, dict[str, Any]]] = {
     "policy": {
@@ -53,5 +53,16 @@ FULL: Final[dict[str, dict[str, Any]]] = {
         "provider": TDP,
         "v": 1,
         "version": 1,
+    },
+    "stream": {
+        **STREAM,
+        "appearances_max": 2,
+        "load": PLAN,
+        "persons": "declared",
+        "prices": [60],
+        "rule": "catalogue",
+        "slack": "0.0000001",
+        "unit": "user",
+        "unit_records_max": 8,
     },
 }

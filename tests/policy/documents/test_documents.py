@@ -14,16 +14,29 @@ from ledger.domain.gate import DOCUMENT_BYTES_MAX, POLICY_DOCUMENT_BYTES_MAX
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import Inconsistent, format_time, parse_time
-from policy.documents import ContractDocument, DatasetDescription, DatasetName, Policy, Recommendation
+from policy.documents import ContractDocument, DatasetDescription, DatasetName, Policy, Recommendation, StreamDocument
 from tests.factories.people import ATTESTER, SRO
-from tests.policy.scene import CONTRACT, DATASET, GONE, OTHER_TDP, PLAN, POLICY, RECOMMENDATION, TDC, TDP, changed
+from tests.policy.scene import (
+    CONTRACT,
+    DATASET,
+    GONE,
+    OTHER_TDP,
+    PLAN,
+    POLICY,
+    RECOMMENDATION,
+    STREAM,
+    TDC,
+    TDP,
+    changed,
+)
 
-Document = type[Policy] | type[DatasetDescription] | type[ContractDocument] | type[Recommendation]
+Document = type[Policy | DatasetDescription | ContractDocument | Recommendation | StreamDocument]
 READERS: dict[str, tuple[Document, dict[str, Any]]] = {
     "policy": (Policy, POLICY),
     "dataset": (DatasetDescription, DATASET),
     "contract": (ContractDocument, CONTRACT),
     "recommendation": (Recommendation, RECOMMENDATION),
+    "stream": (StreamDocument, STREAM),
 }
 ATTESTERS = POLICY["attestation"]["attesters"]
 SEALED = {"level": 2, "model_release": False, "partition_age_days_max": GONE}
@@ -134,6 +147,20 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy", {"commitments": 1}, "commitments"),
     ("policy", {"pipeline": "required"}, "pipeline"),
     ("recommendation", {"kind": "policy"}, "kind"),
+    ("stream", {"appearances_max": 0}, "appearances_max"),
+    ("stream", {"appearances_max": 65}, "appearances_max"),
+    ("stream", {"appearances_max": 1, "persons": "declared"}, "persons"),
+    ("stream", {"budget|delta": "1"}, "budget.delta"),
+    ("stream", {"budget|delta": "0.00000000001", "appearances_max": 2}, "budget.delta"),
+    ("stream", {"budget|epsilon": "0"}, "budget.epsilon"),
+    ("stream", {"budget|epsilon": "128.1"}, "budget.epsilon"),
+    ("stream", {"life_days": 0}, "life_days"),
+    ("stream", {"period": "year"}, "period"),
+    ("stream", {"prices": [1]}, "prices"),
+    ("stream", {"slack": "0.00001"}, "slack"),
+    ("stream", {"unit": "user"}, "unit_records_max"),
+    ("stream", {"unit_records_max": 2}, "unit_records_max"),
+    ("stream", {"window_max": 1025}, "window_max"),
     ("recommendation", {"budget|epsilon_max": "129"}, "budget.epsilon_max"),
     ("recommendation", {"version": 0}, "version"),
     ("recommendation", {"issuer": "tso"}, "issuer"),
@@ -188,6 +215,9 @@ WITHIN: list[tuple[str, dict[str, Any]]] = [
     ("policy", {"coalitions": [{**COALITION, "epsilon_max": "8"}]}),
     ("policy", {"load": PLAN, "notice_hours": 8_760, "watermark": True}),
     ("recommendation", {"budget|epsilon_max": "128"}),
+    ("stream", {"appearances_max": 64, "window_max": 1024}),
+    ("stream", {"budget|delta": "0"}),
+    ("stream", {"period": "by_hand", "persons": "committed"}),
     ("policy", {"attestation|claims": {"swname": "a", "secboot": True, "hwversion": 3}}),
     ("policy", {"effective": "2028-02-29T23:59:59Z"}),
     ("dataset", {"schema": "s" * 20_000}),

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
-from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation
+from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation, StreamDocument
 from policy.documents.json_schemas import KINDS, schema_of
 from tests.policy.documents.complete import FULL
 
@@ -25,6 +25,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "dataset": DatasetDescription.parse,
     "policy": Policy.parse,
     "recommendation": Recommendation.parse,
+    "stream": StreamDocument.parse,
 }
 VALIDATORS = {kind: Draft202012Validator(schema_of(kind)) for kind in KINDS}
 

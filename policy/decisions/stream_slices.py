@@ -1,0 +1,190 @@
+"""A stream is entered by its provider within the policy, and a slice of it opens in its period with fresh persons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from ledger.commands.registration.document import EnterDocument
+from ledger.commands.registration.partition import OpenPartition
+from ledger.commands.registration.stream import STREAM
+from ledger.domain.facts import Facts, Partition
+from ledger.domain.gate import Header
+from ledger.wire.exact_numbers import format_number
+from ledger.wire.malformed import Malformed
+from policy.checks.calendar_periods import BY_HAND, EXAMPLES, period_before, period_of, span_of, start_of
+from policy.decisions.documents_in_force import policy_in_force, read_dataset, read_policy
+from policy.decisions.request import Case, on
+from policy.decisions.streams_in_force import (
+    read_stream,
+    slice_terms,
+    slices_of,
+    stored_commitments,
+    stream_in_force,
+)
+from policy.documents.partition_commitments import Stored, persons_beyond, read_commitments
+from policy.documents.policy import Policy
+from policy.documents.stream import COMMITTED, StreamDocument
+
+
+def stream(case: Case, body: EnterDocument) -> None:
+    """A version of a dataset's stream: by its provider, in order, within the policy in force."""
+    document = case.document(body.document, read_stream)
+    if document is None:
+        return
+    source, provider = document.source, document.provider
+    case.equal("actor_not_provider", "actor", case.actor, provider, source)
+    case.signed_by((provider,), source)
+    case.header = Header("stream", document.dataset, document.version, providers=(provider,))
+    earlier = stream_in_force(case.facts, provider, document.dataset)
+    wanted = earlier.version + 1 if earlier else 1
+    case.equal("version_not_next", f"version of the stream {document.dataset}", document.version, wanted, source)
+    if earlier is not None:
+        # Slices that are open have a larger part of the budget each than so many appearances would leave them.
+        most = "the number of slices that a person may be in,"
+        appearances = document.appearances_max, earlier.appearances_max
+        case.count_at_most("appearances_raised", most, *appearances, earlier.source)
+    dataset = case.facts.datasets.get((provider, document.dataset))
+    found = case.exists("dataset_unknown", dataset, f"{provider}/{document.dataset}", "registered", source)
+    if found is None:
+        return
+    described = read_dataset(case.facts.documents[found.document])
+    case.equal("unit_not_described", "unit", document.unit, described.unit, described.source)
+    in_force = policy_in_force(case.facts, found.domain, case.now)
+    version = case.exists("policy_missing", in_force, f"domain {found.domain}", "under a policy in force")
+    if version is not None:
+        _check_policy(case, document, read_policy(case.facts.documents[version.document]))
+
+
+def _check_policy(case: Case, document: StreamDocument, policy: Policy) -> None:
+    """Check that what all slices may show of one person is within what the policy allows of a partition."""
+    for code, subject, value, most in (
+        ("epsilon_above_budget", "the stream's epsilon", document.budget.epsilon, policy.budget.epsilon_max),
+        ("delta_above_budget", "the stream's delta", document.budget.delta, policy.budget.delta_max),
+    ):
+        case.at_most(code, subject, value, most, policy.source)
+    case.equal("relation_not_permitted", "relation", document.relation, policy.relation, policy.source)
+    case.equal("unit_not_permitted", "unit", document.unit, policy.unit, policy.source)
+    case.one_of("rule_not_permitted", document.rule, policy.rules, policy.source)
+    records, least = Fraction(document.records_min), Fraction(policy.records_min)
+    case.at_least("records_too_few", "the least number of records of a slice", records, least, policy.source)
+    if policy.partition_age_days_max is not None:
+        days = document.life_days, policy.partition_age_days_max
+        case.count_at_most("life_above_policy", "the days of a slice,", *days, policy.source)
+    if policy.load is not None:
+        expected = f"the one of digest {policy.load.digest[:16]}"
+        case.check("load_not_declared", document.load == policy.load, "the declared load", expected, policy.source)
+
+
+def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
+    """Check a partition of a dataset that has a stream: it is the next slice, as the stream says, of fresh persons."""
+    every = tuple(_stored(case.facts, body.commitments))
+    persons = tuple(one for one in every if read_commitments(one).persons)
+    document = stream_in_force(case.facts, body.provider, body.dataset)
+    if document is None:
+        if persons:
+            case.failed(
+                "persons_without_stream", f"commitments to persons are for slices; {body.dataset} has no stream"
+            )
+        return
+    _check_policy(case, document, policy)
+    _check_terms(case, body, document)
+    earlier = slices_of(case.facts, body.provider, body.dataset, case.facts.partitions.values())
+    _check_period(case, body.partition, document, earlier)
+    given = f"commitments to the records of {body.ref}"
+    case.check("commitments_missing", len(every) > len(persons), given, "given", document.source)
+    if document.persons == COMMITTED or persons:
+        _check_persons(case, body, document, persons, earlier)
+
+
+def _stored(facts: Facts, digests: Sequence[str]) -> list[Stored]:
+    """The documents that can be read; of others a check says already what is wrong."""
+    found = []
+    for one in (stored_commitments(digest, facts) for digest in digests):
+        try:
+            read_commitments(one)
+        except (KeyError, Malformed):
+            continue
+        found.append(one)
+    return found
+
+
+def _check_terms(case: Case, body: OpenPartition, document: StreamDocument) -> None:
+    epsilon, delta = document.slice_budget
+    for name, value, wanted in (
+        ("epsilon", format_number(body.epsilon), format_number(epsilon)),
+        ("delta", format_number(body.delta), format_number(delta)),
+        ("relation", body.relation, document.relation),
+        ("unit_records_max", body.unit_records, document.unit_records_max or 1),
+        ("rule", body.rule, document.rule),
+        ("slack", format_number(body.slack or Fraction(0)), format_number(document.slack or Fraction(0))),
+    ):
+        case.equal("slice_differs_from_stream", name, value, wanted, document.source)
+    for name, same in (("load", body.load == document.load), ("prices", body.prices == document.prices)):
+        case.check(
+            "slice_differs_from_stream", same, f"the {name} of {body.ref}", "that of the stream", document.source
+        )
+    records, least = Fraction(body.records), Fraction(document.records_min)
+    case.at_least("records_too_few", "the number of records", records, least, document.source)
+
+
+def _check_period(case: Case, name: str, document: StreamDocument, earlier: Sequence[Partition]) -> None:
+    kind = document.period
+    if kind == BY_HAND:
+        return
+    start = start_of(kind, name)
+    if start is None:
+        case.failed("period_malformed", f"{name} is no {kind}, as {EXAMPLES[kind]}", document.source)
+        return
+    current = period_of(kind, case.now)
+    open_ = period_before(kind, current), current
+    text = f"the {kind} {name} is {'' if name in open_ else 'not '}one that may open now, {' or '.join(open_)}"
+    case.add("period_not_open", name in open_, text, document.source)
+    last = next((span for one in reversed(earlier) if (span := span_of(one.ref.rpartition("/")[2]))), None)
+    if last is not None:
+        until = (f"the end of the newest slice {earlier[-1].ref.rpartition('/')[2]},", last[1])
+        case.not_after("period_overlaps", until, (f"the start of {name},", start), document.source)
+
+
+def _check_persons(
+    case: Case, body: OpenPartition, document: StreamDocument, own: tuple[Stored, ...], earlier: Sequence[Partition]
+) -> None:
+    source, most = document.source, document.appearances_max
+    case.check("persons_missing", bool(own), f"commitments to the persons of {body.ref}", "given", source)
+    if not own:
+        return
+    records = Fraction(sum(read_commitments(one).count for one in own) * body.unit_records)
+    if body.unit != "record":
+        case.at_least(
+            "persons_too_few", "the records that the committed persons may have", records, Fraction(body.records), ""
+        )
+    groups = tuple(found for one in earlier if (found := _persons_of(case.facts, one)))
+    keys = {read_commitments(one).key for one in own}
+    same = len(keys) == 1 and keys.issuperset(read_commitments(one).key for found in groups for one in found)
+    text = f"the key of the commitments to persons is {'' if same else 'not '}that of all slices of {body.dataset}"
+    case.add("persons_key_changed", same, text, source)
+    beyond = persons_beyond(own, groups, most)
+    slices = "another slice" if most == 1 else f"{most} other slices"
+    text = f"{beyond} persons of {body.ref} are in {slices} already; a person may be in {most}"
+    case.add("persons_too_often", not beyond, text, source)
+
+
+def _persons_of(facts: Facts, one: Partition) -> tuple[Stored, ...]:
+    return tuple(found for found in _stored(facts, one.commitments) if read_commitments(found).persons)
+
+
+def check_windows(case: Case, partitions: Sequence[Partition]) -> None:
+    """Check that a run covers at most so many slices of each stream as the stream, or a tighter version, allows."""
+    terms = [(one, found) for one in partitions if (found := slice_terms(case.facts, one))]
+    counts = Counter((one.provider, one.dataset) for one, _ in terms)
+    for place, count in counts.items():
+        of_stream = (found for one, found in terms if (one.provider, one.dataset) == place)
+        least = min(of_stream, key=lambda found: found.window_max)
+        subject = f"the number of slices of {place[1]} in one run,"
+        case.count_at_most("window_too_long", subject, count, least.window_max, least.window_source)
+
+
+VERDICTS: Final = (on(STREAM, stream),)
+"""By kind of command."""

@@ -1,0 +1,70 @@
+"""Which version of a stream binds: the newest one binds what opens next, and the tightest what is open.
+
+A partition is a slice if the stream of its dataset was entered before it. The slices stand in the order in which they
+opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Final
+
+from ledger.domain.facts import Facts, Partition
+from policy.documents.partition_commitments import Stored
+from policy.documents.stream import StreamDocument
+
+_KEPT: Final = 256
+read_stream = lru_cache(maxsize=_KEPT)(StreamDocument.parse)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTerms:
+    """What a slice's stream says of it now: as it opened, or tighter by a later version.
+
+    Attributes:
+        stream: the version under which it opened.
+        life_days: after so many days it takes no more charges.
+        window_max: so many slices of the stream at most in one run.
+    """
+
+    stream: StreamDocument
+    life_days: int
+    life_source: str
+    window_max: int
+    window_source: str
+
+
+def stream_in_force(facts: Facts, provider: str, dataset: str) -> StreamDocument | None:
+    """The newest version of a dataset's stream; None if it has none."""
+    versions = facts.streams.get((provider, dataset))
+    return read_stream(facts.documents[versions[-1].document]) if versions else None
+
+
+def is_slice(facts: Facts, partition: Partition) -> bool:
+    """Whether a partition opened under a stream."""
+    versions = facts.streams.get((partition.provider, partition.dataset))
+    return versions is not None and versions[0].index < partition.index
+
+
+def slice_terms(facts: Facts, partition: Partition) -> SliceTerms | None:
+    """What binds a slice; None for a partition that is none."""
+    versions = facts.streams.get((partition.provider, partition.dataset))
+    if not versions or versions[0].index > partition.index:
+        return None
+    opening = max(place for place, one in enumerate(versions) if one.index < partition.index)
+    since = [read_stream(facts.documents[one.document]) for one in versions[opening:]]
+    life, window = min(since, key=lambda one: one.life_days), min(since, key=lambda one: one.window_max)
+    return SliceTerms(since[0], life.life_days, life.source, window.window_max, window.source)
+
+
+def slices_of(facts: Facts, provider: str, dataset: str, partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+    """The slices of a stream among some partitions, in the order in which they opened."""
+    found = (one for one in partitions if (one.provider, one.dataset) == (provider, dataset) and is_slice(facts, one))
+    return tuple(sorted(found, key=lambda one: one.index))
+
+
+def stored_commitments(digest: str, facts: Facts) -> Stored:
+    """A document of commitments, which is fetched where it is read."""
+    return Stored(digest, partial(facts.documents.__getitem__, digest))

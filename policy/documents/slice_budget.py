@@ -1,0 +1,52 @@
+"""The budget of one slice of a stream whose persons may each be in several slices.
+
+A run over several slices draws one noise for all of them. So the loss of a person in m slices is not the sum of m
+separate losses: it is that of m neighbouring steps, D0, D1, ..., Dm, of which the i-th changes the person's records in
+the i-th slice alone. The rule of that slice bounds each step: whatever all runs together show, and however each run
+was chosen after the others, the two sides are (e, d)-indistinguishable with the budget (e, d) of one slice. So, for
+every event S,
+
+    P[D0 in S] <= exp(e) P[D1 in S] + d <= ... <= exp(m e) P[Dm in S] + d (1 + exp(e) + ... + exp((m - 1) e))
+
+which is group privacy (Dwork and Roth 2014, theorem 2.2; Vadhan 2017, lemma 2.2) with the sum as it stands. With
+``e = ε/m`` and ``d = δ / (1 + exp(e) + ... + exp((m - 1) e))`` the person's loss is within (ε, δ). Parts of ``δ/m`` do
+not suffice: a test has the run over two slices that shows more. Nothing is asked of the rule but that it holds its own
+budget, and it does not matter which slices a run covers.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from typing import Final
+
+_DIGITS: Final = 6
+_EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
+
+
+def slice_budget(epsilon: Fraction, delta: Fraction, slices: int) -> tuple[Fraction, Fraction]:
+    """ε and δ of each slice, so that a person in at most so many slices is within (ε, δ); rounded down, six digits."""
+    if slices == 1:
+        return epsilon, delta
+    part = _floor(epsilon / slices)
+    growth = sum((_exp_above(part * place) for place in range(slices)), Fraction(0))
+    return part, _floor(delta / growth)
+
+
+def _exp_above(exponent: Fraction) -> Fraction:
+    """A number above the exponential of a fraction that is a decimal of few digits."""
+    power = _EXACT.exp(_EXACT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator)))
+    # The exponent has fewer digits than the context and is exact; the power is the nearest one, so the next is above.
+    return Fraction(_EXACT.next_plus(power))
+
+
+def _floor(number: Fraction) -> Fraction:
+    """The greatest number of six significant digits that is not above another."""
+    if not number:
+        return number
+    scale = Fraction(1)
+    while number * scale < 10 ** (_DIGITS - 1):
+        scale *= 10
+    while number * scale >= 10**_DIGITS:
+        scale /= 10
+    return (number * scale).__floor__() / scale

@@ -1,0 +1,114 @@
+"""A TDP's stream: how new slices of a dataset open and old ones retire, and how often a person may appear in them.
+
+{"kind":"stream","v":1,"provider":"did:web:hospital.example","dataset":"claims","version":1,"period":"week",...}
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Final
+
+from ledger.commands.registration.partition import BlockPrices, UnitRecords
+from ledger.filters import Catalogue
+from ledger.mechanisms.mechanism import RELATIONS
+from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.price_proofs import RULE_NAMES
+from ledger.wire.exact_numbers import DELTA_MIN, format_number
+from ledger.wire.field_types import Did, Name, between, exact, words
+from ledger.wire.records import Record
+from policy.checks.calendar_periods import PERIODS
+from policy.checks.field_readers import Inconsistent
+from policy.documents.dataset import RecordsMin, Unit
+from policy.documents.document import Document, Epsilon, Version
+from policy.documents.policy import AGE_DAYS_MAX
+from policy.documents.slice_budget import slice_budget
+
+APPEARANCES_MAX: Final = 64
+"""Slices that one person may be in."""
+WINDOW_MAX: Final = 1_024
+"""Slices of one run."""
+COMMITTED: Final = "committed"
+_Delta = Annotated[Fraction, exact(below=Fraction(1))]
+
+
+class StreamBudget(Record, frozen=True):
+    """What all slices together may show of one person."""
+
+    delta: _Delta
+    epsilon: Epsilon
+
+
+class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
+    """The slices of one dataset: each an ordinary partition, whose name is its period.
+
+    Attributes:
+        appearances_max: in so many slices a person may be, retired ones included.
+        budget: of one person; a slice has a part of it where a person may be in several.
+        life_days: after so many days a slice takes no more charges, and is retired at the next advance.
+        persons: whether each slice commits to its persons, so that one appearance too many is found, or the provider
+            declares that there is none.
+        records_min: a slice with fewer records does not open.
+        window_max: so many slices of the stream at most in one run.
+    """
+
+    appearances_max: Annotated[int, between(1, APPEARANCES_MAX)]
+    budget: StreamBudget
+    dataset: Name
+    life_days: Annotated[int, between(1, AGE_DAYS_MAX)]
+    period: Annotated[str, words(*PERIODS)]
+    provider: Did
+    records_min: RecordsMin
+    relation: Annotated[str, words(*RELATIONS)]
+    rule: Annotated[str, words(*RULE_NAMES)]
+    unit: Unit
+    version: Version
+    window_max: Annotated[int, between(1, WINDOW_MAX)]
+    load: RunPlan | None = None
+    persons: Annotated[str, words(COMMITTED, "declared")] = COMMITTED
+    prices: BlockPrices | None = None
+    slack: Annotated[Fraction, exact(below=Fraction(1), positive=True)] | None = None
+    unit_records_max: UnitRecords | None = None
+
+    def __post_init__(self) -> None:
+        """Hold the fields against one another. Raises: Malformed, Inconsistent."""
+        super().__post_init__()
+        if self.appearances_max == 1 and self.persons != COMMITTED:
+            raise Inconsistent("persons", f"must be {COMMITTED!r}: that a person is in one slice only is held by it")
+        if (self.unit == "record") != (self.unit_records_max is None):
+            raise Inconsistent("unit_records_max", "is stated if and only if a unit holds several records")
+        if self.prices is not None and self.rule != Catalogue.kind():
+            raise Inconsistent("prices", f"is for the rule {Catalogue.kind()}, not for {self.rule}")
+        _, delta = self.slice_budget
+        if self.budget.delta and delta < DELTA_MIN:
+            shown = f"{format_number(delta)} a slice, and a partition needs at least 1e-11 or 0"
+            raise Inconsistent(
+                "budget.delta", f"leaves a delta of {shown}: raise it, or lower appearances_max or epsilon"
+            )
+        if self.slack is not None and self.slack >= delta:
+            raise Inconsistent("slack", f"must be less than a slice's delta, {format_number(delta)}")
+
+    @property
+    def source(self) -> str:
+        """How a decision names it."""
+        return f"stream {self.dataset} of {self.provider} version {self.version}"
+
+    @property
+    def slice_budget(self) -> tuple[Fraction, Fraction]:
+        """ε and δ of a slice: see :mod:`policy.documents.slice_budget`."""
+        return slice_budget(self.budget.epsilon, self.budget.delta, self.appearances_max)
+
+    @property
+    def soundness(self) -> str:
+        """What holds a person's loss within the budget, for people."""
+        epsilon, delta = (format_number(one) for one in (self.budget.epsilon, self.budget.delta))
+        whole = f"({epsilon}, {delta})"
+        found = (
+            "commitments to persons show one appearance more" if self.persons == COMMITTED else "its provider says so"
+        )
+        if self.appearances_max == 1:
+            return f"a person is in one slice only ({found}), and each slice has the whole budget {whole}"
+        part = ", ".join(format_number(one) for one in self.slice_budget)
+        return (
+            f"a person is in at most {self.appearances_max} slices ({found}); each slice has ({part}), which by group "
+            f"privacy keeps what all of them show of a person within {whole}"
+        )

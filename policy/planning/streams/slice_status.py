@@ -1,0 +1,99 @@
+"""The slices of a stream in order, each with what a run meets there, and the periods that were missed.
+
+A slice is open only if nothing closes it for everybody: it is not retired, not past its age, under a policy, and its
+global account, where that is capped, has room. What closes it for one lineage alone, that lineage's account says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+from ledger.domain.facts import GLOBAL, Facts, Partition
+from policy.checks.calendar_periods import BY_HAND, period_before, period_of, periods_from, span_of, start_of
+from policy.decisions.documents_in_force import binding, last_moment
+from policy.decisions.streams_in_force import slices_of, stream_in_force
+from policy.planning.account_caps import account_status, partition_bounds
+
+OPEN: Final = "open"
+RETIRED: Final = "retired"
+PAST_AGE: Final = "past_age"
+FROZEN: Final = "frozen"
+MISSED: Final = "missed"
+WITHOUT_POLICY: Final = "without_policy"
+STATUSES: Final = (OPEN, RETIRED, PAST_AGE, FROZEN, MISSED, WITHOUT_POLICY)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One period of a stream.
+
+    Attributes:
+        partition: None where the period was missed.
+        closes: the last moment (ms) of a charge by its age; None where no age binds.
+    """
+
+    period: str
+    status: str
+    partition: Partition | None = None
+    closes: int | None = None
+
+
+def stream_slices(
+    facts: Facts, provider: str, dataset: str, now: int, partitions: Iterable[Partition] | None = None
+) -> tuple[Slice, ...]:
+    """Every slice in the order of opening, and between them each period that was missed; empty without a stream.
+
+    Args:
+        partitions: those of the dataset, where they are known; else all are looked through.
+    """
+    stream = stream_in_force(facts, provider, dataset)
+    if stream is None:
+        return ()
+    every = facts.partitions.values() if partitions is None else partitions
+    found = [slice_status(facts, one, now) for one in slices_of(facts, provider, dataset, every)]
+    ordered: list[Slice] = []
+    for one in found:
+        ordered += [Slice(name, MISSED) for name in _between(stream.period, ordered, one.period)]
+        ordered.append(one)
+    return (*ordered, *(Slice(name, MISSED) for name in _missed_since(stream.period, ordered, now)))
+
+
+def slice_status(facts: Facts, partition: Partition, now: int) -> Slice:
+    """One partition as a slice at a time (ms); a plain partition is told alike."""
+    name = partition.ref.rpartition("/")[2]
+    binds = binding(facts, partition, now)
+    closes = None if binds is None or binds.age_days_max is None else last_moment(partition, binds.age_days_max)
+    if partition.retired:
+        status = RETIRED
+    elif binds is None:
+        status = WITHOUT_POLICY
+    elif closes is not None and now > closes:
+        status = PAST_AGE
+    else:
+        account = facts.accounts.get((partition.ref, GLOBAL))
+        over = account is not None and account_status(facts, account, partition_bounds(facts, partition, now)).over
+        status = FROZEN if over else OPEN
+    return Slice(name, status, partition, closes)
+
+
+def _between(kind: str, ordered: list[Slice], name: str) -> Iterator[str]:
+    """The periods after the last slice and before another one."""
+    start = start_of(kind, name)
+    last = next((span for one in reversed(ordered) if (span := span_of(one.period))), None)
+    if kind == BY_HAND or start is None or last is None:
+        return iter(())
+    return (
+        takewhile(lambda one: one != name, periods_from(kind, period_of(kind, last[1])))
+        if last[1] < start
+        else iter(())
+    )
+
+
+def _missed_since(kind: str, ordered: list[Slice], now: int) -> Iterator[str]:
+    """The periods after the last slice in which none can open any more: those before the last complete one."""
+    if kind == BY_HAND or not ordered:
+        return iter(())
+    return _between(kind, ordered, period_before(kind, period_of(kind, now)))
