@@ -53,8 +53,10 @@ def check(  # noqa: PLR0913 - what neither file says
     ] = "",
     at: Annotated[str, typer.Option(help="Check dates at this time, as 2026-01-01T00:00:00Z; now if omitted.")] = "",
     did: Annotated[
-        list[Path] | None, typer.Option(help="A party's DID document; repeat the option for each party.")
+        list[Path] | None,
+        typer.Option(help="A party's DID document; repeat the option for each party. Implies --signed."),
     ] = None,
+    signed: Annotated[bool, typer.Option("--signed", help="Refuse a contract without its signed envelope.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Check that a DEPA contract and pipeline can be imported; with --records, compute the run's noise and ε."""
@@ -73,6 +75,7 @@ def check(  # noqa: PLR0913 - what neither file says
             runs=runs,
             version=version,
             budget=parse_epsilon(budget, "--budget") if budget else None,
+            signed=signed or bool(did),
         )
         documents = [_read(path) for path in did or ()]
         found = run_check(_read(contract), _read(pipeline), terms, documents)

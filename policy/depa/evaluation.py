@@ -29,6 +29,7 @@ class Terms:
         runs: how many runs the contract is taken to allow: its text allows one.
         version: of the contract as our document; an amendment of one on record is the next.
         budget: the ε of a partition that runs are counted against; the contract's least ε if None.
+        signed: whether the contract must be in its envelope, signed by every party.
     """
 
     now: int
@@ -38,6 +39,7 @@ class Terms:
     runs: int = 1
     version: int = 1
     budget: Fraction | None = None
+    signed: bool = False
 
 
 def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> None:

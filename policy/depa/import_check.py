@@ -76,7 +76,10 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
     payload = contract if envelope is None else envelope.payload
     read = read_contract(parse(payload, CONTRACT), reasons)
     if envelope is None:
-        reasons.warn("signatures_absent", CONTRACT)
+        if terms.signed:
+            reasons.refuse("signatures_absent", CONTRACT)
+        else:
+            reasons.warn("signatures_absent", CONTRACT)
     else:
         check_signatures(envelope, read, read_keys(did_documents), reasons)
     stages = read_pipeline(parse(pipeline, PIPELINE), read, reasons)

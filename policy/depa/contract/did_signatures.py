@@ -2,6 +2,9 @@
 
     {"id":"did:web:tdp.example","assertionMethod":[{"id":"did:web:tdp.example#key-1","publicKeyJwk":{"kty":"EC",...}}]}
 
+A key signs contracts if ``assertionMethod`` holds it or refers to it (DID Core 1.0, section 5.3.2); a key under
+``verificationMethod`` alone does not. DEPA's tool writes the numbers of a key in base64url with padding, which RFC 7518
+does not have: such padding is read, and nothing else that differs. A method that cannot be used spoils no other one.
 DEPA's contract service verifies no signature when it registers a contract; here every participant's is. A key is only
 ever looked up in a document given, never fetched. A certificate chain picks no key: the first certificate must hold the
 very key that the DID document has.
@@ -9,7 +12,7 @@ very key that the DID document has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature
@@ -33,6 +36,10 @@ METHODS_MAX: Final = 64
 DOCUMENTS_MAX: Final = 64
 RSA_BITS: Final = (2_048, 8_192)
 Key = ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey
+Methods = dict[str, Key | Malformed]
+"""The methods of a document that sign contracts, by the fragment that names each: a key, or what is wrong with it."""
+_PADDED: Final = ("x", "y", "n", "e")
+"""The members of a public JWK that are base64url (RFC 7518, sections 6.2.1, 6.3.1; RFC 8037, section 2)."""
 _CURVES: Final = {
     -7: ("secp256r1", SHA256()),
     -35: ("secp384r1", SHA384()),
@@ -43,13 +50,13 @@ _EDDSA: Final = (-8, -19)
 """EdDSA, and Ed25519 by its own name (RFC 9864)."""
 
 
-def read_keys(documents: Iterable[bytes]) -> dict[str, dict[str, Key]]:
-    """The signing keys of DID documents, by DID and by the fragment that names each.
+def read_keys(documents: Iterable[bytes]) -> dict[str, Methods]:
+    """The methods of DID documents that sign contracts, by DID.
 
     Raises:
-        Malformed: for a document that is none, a DID given twice, or a key that is none.
+        Malformed: for a document that is none, or a DID given twice.
     """
-    known: dict[str, dict[str, Key]] = {}
+    known: dict[str, Methods] = {}
     for place, data in enumerate(documents):
         where = f"did_document[{place}]"
         if place >= DOCUMENTS_MAX:
@@ -62,9 +69,7 @@ def read_keys(documents: Iterable[bytes]) -> dict[str, dict[str, Key]]:
     return known
 
 
-def check_signatures(
-    envelope: Envelope, contract: Contract, keys: Mapping[str, Mapping[str, Key]], reasons: Reasons
-) -> None:
+def check_signatures(envelope: Envelope, contract: Contract, keys: Mapping[str, Methods], reasons: Reasons) -> None:
     """That exactly the contract's parties are its participants, and that each of them has signed; else noted."""
     parties = {*contract.tdps, contract.tdc} - {None}
     for party in sorted(one for one in parties if one is not None and one not in envelope.participants):
@@ -76,16 +81,17 @@ def check_signatures(
         if signature.signer in signed:
             reasons.refuse("signer_twice", signature.path, signature.signer)
         signed.add(signature.signer)
-        _check(envelope, signature, keys.get(signature.signer, {}), reasons)
+        _check(envelope, signature, keys.get(signature.signer), reasons)
     for participant in envelope.participants:
         if participant not in signed:
             reasons.refuse("signature_missing", "envelope.signatures", participant)
 
 
-def _check(envelope: Envelope, signature: Signature, keys: Mapping[str, Key], reasons: Reasons) -> None:
-    key = keys.get(signature.key_id.rpartition("#")[2])
-    if key is None:
-        detail = f"key id {signature.key_id!r}" if keys else "no DID document of it was given"
+def _check(envelope: Envelope, signature: Signature, keys: Methods | None, reasons: Reasons) -> None:
+    key = (keys or {}).get(signature.key_id.rpartition("#")[2])
+    if key is None or isinstance(key, Malformed):
+        detail = "no DID document of it was given" if keys is None else f"key id {signature.key_id!r}"
+        detail += "" if key is None else f": {key}"
         reasons.refuse("signer_key_unknown", signature.path, signature.signer, detail)
         return
     if signature.certificates and not _certifies(signature.certificates[0], key):
@@ -127,38 +133,52 @@ def verifies(key: Key, algorithm: int, signature: bytes, data: bytes) -> bool:
     return True
 
 
-def _methods(value: Any, did: str, where: str) -> dict[str, Key]:  # noqa: ANN401 - JSON
-    listed = [one for name in ("assertionMethod", "verificationMethod") for one in _listed(value.get(name, []), where)]
-    found: dict[str, Key] = {}
-    for one in listed:
-        if isinstance(one, str):
-            continue  # a reference to a method that the document holds elsewhere
-        named = one.get("id") if isinstance(one, dict) else None
-        if not isinstance(named, str) or named.rpartition("#")[0] not in {"", did} or "#" not in named:
-            raise Malformed(where, "holds a method whose id is not the DID, a '#' and a name")
-        fragment, key = named.rpartition("#")[2], _key(one.get("publicKeyJwk"), where)
-        if fragment in found and not _same(found[fragment], key):
-            raise Malformed(where, f"holds two keys named {fragment[:80]!r}")
-        found[fragment] = key
+def _methods(value: Any, did: str, where: str) -> Methods:  # noqa: ANN401 - JSON
+    elsewhere = dict(_held(value, "verificationMethod", did, where))
+    found: Methods = {}
+    for fragment, key in _held(value, "assertionMethod", did, where):
+        meant = elsewhere.get(fragment) if key is None else key
+        if meant is None:
+            meant = Malformed(where, "refers to a method that the document does not hold")
+        if fragment in found and not _alike(found[fragment], meant):
+            meant = Malformed(where, f"holds two keys named {fragment[:80]!r}")
+        found[fragment] = meant
     return found
 
 
-def _listed(value: object, where: str) -> list[Any]:
-    if not isinstance(value, list) or len(value) > METHODS_MAX:
-        raise Malformed(where, f"must list at most {METHODS_MAX} methods")
-    return value
+def _held(value: Any, name: str, did: str, where: str) -> Iterator[tuple[str, Key | Malformed | None]]:  # noqa: ANN401 - JSON
+    """The methods of a list that have a name: each by its fragment, None for a reference to one held elsewhere."""
+    listed = value.get(name, [])
+    if not isinstance(listed, list) or len(listed) > METHODS_MAX:
+        raise Malformed(f"{where}.{name}", f"must list at most {METHODS_MAX} methods")
+    for one in listed:
+        named = one.get("id") if isinstance(one, dict) else one
+        if not isinstance(named, str) or named.rpartition("#")[0] not in {"", did} or "#" not in named:
+            continue  # of another document, or without a name that a signature could give
+        yield named.rpartition("#")[2], _key(one.get("publicKeyJwk"), where) if isinstance(one, dict) else None
 
 
-def _key(jwk: object, where: str) -> Key:
+def _key(jwk: object, where: str) -> Key | Malformed:
     if not isinstance(jwk, dict) or "d" in jwk or "k" in jwk:
-        raise Malformed(where, "holds a method without a public key as JWK")
+        return Malformed(where, "holds a method without a public key as JWK")
     try:
-        key = JWKRegistry.import_key(jwk).get_op_key("verify")
+        key = JWKRegistry.import_key({name: _unpadded(name, part) for name, part in jwk.items()}).get_op_key("verify")
     except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Malformed(where, f"holds a JWK that is no public key: {type(error).__name__}") from None
+        return Malformed(where, f"holds a JWK that is no public key: {type(error).__name__}")
     if not isinstance(key, ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey):
-        raise Malformed(where, "holds a key of a kind that signs no contract")
+        return Malformed(where, "holds a key of a kind that signs no contract")
     return key
+
+
+def _unpadded(name: str, part: Any) -> Any:  # noqa: ANN401 - JSON
+    """A member of a JWK; without the padding of RFC 4648, section 4, where it has exactly that."""
+    if name not in _PADDED or not isinstance(part, str) or len(part) % 4:
+        return part
+    return part[:-2] if part.endswith("==") else part.removesuffix("=")
+
+
+def _alike(one: Key | Malformed, other: Key | Malformed) -> bool:
+    return not isinstance(one, Malformed) and not isinstance(other, Malformed) and _same(one, other)
 
 
 def _certifies(certificate: bytes, key: Key) -> bool:

@@ -24,11 +24,13 @@ class Fields:
     Attributes:
         value: the object; empty where the value has another type.
         path: where it is, as ``contract.datasets[0]``.
+        numbers_in_text: whether a string that holds a number is one, as in a contract.
     """
 
-    def __init__(self, value: object, path: str, reasons: Reasons) -> None:
+    def __init__(self, value: object, path: str, reasons: Reasons, *, numbers_in_text: bool = True) -> None:
         """Note it where this is no object."""
         self.path = path
+        self.numbers_in_text = numbers_in_text
         self.reasons = reasons
         self.value: dict[str, Any] = {}
         if isinstance(value, dict):
@@ -57,7 +59,7 @@ class Fields:
 
     def inner(self, name: str) -> Fields:
         """An object inside; an empty one where it is missing, which is noted."""
-        return Fields(self.value[name] if self.require(name) else {}, self.at(name), self.reasons)
+        return self._inside(self.value[name] if self.require(name) else {}, self.at(name))
 
     def require(self, name: str) -> bool:
         """Note it where a field is missing; whether it is there."""
@@ -76,7 +78,7 @@ class Fields:
     def objects(self, name: str, most: int, least: int = 1) -> Iterator[Fields]:
         """The objects of such a list, each noted where it is none when its turn comes."""
         for place, one in enumerate(self.items(name, most, least)):
-            yield Fields(one, f"{self.at(name)}[{place}]", self.reasons)
+            yield self._inside(one, f"{self.at(name)}[{place}]")
 
     def text(self, name: str, *, empty: bool = False) -> str | None:
         """A string of at most 20,000 characters."""
@@ -129,7 +131,7 @@ class Fields:
         return None
 
     def number(self, name: str, least: Fraction, most: Fraction) -> Fraction | None:
-        """A number, or a string that holds one, from ``least`` to ``most``, exactly."""
+        """A number from ``least`` to ``most``, exactly; a string that holds one where these are read."""
         if not self.require(name):
             return None
         value = self.value[name]
@@ -137,6 +139,8 @@ class Fields:
             self.refuse("field_type", name, "must be a number")
         elif value is None or value == "null":
             self.refuse("number_null", name, "says null")
+        elif isinstance(value, str) and not self.numbers_in_text:
+            self.refuse("number_spelling", name, "must be a number, not a string that holds one")
         elif isinstance(value, str) and not _NUMBER.match(value):
             self.refuse("number_spelling", name, "must be a number")
         elif not least <= Fraction(value) <= most:
@@ -144,6 +148,9 @@ class Fields:
         else:
             return Fraction(value)
         return None
+
+    def _inside(self, value: object, path: str) -> Fields:
+        return Fields(value, path, self.reasons, numbers_in_text=self.numbers_in_text)
 
     def _typed(self, name: str, kind: type[T], what: str) -> T | None:
         if not self.require(name):

@@ -32,7 +32,7 @@ class Pipeline:
 
 def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:  # noqa: ANN401 - JSON
     """A pipeline from its JSON, held against its contract; every error is noted, and none raises."""
-    top = Fields(value, PATH, reasons)
+    top = Fields(value, PATH, reasons, numbers_in_text=False)  # DEPA's own policy compares numbers alone
     top.only(("pipeline",))
     read = [_stage(stage, contract) for stage in top.objects("pipeline", STAGES_MAX)]
     known = [stage for stage in read if stage is not None]

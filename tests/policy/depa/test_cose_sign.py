@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from policy.depa.contract.cose_sign import ENVELOPE_BYTES_MAX, read_envelope
 from policy.depa.contract.did_signatures import fits
 from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, check
-from tests.policy.depa.scene import CONTRACT, HOSPITAL, LABORATORY, NOW, PIPELINE, TDC, refusals
+from tests.policy.depa.scene import CONTRACT, HOSPITAL, LABORATORY, NOW, PIPELINE, TDC, checked, refusals
 
 MADE: dict[str, Any] = json.loads((Path(__file__).parent / "envelopes.json").read_text(encoding="utf-8"))
 FIRST = next(iter(MADE))
@@ -228,17 +228,8 @@ def test_whatever_is_no_envelope_is_malformed_by_field(data: bytes, field: str) 
         [[]],
         [DOCUMENTS[0], DOCUMENTS[0]],
         [{**DOCUMENTS[0], "assertionMethod": {}}],
-        [{**DOCUMENTS[0], "assertionMethod": [{}]}],
-        [{**DOCUMENTS[0], "assertionMethod": [{"id": "did:web:x.example#k", "publicKeyJwk": {}}]}],
-        [{**DOCUMENTS[0], "assertionMethod": [{"id": "#k", "publicKeyJwk": {"kty": "oct", "k": "AA"}}]}],
-        [{**DOCUMENTS[0], "assertionMethod": [{"id": "#k", "publicKeyJwk": {"kty": "OKP", "crv": "Ed25519"}}]}],
-        [
-            {
-                **DOCUMENTS[0],
-                "assertionMethod": [{"id": "#k", "publicKeyJwk": {"kty": "OKP", "crv": "X25519", "x": "A" * 43}}],
-            }
-        ],
-        [{**DOCUMENTS[0], "assertionMethod": DOCUMENTS[1]["assertionMethod"]}],
+        [{**DOCUMENTS[0], "verificationMethod": "#k"}],
+        [{**DOCUMENTS[0], "assertionMethod": [{}] * 65}],
         [{"id": f"did:web:x{place}.example"} for place in range(65)],
     ],
 )
@@ -246,6 +237,64 @@ def test_a_did_document_that_is_none_is_malformed(documents: list[Any]) -> None:
     """Keys come from sound documents only."""
     with pytest.raises(Malformed, match="did_document"):
         _check(_made()[0], documents)
+
+
+def _held(*methods: object, elsewhere: Sequence[object] = ()) -> list[Any]:
+    """The documents of all parties, the first with these methods in place of its own."""
+    return [{"id": ALL[0], "assertionMethod": [*methods], "verificationMethod": [*elsewhere]}, *DOCUMENTS[1:]]
+
+
+OWN = DOCUMENTS[0]["assertionMethod"][0]
+UNUSABLE: list[tuple[Any, str]] = [
+    ({"id": "#k", "publicKeyJwk": {"kty": "oct", "k": "AA"}}, "without a public key"),
+    ({"id": "#k"}, "without a public key"),
+    ({"id": "#k", "publicKeyJwk": {"kty": "OKP", "crv": "Ed25519"}}, "no public key"),
+    ({"id": "#k", "publicKeyJwk": {"kty": "OKP", "crv": "X25519", "x": "A" * 43}}, "of a kind"),
+    ({"id": "#k", "publicKeyJwk": {**OWN["publicKeyJwk"], "x": f"{OWN['publicKeyJwk']['x']}=="}}, "no public key"),
+    ({"id": "#k", "publicKeyJwk": {**OWN["publicKeyJwk"], "x": f"={OWN['publicKeyJwk']['x']}"}}, "no public key"),
+    ("#k", "refers to a method"),
+    ({}, "key id"),
+    ({"id": "did:web:x.example#k", "publicKeyJwk": OWN["publicKeyJwk"]}, "key id"),
+    (DOCUMENTS[1]["assertionMethod"][0], "key id"),
+]
+
+
+@pytest.mark.parametrize(("method", "why"), UNUSABLE)
+def test_a_method_that_cannot_be_used_is_named_and_spoils_no_other(method: Any, why: str) -> None:  # noqa: ANN401 - JSON
+    """It alone signs nothing; beside a sound one of another name that one signs."""
+    envelope = _signed(KEYS, ALL, ALL)
+    alone = _check(envelope, _held(method))
+    assert [reason.code for reason in alone.reasons if reason.refused] == ["signer_key_unknown"]
+    assert why in next(reason.text for reason in alone.reasons if reason.refused)
+    other = {**OWN, "id": f"{ALL[0]}#other"}
+    both = _signed(KEYS[:1], ALL[:1], ALL[:1], {4: b"#other"}, _alone())
+    assert refusals(_check(both, _held(method, other)[:1])) == []
+
+
+def test_the_methods_for_assertions_decide() -> None:
+    """A reference to a method held elsewhere is one; a key that is only held elsewhere, or to log in, is none."""
+    envelope = _signed(KEYS, ALL, ALL)
+    assert refusals(_check(envelope, _held(f"{ALL[0]}#k", elsewhere=[OWN]))) == []
+    assert [code for code, _ in refusals(_check(envelope, _held(elsewhere=[OWN])))] == ["signer_key_unknown"]
+    rival = _document(ALL[0], _key(9))["assertionMethod"][0]
+    assert [code for code, _ in refusals(_check(envelope, _held(OWN, rival)))] == ["signer_key_unknown"]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_keys_with_padding_are_read_as_depa_writes_them(name: str) -> None:
+    """Each number of each key, padded to four characters."""
+    envelope, documents = _made(name)
+    for method in [one for document in documents for one in document["assertionMethod"]]:
+        jwk = method["publicKeyJwk"]
+        jwk.update({part: jwk[part] + "=" * (-len(jwk[part]) % 4) for part in ("x", "y", "n", "e") if part in jwk})
+    assert any("=" in json.dumps(document) for document in documents)
+    assert refusals(_check(envelope, documents)) == []
+
+
+def test_a_bare_contract_is_refused_where_signatures_are_required() -> None:
+    """So whoever puts bare JSON in the envelope's place does not pass as signed."""
+    assert ("signatures_absent", "contract") in refusals(checked(signed=True))
+    assert refusals(checked()) == []
 
 
 _N = (1 << 2_047) + 1

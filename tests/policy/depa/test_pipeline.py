@@ -36,6 +36,10 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({f"{PARAMS}|epsilon": None}, "number_null", f"{AT}.privacy_params.epsilon"),
     ({f"{PARAMS}|epsilon": True}, "field_type", f"{AT}.privacy_params.epsilon"),
     ({f"{PARAMS}|epsilon": " 1"}, "number_spelling", f"{AT}.privacy_params.epsilon"),
+    # As DEPA's own policy, which compares numbers alone.
+    ({f"{PARAMS}|epsilon": "2.0"}, "number_spelling", f"{AT}.privacy_params.epsilon"),
+    ({f"{PARAMS}|delta": "0.0001"}, "number_spelling", f"{AT}.privacy_params.delta"),
+    ({f"{C}|total_epochs": "2"}, "number_spelling", f"{AT}.total_epochs"),
     ({f"{PARAMS}|epsilon": GONE}, "field_missing", f"{AT}.privacy_params.epsilon"),
     ({PARAMS: None}, "field_missing", f"{AT}.privacy_params.epsilon"),
     ({PARAMS: [1]}, "field_type", f"{AT}.privacy_params"),
@@ -113,7 +117,6 @@ WITHIN: list[dict[str, Any]] = [
     {f"{C}|dataset_config|splits|stratify": False},
     {f"{C}|dataset_config|transforms": {"normalize": False, "augment": True}},
     {f"{C}|metrics": GONE},
-    {f"{C}|batch_size": "50"},
     {f"{C}|model_config": {"l": {"class": "nn.GroupNorm"}}},
     {f"{C}|paths|input_dataset_path": "/mnt/remote/lab/t.csv"},
     {f"{J}|datasets|0|provider": CONTRACT["datasets"][0]["provider"]},
@@ -125,7 +128,7 @@ WITHIN: list[dict[str, Any]] = [
             "config": {
                 "datasets": [{"id": VISITS, "name": "visits"}],
                 "joined_dataset": "/data/joined.csv",
-                "rows_per_principal_max": "2",
+                "rows_per_principal_max": 2,
             },
         }
     },
@@ -159,7 +162,6 @@ def test_each_bound_itself_is_within(change: dict[str, Any]) -> None:
 
 SPELLINGS: list[dict[str, Any]] = [
     {"privacy_params": {"epsilon": 2.0, "delta": 0.0001, "max_grad_norm": 0.5}, "is_private": True},
-    {"privacy_params": {"epsilon": "2.0", "delta": "0.0001", "max_grad_norm": "0.50"}, "is_private": True},
     {"privacy_params": {"epsilon_threshold": 2, "delta": 1e-4, "max_grad_norm": 0.5}, "is_private": True},
     {"privacy_params": {"EPSILON": 2, "DELTA": 1e-4, "MAX_GRAD_NORM": 5e-1}, "is_private": True},
     {"epsilon_threshold": 2.0, "delta": 0.0001, "max_grad_norm": 0.5, "is_private": True},
@@ -169,7 +171,7 @@ SPELLINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_means_the_same(spelling: dict[str, Any]) -> None:
-    """Four spellings, numbers or strings: one plan."""
+    """Four spellings: one plan."""
     rest = {name: value for name, value in TRAIN["config"].items() if name not in {"privacy_params", "is_private"}}
     found = checked(None, {"pipeline|1|config": {**rest, **spelling}}, records=500)
     assert refusals(found) == []

@@ -106,7 +106,7 @@ def test_an_unbounded_join_is_told_for_one_row_and_not_for_a_principal() -> None
 
 def test_two_stages_are_priced_together() -> None:
     """Composed, they cost more than either and less than their sum; against the contract they count as one run."""
-    stages = {"pipeline|1": TRAIN, "pipeline|2": changed(TRAIN, {"config|privacy_params|epsilon": "0.5"})}
+    stages = {"pipeline|1": TRAIN, "pipeline|2": changed(TRAIN, {"config|privacy_params|epsilon": 0.5})}
     both = _priced(checked(LOOSE, stages, records=RECORDS))
     assert both["plan"]["mechanism"]["kind"] == "composed"
     assert both["steps"] == 40
@@ -137,7 +137,7 @@ def test_boosted_trees_are_charged_as_they_claim() -> None:
     ("change", "records"),
     [
         ({f"{C}|total_epochs": 10_000_000}, 1000),
-        ({f"{C}|privacy_params|delta": "0.000000000001"}, RECORDS),
+        ({f"{C}|privacy_params|delta": 1e-12}, RECORDS),
         ({}, 10**12),
     ],
 )
