@@ -3,7 +3,7 @@
 # loops of others need beside it. PyTorch itself is in neither, so that everybody can bring the build that
 # fits their machine:
 #   make demo TORCH='any argument of pip install'
-# docs.lock pins what builds the documentation site;
+# docs.lock pins what builds the documentation site; notebooks.lock what the notebooks draw with;
 # bench.lock pins the libraries that only `make bench` needs, to measure ours against; witness.lock the
 # witness and the verifiers that the tests hold our proofs against.
 PYTHON ?= python3
@@ -80,7 +80,7 @@ mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, rules
 	  $(BIN)/python -m mutmut run --max-children $(CHILDREN) $(if $(MUTANTS),'$(MUTANTS)')
 	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m tests.mutants.report
 
-soak: .venv/.ready .venv/.witness .venv/.clients ## the long tests, and examples that no run drew before
+soak: .venv/.ready .venv/.witness .venv/.clients .venv/.notebooks ## the long tests, and examples that no run drew before
 	@$(BIN)/python -m pytest -m "hypothesis and not bench and not soak" --hypothesis-profile=default
 	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m soak
 
@@ -96,6 +96,7 @@ lock: ## write the locks anew (needs uv)
 	resolve --group bench -c "$$t/all" -o "$$t/peers" && \
 	resolve --group mutants -c "$$t/all" -o "$$t/mutants" && \
 	resolve --group docs -c "$$t/all" -o "$$t/docs" && \
+	resolve --group notebooks -c "$$t/all" -o "$$t/notebooks" && \
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease if-necessary \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  -c "$$t/all" -o "$$t/service" pyproject.toml > /dev/null && \
@@ -123,6 +124,10 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; \
 	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
 	    "$$t/all" "$$t/docs"; } > "$$t/docs.lock" && \
+	{ echo "# What the auditor's notebook needs beside dev.lock; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; \
+	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
+	    "$$t/all" "$$t/notebooks"; } > "$$t/notebooks.lock" && \
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group clients -o "$$t/generator" > /dev/null && \
@@ -132,7 +137,7 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, service.lock, clients.lock and witness.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, notebooks.lock, service.lock, clients.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo demo-[0-9]* dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
@@ -205,6 +210,13 @@ INSTALL = $(BEAT); if command -v uv > /dev/null; then \
 	@$(INSTALL) && \
 	echo "setup: the documentation's builder" && \
 	install --no-deps --require-hashes --target .venv/docs -r docs.lock
+	@touch $@
+
+.venv/.notebooks: notebooks.lock .venv/.ready
+	@rm -rf $@ .venv/notebooks
+	@$(INSTALL) && \
+	echo "setup: what the notebooks draw with" && \
+	install --no-deps --require-hashes --target .venv/notebooks -r notebooks.lock
 	@touch $@
 
 .venv/.mutmut: mutants.lock .venv/.ready

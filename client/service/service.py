@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Final, Self
 
 import httpx
@@ -14,6 +15,7 @@ import httpx
 from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, QUOTES, SIGNATURE_HEADER, path_of
+from client.http.problems import Refused
 from client.http.retry_policy import RetryPolicy
 from client.http.tls_context import tls_context
 from client.http.transport import Sender, object_of, objects_of
@@ -26,10 +28,11 @@ from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
 from ledger.log.verification import verify_account
-from ledger.verifier import LogKey
+from ledger.verifier import ROTATIONS, LogKey
 from ledger.wire import canonical_json as c
 
 ATTEMPTS: Final = 4
+CHECKPOINT: Final = "checkpoint"
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 
 
@@ -190,9 +193,10 @@ class Service(WhatIfQuestions):
         """The ids of all charges that the caller sees. Raises: Refused, Unreachable."""
         return tuple(str(one["id"]) for one in self._list("/v1/charges", {})[1])
 
-    def accounts(self, partition: str) -> c.Object:
-        """Every account of a partition. Raises: Refused, Unreachable."""
-        shared, items = self._list("/v1/accounts", {"partition": partition})
+    def accounts(self, partition: str, as_of: int | None = None) -> c.Object:
+        """Every account of a partition, now or after ``as_of`` entries of the log. Raises: Refused, Unreachable."""
+        size = {} if as_of is None else {"as_of": str(as_of)}
+        shared, items = self._list("/v1/accounts", {"partition": partition, **size})
         return {**shared, "accounts": [*items]}
 
     def account_proof(self, partition: str, holder: str) -> str:
@@ -226,6 +230,24 @@ class Service(WhatIfQuestions):
         note = self._guard.send("GET", "/v1/checkpoint").text
         self._guard.trust(note)
         return note
+
+    def log_file(self, path: str, _bytes_max: int = 0) -> bytes | None:
+        """A file of the log as ``epsilon publish`` would write it, None if there is none: for ``verify_tiles``.
+
+        Entries are for regulators and auditors.
+
+        Raises:
+            Refused, Unreachable, Malformed.
+        """
+        if path == CHECKPOINT:
+            return self.checkpoint().encode()
+        try:
+            found = self._guard.send("GET", "/v1/log-key-rotations" if path == ROTATIONS else f"/{path}")
+        except Refused as refused:
+            if refused.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+        return found.content if path != ROTATIONS or object_of(found).get("rotations") else None
 
     def log(self) -> c.Object:
         """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""

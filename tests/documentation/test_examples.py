@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -41,6 +42,37 @@ def test_one_s_own_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert right is not None
     assert int(right[1]) > 75
     assert "1 charge priced again" in printed
+
+
+@pytest.mark.soak
+def test_a_hospital_and_two_banks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Real processes: half of a budget each, all of it together, and no key for the run that does not fit."""
+    printed = _executed(FOLDER / "hospital_and_banks.ipynb", tmp_path, monkeypatch, capsys)
+    pooled = re.search(r"([\d.]+) % and ([\d.]+) % -> ([\d.]+) %", printed)
+    assert pooled is not None
+    one, other, both = map(float, pooled.groups())
+    assert max(one, other) < both == pytest.approx(one + other, abs=0.2)
+    assert "budget_exhausted" in printed
+    assert "3 runs were requested, 2 data keys were released" in printed
+    assert "2 charges priced again" in printed
+
+
+@pytest.mark.soak
+def test_an_auditor_with_pandas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log is what its key signed; the table falls where a run was voided, and rises to the run that is refused."""
+    monkeypatch.syspath_prepend(str(ROOT / ".venv" / "notebooks"))
+    printed = _executed(FOLDER / "auditor_with_pandas.ipynb", tmp_path, monkeypatch, capsys)
+    assert re.search(r"^\d+ entries of localhost/development-[0-9a-f]+, as they were signed", printed, re.MULTILINE)
+    rows = re.findall(r"^20\d\d-.* ([\d.]+) +[\d.]+$", printed, re.MULTILINE)
+    shares = [float(one) for one in rows]
+    assert any(low > high for low, high in itertools.pairwise(shares))
+    assert 90 < shares[-1] <= 100
+    assert "budget_exhausted" in printed
+    assert (tmp_path / "budget.png").read_bytes().startswith(b"\x89PNG")
 
 
 def _executed(notebook: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

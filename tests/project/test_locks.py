@@ -12,7 +12,17 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 
 
 @pytest.mark.parametrize(
-    "lock", ["bench.lock", "dev.lock", "docs.lock", "mutants.lock", "service.lock", "train.lock", "witness.lock"]
+    "lock",
+    [
+        "bench.lock",
+        "dev.lock",
+        "docs.lock",
+        "mutants.lock",
+        "notebooks.lock",
+        "service.lock",
+        "train.lock",
+        "witness.lock",
+    ],
 )
 def test_a_lock_names_only_versions_and_hashes(lock: str) -> None:
     """Each line is a pin, a hash of the pin above it, or a comment at the head."""
@@ -37,6 +47,9 @@ def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
     builder = set(_names("docs.lock"))
     assert not builder & (development | training)
     assert {"furo", "myst-parser", "sphinx"} <= builder
+    drawing = set(_names("notebooks.lock"))
+    assert not drawing & (development | training)
+    assert {"matplotlib", "pandas"} <= drawing
     assert others == {"aics-tlog", "aics-witness", "metamorphic-log"}
 
 
