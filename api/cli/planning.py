@@ -59,7 +59,8 @@ def _asked(group: CommandGroup, of_book: Function, *examples: str, note: str = "
             from client.profile.profile import Profile
             from ledger.wire.malformed import Malformed
 
-            fields = Changes().typed(given["charge"]) if isinstance(given.get("charge"), Path) else {}
+            own_names = {"policy": "--policy", "at": "--at", "days": "--days", "as_of": "--as-of"}
+            fields = own_names | (Changes().typed(given["charge"]) if isinstance(given.get("charge"), Path) else {})
             with errors_reported(as_json=as_json, fields=fields):
                 for name, value in given.items():
                     if name not in taken and value != own[name].default:
@@ -89,20 +90,27 @@ _DECIDED: Final = "Exits with 0 if the run would be charged, and with 3 if it wo
     note=_DECIDED,
 )
 def _run(  # noqa: PLR0913, PLR0917 - each an option
-    service: Service, charge: Path, contract: str, epochs: str, at: str, as_of: int | None
+    service: Service,
+    charge: Path,
+    contract: str,
+    epochs: str,
+    days: int,
+    at: str,
+    as_of: int | None,
+    document: Path | None,
 ) -> Reply:
     from ledger.wire.records import convert
     from policy.cli.text_report import run_lines
     from policy.planning.plan_report import PlanReport
 
     body = plan.with_epochs(read_charge(charge, Changes(contract)), epochs)
-    found = service.plan_report(body, as_of, _moment(at))
+    found = service.plan_report(body, as_of, _moment(at), days, _policy(document))
     report = convert(PlanReport, found)
     return Reply(found, run_lines(report), not report.decision.permit)
 
 
 @_asked(PLAN, plan.again, "bank-a.toml run-1", "demo/book.sqlite run-1 --policy next-policy.json --json", note=_DECIDED)
-def _again(service: Service, name: str, as_of: int | None) -> Reply:
+def _again(service: Service, name: str, as_of: int | None, document: Path | None) -> Reply:
     from client.http.problems import Refused
     from ledger.domain.outcomes import Code
     from ledger.wire.records import convert
@@ -115,7 +123,8 @@ def _again(service: Service, name: str, as_of: int | None) -> Reply:
         raise Refused(Code.NOT_FOUND.http_status, {"code": word, "detail": f"there is no charge {name}"})
     fields = PlannedCharge.__struct_fields__
     body = {field: value for field, value in recorded["request"].items() if field in fields}
-    found = service.plan_report(body, recorded["index"] if as_of is None else as_of, recorded["time"])
+    size = recorded["index"] if as_of is None else as_of
+    found = service.plan_report(body, size, recorded["time"], policy=_policy(document))
     decision = convert(DecisionReport, found["decision"])
     lines = chain((f"Recorded outcome: {recorded['outcome']}. Re-evaluated:",), decision_lines(decision))
     value: Object = {"decision": found["decision"], "recorded": recorded["outcome"]}
@@ -129,12 +138,12 @@ def _again(service: Service, name: str, as_of: int | None) -> Reply:
     "demo/book.sqlite did:web:bank-a.example did:web:bank-b.example --json",
     note="A TDP is shown what it means for its own data.",
 )
-def _merger(service: Service, organisations: list[str]) -> Reply:
+def _merger(service: Service, organisations: list[str], at: str) -> Reply:
     from ledger.wire.records import convert
     from policy.cli.text_report import merger_lines
     from policy.planning.merger_impact import MergedAccount
 
-    found = service.merger_impact(organisations)
+    found = service.merger_impact(organisations, _moment(at))
     return Reply({"accounts": [*found]}, merger_lines(convert(tuple[MergedAccount, ...], found)))
 
 
@@ -145,8 +154,8 @@ def _merger(service: Service, organisations: list[str]) -> Reply:
     "demo/book.sqlite run-1 did:web:bank-b.example --json",
     note="A TDP is shown what it means for its own data.",
 )
-def _transfer(service: Service, charge: str, recipient: str, giver: str) -> Reply:
-    return _handed_over(service, {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})})
+def _transfer(service: Service, charge: str, recipient: str, giver: str, at: str) -> Reply:
+    return _handed_over(service, {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})}, at)
 
 
 @_asked(
@@ -156,16 +165,16 @@ def _transfer(service: Service, charge: str, recipient: str, giver: str) -> Repl
     "demo/book.sqlite run-1 --json",
     note="A TDP is shown what it means for its own data.",
 )
-def _publication(service: Service, charge: str, giver: str) -> Reply:
-    return _handed_over(service, {"charge": charge, **({"giver": giver} if giver else {})})
+def _publication(service: Service, charge: str, giver: str, at: str) -> Reply:
+    return _handed_over(service, {"charge": charge, **({"giver": giver} if giver else {})}, at)
 
 
-def _handed_over(service: Service, body: Object) -> Reply:
+def _handed_over(service: Service, body: Object, at: str) -> Reply:
     from ledger.wire.records import convert
     from policy.cli.text_report import exposure_lines
     from policy.planning.lineage_impact import ExposureChange
 
-    found = service.handover_impact(body)
+    found = service.handover_impact(body, _moment(at))
     return Reply({"accounts": [*found]}, exposure_lines(convert(tuple[ExposureChange, ...], found)))
 
 
@@ -176,7 +185,7 @@ def _handed_over(service: Service, body: Object) -> Reply:
     "demo/book.sqlite --partition did:web:hospital.example/scans/2026-q4 --epsilon 5",
     note="A TDP is shown those on its own partitions.",
 )
-def _coalitions(service: Service, partition: list[str] | None, epsilon: str) -> Reply:
+def _coalitions(service: Service, partition: list[str] | None, epsilon: str, at: str) -> Reply:
     from client.http.problems import Refused
     from ledger.domain.outcomes import Code
     from ledger.wire.records import convert
@@ -186,7 +195,7 @@ def _coalitions(service: Service, partition: list[str] | None, epsilon: str) -> 
     found = []
     for ref in partition or service.open_partitions():
         try:
-            found.append(service.smallest_coalitions(ref, epsilon))
+            found.append(service.smallest_coalitions(ref, epsilon, _moment(at)))
         except Refused as refused:
             # Of all partitions those are left out on which no cap leaves any room.
             if partition or refused.code != Code.NOT_FOUND.word:
@@ -195,12 +204,12 @@ def _coalitions(service: Service, partition: list[str] | None, epsilon: str) -> 
 
 
 @_asked(POLICY, plan.impact, "sro.toml next-policy.yaml", "demo/book.sqlite next-policy.json --json")
-def _impact(service: Service, document: Path) -> Reply:
+def _impact(service: Service, document: Path, at: str) -> Reply:
     from ledger.wire.records import convert
     from policy.cli.text_report import impact_lines
     from policy.planning.policy_impact import Impact
 
-    answer = service.policy_impact(file_bytes(document, "policy"))
+    answer = service.policy_impact(file_bytes(document, "policy"), _moment(at))
     found: Object = {name: value for name, value in answer.items() if name != "replaces"}
     return Reply(found, impact_lines(convert(Impact, found)))
 
@@ -212,12 +221,12 @@ def _impact(service: Service, document: Path) -> Reply:
     "demo/book.sqlite --json",
     note="Exits with 3 if any account is over its cap.",
 )
-def _breaches(service: Service) -> Reply:
+def _breaches(service: Service, at: str) -> Reply:
     from ledger.wire.records import convert
     from policy.cli.text_report import breach_lines
     from policy.planning.account_caps import AccountStatus
 
-    listed = [one for ref in service.partitions() for one in service.frozen_accounts(ref)]
+    listed = [one for ref in service.partitions() for one in service.frozen_accounts(ref, _moment(at))]
     found = [{name: one[name] for name in AccountStatus.__struct_fields__} for one in listed]
     return Reply({"breaches": [*found]}, breach_lines(convert(tuple[AccountStatus, ...], found)), bool(found))
 
@@ -226,3 +235,15 @@ def _moment(at: str) -> int | None:
     from policy.cli.answers import moment
 
     return moment(at) if at else None
+
+
+def _policy(document: Path | None) -> str:
+    """The text of a policy's file. Raises: Malformed, OSError."""
+    from ledger.wire.malformed import Malformed
+
+    if document is None:
+        return ""
+    try:
+        return file_bytes(document, "--policy").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Malformed("--policy", f"is not UTF-8 at byte {error.start}") from None

@@ -19,6 +19,8 @@ from ledger.domain.outcomes import Code
 from ledger.wire.malformed import Malformed
 
 BATCH_BYTES_MAX: Final = 1 << 20
+PLAN_BYTES_MAX: Final = COMMAND_BYTES_MAX + POLICY_DOCUMENT_BYTES_MAX
+"""A planned run, perhaps with the policy that it is decided under."""
 BODY_S: Final = 20
 """How long a body may take to arrive."""
 SIGNATURE_PARAMETER: Final[dict[str, Any]] = {
@@ -100,4 +102,5 @@ def _parameters(dependant: Dependant) -> set[str]:
 Raw = Annotated[bytes, Depends(_Body(COMMAND_BYTES_MAX))]
 Batch = Annotated[bytes, Depends(_Body(BATCH_BYTES_MAX))]
 Document = Annotated[bytes, Depends(_Body(POLICY_DOCUMENT_BYTES_MAX, None))]
+PlanQuestion = Annotated[bytes, Depends(_Body(PLAN_BYTES_MAX))]
 Signature = Annotated[str, Depends(signature)]

@@ -55,4 +55,7 @@ Switch = Annotated[bool, BeforeValidator(_switch), WithJsonSchema({"type": "bool
 
 PathPlace = Annotated[Place, Path(description="an index in the log, or a size of it")]
 AsOf = Annotated[Place | None, Query(description="a size of the log: the state after so many entries")]
+AT_MS_MAX: Final = 32_503_680_000_000
+"""The start of the year 3000 in Unix milliseconds."""
+At = Annotated[int | None, Query(ge=0, le=AT_MS_MAX, description="decide at this time, in Unix milliseconds")]
 DryRun = Annotated[Switch, Query(description="decide, and record nothing")]

@@ -13,6 +13,7 @@ from api.auth.visibility import get_visible, not_found, visible_partition
 from api.http.field_types import PathHolder, PathName, PathRef, QueryRef
 from api.http.pagination import Page, fetch_from, scope_of
 from api.http.problems import Problem
+from api.http.query_parameters import At
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import account_answers as answers
 from api.wire.responses import shows_text
@@ -23,6 +24,7 @@ from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
 from policy.planning.shared_account import is_rounded
 
@@ -71,19 +73,28 @@ def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> R
 
 
 @ROUTES.route("/v1/frozen-accounts", paged=True, as_of=True)
-def list_frozen_accounts(view: View, partition: QueryRef) -> Page[answers.FrozenAccount]:
-    """Those of them that are over their cap. Raises: Malformed, Problem."""
-    found, accounts = _accounts(view, partition)
-    return _page(view, "frozen-accounts", found, accounts.frozen)
+def list_frozen_accounts(view: View, partition: QueryRef, at: At = None) -> Page[answers.FrozenAccount]:
+    """Those of them that are over their cap; at another time for who sees all of them. Raises: Malformed, Problem."""
+    found, accounts = _accounts(view, partition, at)
+    return _page(view, "frozen-accounts", found, accounts.frozen, at)
 
 
-def _accounts(view: View, ref: str) -> tuple[domain.Partition, answers.AccountBook]:
+def _accounts(view: View, ref: str, at: int | None = None) -> tuple[domain.Partition, answers.AccountBook]:
     found = visible_partition(view.facts, ref, "partition", view.caller)
-    return found, answers.AccountBook.at(view.facts, found, view.time, view.caller)
+    if at is not None and not view.caller.watches(found):
+        # By the caps of many times the part of others could be searched.
+        raise Malformed("at", "is for who sees every account of the partition: its provider, an SRO, an auditor")
+    return found, answers.AccountBook.at(view.facts, found, view.time if at is None else at, view.caller)
 
 
-def _page(view: View, name: str, partition: domain.Partition, show: Callable[[domain.Account], T | None]) -> Page[T]:
-    scope = scope_of(name, partition=partition.ref, as_of=view.as_of)
+def _page(
+    view: View,
+    name: str,
+    partition: domain.Partition,
+    show: Callable[[domain.Account], T | None],
+    at: int | None = None,
+) -> Page[T]:
+    scope = scope_of(name, partition=partition.ref, as_of=view.as_of, **({} if at is None else {"at": at}))
     fetch = fetch_from(view.facts.accounts, partition=partition.ref)
     return view.page(scope, fetch, show, lambda one, facts: view.caller.sees_account(partition, one.holder, facts))
 

@@ -9,7 +9,7 @@ from fastapi import Path, Query
 
 from api.auth.visibility import not_found, visible_partition
 from api.http.field_types import PathDid, QueryRef
-from api.http.query_parameters import Place
+from api.http.query_parameters import At, Place
 from api.routes.read_routes import ReadRoutes, View
 from api.routes.registry import organisation_of
 from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
@@ -85,11 +85,12 @@ def read_smallest_coalitions(
     view: View,
     partition: QueryRef,
     epsilon: Annotated[str | None, Query(pattern=NUMBER, description="the cap")] = None,
+    at: At = None,
 ) -> SmallestCoalitions:
     """The smallest sets of organisations that could exceed a cap. Raises: Malformed, Problem."""
     cap = None if epsilon is None else parse_positive(epsilon, "epsilon")
     ref = _watched(view, partition).ref
-    found = coalitions(view.facts, view.time, [ref], cap)
+    found = coalitions(view.facts, view.time if at is None else at, [ref], cap)
     if not found:
         raise not_found(f"cap on {ref} that a coalition could exceed")
     return found[0]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 from fastapi import Query
 from msgspec import structs
 
 from api.auth.visibility import get_visible, not_found, visible_partition
-from api.http.body import Document, Raw
+from api.http.body import PLAN_BYTES_MAX, Document, PlanQuestion, Raw
 from api.http.field_types import EntityTag
 from api.http.pagination import Page
 from api.http.problems import Problem
+from api.http.query_parameters import At
 from api.routes.if_match import tag_replaced
 from api.routes.read_routes import ReadRoutes, View
 from api.wire import command_requests
@@ -20,7 +22,7 @@ from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import holder_of
+from ledger.domain.facts import Facts, Partition, holder_of
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import TDC
 from ledger.store.snapshot import Snapshot
@@ -28,7 +30,10 @@ from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, Name, distinct
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert
+from policy.checks.field_readers import DAY_MS
+from policy.decisions.documents_in_force import binding, read_policy
 from policy.documents.json_schemas import read_any
+from policy.planning.hypothetical_facts import with_policy_throughout
 from policy.planning.lineage_impact import ExposureChange, exposure_changes
 from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
@@ -37,17 +42,16 @@ from policy.planning.shared_account import facts_as_shown
 from policy.planning.usable_caps import CapReport, declared_load, document_caps
 from policy.planning.what_if import PlannedRun, WhatIf
 
-RATE_MS: Final = 30 * 86_400_000
+RATE_DAYS: Final = 30
 """How far back charges count for the present rate."""
+DAYS_MAX: Final = 36_500
 PENDING_MAX: Final = 10_000
 ROUTES: Final = ReadRoutes("planning")
-AT_MS_MAX: Final = 32_503_680_000_000
-"""The start of the year 3000 in Unix milliseconds."""
 _EVER: Final = 2**62
 _ERRORS: Final = (401, 403, 404, 408, 413, 415, 422)
 
 
-_At = Annotated[int | None, Query(ge=0, le=AT_MS_MAX, description="decide at this time, in Unix milliseconds")]
+_Days = Annotated[int, Query(ge=1, le=DAYS_MAX, description="past days whose charges make the rate")]
 
 
 class MergerQuestion(Record, frozen=True):
@@ -71,10 +75,12 @@ class PolicyImpact(Impact, frozen=True):
 
 
 @ROUTES.route("/v1/plans", _ERRORS, slow=True, as_of=True, takes=takes(command_requests.PlannedRun))
-def plan_run(view: View, raw: Raw, at: _At = None) -> PlanReport:
-    """What a run would get, or would have got. Raises: Malformed, Problem."""
+def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DAYS) -> PlanReport:
+    """What a run would get, or would have got, now or under another policy. Raises: Malformed, Problem."""
     facts, caller, now = view.facts, view.caller, view.time if at is None else at
-    run = PlannedRun.parse(c.parse(raw, COMMAND_BYTES_MAX), caller.organisation)
+    body = c.members(c.parse(raw, PLAN_BYTES_MAX), "")
+    policy = _policy_in(body)
+    run = PlannedRun.parse({name: one for name, one in body.items() if name != "policy"}, caller.organisation)
     for ref in run.partitions:
         visible_partition(facts, ref, "partitions", caller)
     contract = facts.contracts.get(run.contract)
@@ -87,16 +93,56 @@ def plan_run(view: View, raw: Raw, at: _At = None) -> PlanReport:
                 raise not_found(f"partition {ref}")
         for name in run.base:
             get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
-    since = now - RATE_MS
+    since = now - days * DAY_MS
     first, partitions = first_since(facts.size, facts.entry, since), [facts.partitions[ref] for ref in run.partitions]
-    if all(caller.watches(one) for one in partitions):
-        return report(WhatIf(facts, run, now, exact=True), first, since)
-    author = facts.organisations.get(run.actor)
     shared = [one for one in partitions if not caller.watches(one)]
-    shown = facts_as_shown(facts, shared, now, holder_of(author.node) if author else "")
+    if not shared:
+        return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since)
+    author = facts.organisations.get(run.actor)
+    shown = facts_as_shown(facts, shared, view.time, holder_of(author.node) if author else "")
     if shown is not facts:
         _check_own_entry(view)
-    return report(WhatIf(facts, run, now), first, since, None if shown is facts else shown)
+    if policy is not None:
+        _check_coalitions(facts, policy, shared, view.time)
+    if policy is None and (at is None or view.as_of is not None):
+        return report(WhatIf(facts, run, now), first, since, None if shown is facts else shown)
+    # Not what the book would decide: by many policies and times the part of others could be searched.
+    shown = _under(shown, policy)
+    return report(WhatIf(shown, run, now), first, since, None if shown is facts else shown)
+
+
+def _policy_in(body: c.Object) -> bytes | None:
+    """The policy of a question, if it has one. Raises: Malformed."""
+    policy = body.get("policy")
+    if policy is not None and not isinstance(policy, str):
+        raise Malformed("policy", "must be the text of a policy, in JSON or YAML")
+    return policy.encode() if policy else None
+
+
+def _under(facts: Facts, policy: bytes | None) -> Facts:
+    """The state, as if a policy had always been the only one of its domain. Raises: Malformed."""
+    if policy is None:
+        return facts
+    try:
+        return with_policy_throughout(facts, policy)[1]
+    except Malformed as error:
+        raise error.under("policy") from None
+
+
+def _check_coalitions(facts: Facts, policy: bytes, shared: Iterable[Partition], now: int) -> None:
+    """Hold a consumer's policy to the coalitions in force: by others it would learn what their members know.
+
+    Raises:
+        Malformed.
+    """
+    bindings = [binding(facts, one, now) for one in shared]
+    known = {one for binds in bindings if binds is not None for one in binds.policy.coalitions}
+    try:
+        named = read_policy(policy).coalitions
+    except Malformed as error:
+        raise error.under("policy") from None
+    if not known.issuperset(named):
+        raise Malformed("policy.coalitions", "must be among those in force: others would show what their members know")
 
 
 def _check_own_entry(view: View) -> None:
@@ -116,14 +162,14 @@ def _check_own_entry(view: View) -> None:
 
 
 @ROUTES.route("/v1/policy-impacts", _ERRORS, slow=True, takes=takes(BINARY, BYTES_TYPE))
-def ask_policy_impact(view: View, raw: Document) -> PolicyImpact:
+def ask_policy_impact(view: View, raw: Document, at: At = None) -> PolicyImpact:
     """What a policy would change. Raises: Malformed, Problem."""
     assert isinstance(view.facts, Snapshot)
     pending = view.facts.due(_EVER, PENDING_MAX + 1)
     if len(pending) > PENDING_MAX:
         detail = f"more than {PENDING_MAX} charges are pending: use 'epsilon policy impact' on the book itself"
         raise Problem(Code.CONFLICT, detail)
-    found = impact(view.facts, raw, view.time, pending, declared_load(view.facts.entry))
+    found = impact(view.facts, raw, _moment(view, at), pending, declared_load(view.facts.entry))
     return PolicyImpact.project(found, replaces=tag_replaced(view.facts, "policy", raw, view.caller))
 
 
@@ -140,29 +186,34 @@ def ask_cap_report(view: View, raw: Document) -> Page[CapReport]:
 
 
 @ROUTES.route("/v1/merger-impacts", _ERRORS, slow=True, takes=takes(MergerQuestion))
-def ask_merger_impact(view: View, raw: Raw) -> Page[MergedAccount]:
+def ask_merger_impact(view: View, raw: Raw, at: At = None) -> Page[MergedAccount]:
     """What a merger would change. Raises: Malformed, Problem."""
     named = convert(MergerQuestion, c.parse(raw, COMMAND_BYTES_MAX)).organisations
     for did in named:
         if did not in view.facts.organisations:
             raise not_found(f"organisation {did}")
-    found = merged_accounts(view.facts, named, view.time)
+    found = merged_accounts(view.facts, named, _moment(view, at))
     return Page(items=tuple(one for one in found if _is_own(view, one.partition)), next_cursor=None)
 
 
 @ROUTES.route("/v1/handover-impacts", (*_ERRORS, 409), slow=True, takes=takes(HandoverQuestion))
-def ask_handover_impact(view: View, raw: Raw) -> Page[ExposureChange]:
+def ask_handover_impact(view: View, raw: Raw, at: At = None) -> Page[ExposureChange]:
     """Whose accounts a transfer or a publication would change, on the caller's own data. Raises: Malformed, Problem."""
     question = convert(HandoverQuestion, c.parse(raw, COMMAND_BYTES_MAX))
     charge = view.facts.charges.get(question.charge)
     get_visible(charge, view.caller.sees_charge, view.facts, f"charge {question.charge}")
     kind = "publication" if question.recipient is None else "transfer"
     try:
-        found = exposure_changes(view.facts, kind, question.to_json(), view.time)
+        found = exposure_changes(view.facts, kind, question.to_json(), _moment(view, at))
     except Rejected as refusal:
         decided = refusal.decided
         raise Problem(decided.code, decided.detail, field=decided.field.removeprefix("body.")) from None
     return Page(items=tuple(one for one in found if _is_own(view, one.partition)), next_cursor=None)
+
+
+def _moment(view: View, at: int | None) -> int:
+    """The time (ms) that a question is about: that of the state, unless it names one."""
+    return view.time if at is None else at
 
 
 def _is_own(view: View, ref: str) -> bool:

@@ -25,6 +25,9 @@ class PlannedRun(PlannedCharge, frozen=True):
 
     clean_room: _Ignored = None
     deadline: _Ignored = None
+    policy: Annotated[
+        str, Meta(description="a policy, JSON or YAML: decide as if it had always been the only one of its domain")
+    ] = ""
 
 
 def titled(kind: str, what: str) -> str:

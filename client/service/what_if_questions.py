@@ -23,44 +23,53 @@ class WhatIfQuestions:
 
     _guard: CheckpointGuard
 
-    def plan_report(self, body: c.Object, as_of: int | None = None, at: int | None = None) -> c.Object:
+    def plan_report(
+        self,
+        body: c.Object,
+        as_of: int | None = None,
+        at: int | None = None,
+        days: int | None = None,
+        policy: str = "",
+    ) -> c.Object:
         """What a run would get, how much fits, and what would pass instead. Raises: Refused, Unreachable.
 
         Args:
             as_of: a size of the log: the state after so many entries, instead of the current one.
             at: the time to decide at, in Unix milliseconds, instead of that of the state.
+            days: how many past days of charges make the rate; 30 if not given.
+            policy: the text of a policy, JSON or YAML, to decide under instead of those in force.
         """
-        query = "&".join(f"{name}={value}" for name, value in (("as_of", as_of), ("at", at)) if value is not None)
-        return object_of(self._asked(f"{PLANS}?{query}" if query else PLANS, c.dump(body)))
+        asked: c.Object = {**body, "policy": policy} if policy else body
+        return object_of(self._asked(_with(PLANS, as_of=as_of, at=at, days=days), c.dump(asked)))
 
-    def smallest_coalitions(self, partition: str, epsilon: str = "") -> c.Object:
+    def smallest_coalitions(self, partition: str, epsilon: str = "", at: int | None = None) -> c.Object:
         """The fewest consumers that together would exceed a cap on a partition. Raises: Refused, Unreachable.
 
         Args:
             epsilon: the cap; the lineages' own if empty.
         """
-        query = {"partition": partition, **({"epsilon": epsilon} if epsilon else {})}
+        query = {"partition": partition, **({"epsilon": epsilon} if epsilon else {}), **_at(at)}
         return self._get("/v1/smallest-coalitions", query)
 
     def open_partitions(self) -> tuple[str, ...]:
         """The references of all partitions that are not retired. Raises: Refused, Unreachable."""
         return tuple(str(one["partition"]) for one in self._list("/v1/partitions", {})[1] if not one.get("retired"))
 
-    def frozen_accounts(self, partition: str) -> list[c.Object]:
-        """The accounts of a partition that are over their cap. Raises: Refused, Unreachable."""
-        return self._list("/v1/frozen-accounts", {"partition": partition})[1]
+    def frozen_accounts(self, partition: str, at: int | None = None) -> list[c.Object]:
+        """The accounts of a partition that are over their cap, at a time (ms). Raises: Refused, Unreachable."""
+        return self._list("/v1/frozen-accounts", {"partition": partition, **_at(at)})[1]
 
-    def policy_impact(self, data: bytes) -> c.Object:
-        """What publishing a policy would change; records nothing. Raises: Refused, Unreachable."""
-        return object_of(self._asked("/v1/policy-impacts", data, BYTES_TYPE))
+    def policy_impact(self, data: bytes, at: int | None = None) -> c.Object:
+        """What publishing a policy would change, at a time (ms); records nothing. Raises: Refused, Unreachable."""
+        return object_of(self._asked(_with("/v1/policy-impacts", at=at), data, BYTES_TYPE))
 
-    def merger_impact(self, organisations: Sequence[str]) -> list[c.Object]:
-        """The accounts that a merger would change; records nothing. Raises: Refused, Unreachable."""
-        return self._listed("/v1/merger-impacts", c.dump({"organisations": [*organisations]}))
+    def merger_impact(self, organisations: Sequence[str], at: int | None = None) -> list[c.Object]:
+        """The accounts that a merger would change, at a time (ms); records nothing. Raises: Refused, Unreachable."""
+        return self._listed(_with("/v1/merger-impacts", at=at), c.dump({"organisations": [*organisations]}))
 
-    def handover_impact(self, handover: c.Object) -> list[c.Object]:
-        """The accounts that a transfer or a publication would change; records nothing. Raises: Refused, Unreachable."""
-        return self._listed("/v1/handover-impacts", c.dump(handover))
+    def handover_impact(self, handover: c.Object, at: int | None = None) -> list[c.Object]:
+        """The accounts that a transfer or a publication would change, at a time (ms). Raises: Refused, Unreachable."""
+        return self._listed(_with("/v1/handover-impacts", at=at), c.dump(handover))
 
     def cap_report(self, data: bytes) -> list[c.Object]:
         """What could run under the caps of a policy or a contract; records nothing. Raises: Refused, Unreachable."""
@@ -87,3 +96,13 @@ class WhatIfQuestions:
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> c.Object:
         return object_of(self._guard.send("GET", path, query=query))
+
+
+def _with(path: str, **asked: int | None) -> str:
+    """A path with the parameters that are given."""
+    query = "&".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+    return f"{path}?{query}" if query else path
+
+
+def _at(at: int | None) -> dict[str, str]:
+    return {} if at is None else {"at": str(at)}

@@ -73,6 +73,18 @@ def _planned(world: ServedWorld, bank: str, did: str, steps: int) -> Any:  # noq
     return world.http.post("/v1/plans", content=c.dump(run), headers=headers).raise_for_status().json()
 
 
+def _planned_under(world: ServedWorld, policy: c.Object, steps: int) -> Any:  # noqa: ANN401 - JSON
+    """The whole report on a run of Bank A, under a policy that it makes up."""
+    run: c.Object = {
+        "contract": world.contracts[BANK_A],
+        "partitions": [PARTITION],
+        "plan": plan(noise="4", steps=steps),
+        "policy": c.dump(policy).decode(),
+    }
+    headers = {**world.everybody.shown(BANK_A), "content-type": JSON_TYPE}
+    return world.http.post("/v1/plans", content=c.dump(run), headers=headers).raise_for_status().json()
+
+
 def _shown(world: ServedWorld, did: str) -> dict[str, Any]:
     """Everyone's account as an organisation is shown it."""
     answer = world.http.get(f"/v1/accounts?partition={PARTITION}", headers=world.everybody.shown(did)).json()
@@ -136,6 +148,27 @@ def test_refusals_and_plans_show_it_rounded_too(tmp_path: Path) -> None:
     assert theirs[0] == theirs[1]
     assert len({str(one) for one in exact}) == len(TIGHT)
     assert {one["decision"]["outcome"] for one in exact[0]} == {"pending", "budget_exhausted"}
+
+
+def test_no_policy_and_no_time_of_its_own_shows_a_consumer_more(tmp_path: Path) -> None:
+    """Under policies that it makes up, one that shows shared accounts exactly too, a step more of another is hidden."""
+    theirs = []
+    for place, steps in enumerate(TIGHT):
+        with _market(tmp_path / str(place), epsilon="0.8") as world:
+            _charge(world, BANK_A, 10, "own")
+            _charge(world, BANK_B, steps, "theirs")
+            made_up: list[c.Object] = [
+                {**world.policy(), "shared_accounts": "exact"},
+                {**world.policy(), "lineage": {"epsilon_max": "0.5"}},
+            ]
+            reports = []
+            for one in made_up:
+                most = _planned_under(world, one, 5)["steps_most"]["steps"]
+                reports += [_planned_under(world, one, more) for more in (most, most + 1)]
+            theirs.append(VARYING.sub("", json.dumps(reports)))
+            outcomes = [one["decision"]["outcome"] for one in reports]
+            assert outcomes == ["pending", "budget_exhausted"] * 2
+    assert theirs[0] == theirs[1]
 
 
 def test_a_run_that_is_admitted_is_shown_to_fit(tmp_path: Path) -> None:

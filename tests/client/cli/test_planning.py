@@ -53,6 +53,54 @@ def test_a_consumer_plans_its_own_run(desk: Desk) -> None:
     assert "must be the entry of a charge of yours" in refused.err
 
 
+def _tighter(desk: Desk) -> None:
+    text = (desk.folder / "policy.yaml").read_text(encoding="utf-8")
+    assert 'run: {epsilon_max: "4"}' in text
+    (desk.folder / "tighter.yaml").write_text(text.replace('run: {epsilon_max: "4"}', 'run: {epsilon_max: "0.01"}'))
+
+
+def test_a_provider_asks_under_another_policy_and_at_another_time(desk: Desk) -> None:
+    """Word for word what the book answers to the same options."""
+    _tighter(desk)
+    now, late = f"--at {format_time(desk.world.clock.now)}", "--at 2028-01-01T00:00:00Z"
+    for words in (f"plan run {{}} {RUN} {now} --policy tighter.yaml", f"plan run {{}} {RUN} {now} --days 1"):
+        code, out = _both(desk, words, "hospital.toml", f"--actor {BANK_A}")
+        assert (code, "FAIL run_above_policy" in out) == ((3, True) if "tighter" in words else (0, False))
+    code, out = _both(desk, "plan again {} run-1 --policy tighter.yaml", "hospital.toml")
+    assert (code, "FAIL run_above_policy" in out) == (3, True)
+    for words in (
+        f"plan merger {{}} {BANK_A} {HOSPITAL}",
+        f"plan transfer {{}} run-1 {HOSPITAL}",
+        "policy breaches {}",
+    ):
+        assert _both(desk, f"{words} {late}", "hospital.toml")[0] == 0
+    for words in ("plan publication {} run-1", "plan coalitions {} --epsilon 0.1"):
+        assert _both(desk, f"{words} {late}", "hospital.toml")[0] == 0
+
+
+def test_a_consumer_asks_under_a_policy_without_coalitions_of_its_own(desk: Desk) -> None:
+    """Of a policy that is not in force it gets the decision; of members that it chose nothing."""
+    _tighter(desk)
+    for words in (f"plan run bank-a.toml {RUN}", "plan again bank-a.toml run-1"):
+        said = desk.run(f"epsilon {words} --policy tighter.yaml --json")
+        assert (said.code, json.loads(said.out)["decision"]["outcome"]) == (3, "policy_denied"), said.err
+    named = f"coalitions: [{{name: both, members: ['{BANK_A}', '{HOSPITAL}'], epsilon_max: '1'}}]\n"
+    text = (desk.folder / "tighter.yaml").read_text(encoding="utf-8")
+    (desk.folder / "prying.yaml").write_text(text + named)
+    pried = desk.run(f"epsilon plan run bank-a.toml {RUN} --policy prying.yaml")
+    assert (pried.code, pried.out) == (2, "")
+    assert "--policy.coalitions: must be among those in force" in pried.err
+    assert desk.run(f"epsilon plan run hospital.toml {RUN} --policy prying.yaml").code == 3
+    late = desk.run("epsilon policy breaches bank-a.toml --at 2028-01-01T00:00:00Z")
+    assert late.code == 2
+    assert "--at: is for who sees every account" in late.err
+    (desk.folder / "broken.yaml").write_bytes(b"\xff")
+    for file, says in (("broken.yaml", "--policy: is not UTF-8"), ("none.yaml", "none.yaml")):
+        said = desk.run(f"epsilon plan run bank-a.toml {RUN} --policy {file}")
+        assert said.code == 2
+        assert says in said.err
+
+
 def test_a_recorded_charge_is_decided_again(desk: Desk) -> None:
     """On the state and at the time of its own entry, by its provider and by its consumer."""
     code, out = _both(desk, "plan again {} run-1 --json", "hospital.toml")
@@ -97,10 +145,6 @@ def test_an_sro_asks_what_a_policy_would_change(desk: Desk) -> None:
 
 def test_what_only_a_book_answers_is_said(desk: Desk) -> None:
     """By the option as it was typed; nothing is asked."""
-    for words in (
-        f"plan run bank-a.toml {RUN} --policy policy.yaml",
-        "plan again bank-a.toml run-1 --policy policy.yaml",
-    ):
-        said = desk.run(f"epsilon {words}")
-        assert (said.code, said.err.partition(":")[2].strip().split(":")[0]) == (2, "--policy")
-        assert "name a book instead of bank-a.toml" in said.err
+    said = desk.run(f"epsilon plan run bank-a.toml {RUN} --actor {BANK_A}")
+    assert (said.code, said.err.partition(":")[2].strip().split(":")[0]) == (2, "--actor")
+    assert "name a book instead of bank-a.toml" in said.err
