@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.step_log import StepLog
+from trainer_adapter.layers.tensor_trees import TensorTree, count_records, tensors, tree_of
 from trainer_adapter.run.step_budget import StepBudget
 
 __all__ = ["LocalRefused", "LocalRun", "attach"]
@@ -39,14 +40,14 @@ BLOCK_STEPS: Final = 10
 BATCH: Final = 256
 RUN_SHARE: Final = 4
 """A run that names no ε is given the budget divided by this."""
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Any, Any], Tensor]
 
 
 def attach(  # noqa: PLR0913 - the numbers of a run
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     loss: Loss,
-    data: tuple[Tensor, Tensor],
+    data: tuple[TensorTree, TensorTree],
     *,
     budget: str,
     book: Path | str,
@@ -61,7 +62,7 @@ def attach(  # noqa: PLR0913 - the numbers of a run
 
     Args:
         model: on its device. optimiser: over exactly what trains. loss: of one record's outputs and targets.
-        data: inputs (records, ...) and targets (records, ...).
+        data: inputs (records, ...) and targets (records, ...), each a tensor or a dictionary of tensors.
         budget: the ε that all runs on a record may reveal together; fixed for the life of the book.
         book: the book's file, made with its keys beside it if it is not there.
         epsilon: of this run; a quarter of the budget if not given.
@@ -74,10 +75,10 @@ def attach(  # noqa: PLR0913 - the numbers of a run
     Raises:
         Malformed, OSError, BookUnusable: for what cannot be read. LocalRefused.
     """
-    inputs, targets = data
-    count = len(inputs)
-    if not count or count != len(targets):
-        raise Malformed("data", f"has {count} inputs and {len(targets)} targets: must be as many, and at least one")
+    inputs, targets = tree_of(data[0], "inputs"), tree_of(data[1], "targets")
+    count, others = count_records(inputs, "inputs"), count_records(targets, "targets")
+    if not count or count != others:
+        raise Malformed("data", f"has {count} inputs and {others} targets: must be as many, and at least one")
     if identities is not None and len(identities) != count:
         raise Malformed("identities", f"must be {count}, one for each record")
     if identities is not None and len(set(identities)) != count:
@@ -95,9 +96,11 @@ def attach(  # noqa: PLR0913 - the numbers of a run
     probability = Fraction(-(-batch * 10**6 // count), 10**6)
     noise = calibrate_noise(probability, steps, wanted, share, RELATION)
     plan = Plan(probability, noise, parse_positive(clipping_norm, "clipping_norm"), steps, batch)
-    engine = Engine(plan, model, loss, data)
+    engine = Engine(plan, model, loss, (inputs, targets))
     engine.traced.check_optimiser(optimiser)
-    return LocalRun(engine, optimiser, plan, _identities(inputs, targets, identities), Path(book), total, share)
+    return LocalRun(
+        engine, optimiser, plan, _identities((inputs, targets), count, identities), Path(book), total, share
+    )
 
 
 class LocalRun:
@@ -165,8 +168,8 @@ class LocalRun:
             self._book.close()
 
 
-def _identities(inputs: Tensor, targets: Tensor, identities: Sequence[str] | None) -> list[bytes]:
+def _identities(data: tuple[TensorTree, TensorTree], count: int, identities: Sequence[str] | None) -> list[bytes]:
     if identities is not None:
         return [b"identity\n" + one.encode() for one in identities]
-    parts = [part.detach().cpu().contiguous().reshape(len(inputs), -1).numpy() for part in (inputs, targets)]
-    return [b"record\n" + one.tobytes() + other.tobytes() for one, other in zip(*parts, strict=True)]
+    parts = [part.detach().cpu().contiguous().reshape(count, -1).numpy() for part in tensors(data)]
+    return [b"record\n" + b"".join(part[place].tobytes() for part in parts) for place in range(count)]

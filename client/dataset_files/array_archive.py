@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.dataset_files.record_encoding import Batch
+from client.dataset_files.record_parts import INPUTS, PARTS, TARGETS, assembled, names_of
 from client.dataset_files.sealed_records import DTYPES, RecordLayout
 from ledger.wire.malformed import Malformed
 
 BATCH_BYTES: Final = 1 << 22
 SUFFIX: Final = ".npy"
-_USED: Final = ("inputs", "targets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Array:
 
 
 class ArchiveRecords:
-    """The records of an archive with ``inputs``, ``targets``, and perhaps ``users`` and others.
+    """The records of an archive with ``inputs`` and ``targets``, one array each or several, and perhaps others.
 
     Attributes:
         layout: the archive's own arrays, as they are; their numbers little-endian.
@@ -49,13 +49,16 @@ class ArchiveRecords:
             pass
         self._arrays = self._described()
         names = tuple(one.name for one in self._arrays)
-        for name in (*_USED, *identity):
+        used = {part: names_of(part, names) for part in PARTS}
+        for part, found in used.items():
+            assembled(part, dict.fromkeys(found), str(path))
+        for name in (*(part for part in PARTS if not used[part]), *identity):
             if name not in names:
                 raise self._refused(f"has no array {name}: it has {', '.join(names) or 'none'}")
         self._records = self._arrays[0].shape[0]
         if not self._records:
             raise self._refused("holds no record")
-        hidden = {name for name in identity if name not in {*_USED, "users"}}
+        hidden = {name for name in identity if name not in {*used[INPUTS], *used[TARGETS], "users"}}
         self._sealed = [one for one in self._arrays if one.name not in hidden]
         self.layout = RecordLayout(np.dtype([(one.name, _little(one.dtype), one.shape[1:]) for one in self._sealed]))
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from client.dataset_files.record_parts import INPUTS, TARGETS
 from client.dataset_files.sealed_records import RecordLayout, Rows
 from ledger.wire import canonical_json as c
 
@@ -25,18 +26,19 @@ class SealReport:
         self.records = 0
         self._users: Counter[int] = Counter()
         self._targets: Counter[int] = Counter()
-        width = layout.dtype["inputs"].itemsize // layout.dtype["inputs"].base.itemsize
-        self._tabular = bool(layout.columns) and width <= COLUMNS_SHOWN_MAX
+        width = layout.dtype[INPUTS].itemsize // layout.dtype[INPUTS].base.itemsize if layout.columns else 0
+        self._tabular = 0 < width <= COLUMNS_SHOWN_MAX
+        self._counted = TARGETS in (layout.dtype.names or ()) and layout.dtype[TARGETS].base.kind in "iu"
         self._least, self._greatest = np.full(width, np.inf), np.full(width, -np.inf)
         self._mean, self._spread = np.zeros(width), np.zeros(width)
 
     def add(self, rows: Rows) -> None:
         """Look at more records."""
         if self._tabular:
-            self._add_columns(rows["inputs"].reshape(len(rows), -1).astype(np.float64))
+            self._add_columns(rows[INPUTS].reshape(len(rows), -1).astype(np.float64))
         self.records += len(rows)
-        if rows["targets"].dtype.kind in "iu" and len(self._targets) <= TARGETS_MAX:
-            self._targets.update(rows["targets"].ravel().tolist())
+        if self._counted and len(self._targets) <= TARGETS_MAX:
+            self._targets.update(rows[TARGETS].ravel().tolist())
         if "users" in (rows.dtype.names or ()):
             self._users.update(rows["users"].ravel().tolist())
 

@@ -247,7 +247,7 @@ class _ChosenRecords(SealedRecords):
     def arrays(self, wanted: Iterable[str] | None = None) -> Mapping[str, NDArray[Any]]:
         own = self.layout.dtype.names or ()
         rows = self._of.rows(self._places)
-        return {name: np.ascontiguousarray(rows[name]) for name in own if wanted is None or name in wanted}
+        return {name: np.array(rows[name], order="C") for name in own if wanted is None or name in wanted}
 
     def verify(self) -> None:
         self._of.rows(self._places)

@@ -18,6 +18,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX
 from trainer_adapter.layers.dropout import Keys, dropout_keys
+from trainer_adapter.layers.tensor_trees import TensorTree, chosen, count_records, map_tensors, tensors, tree_of
 from trainer_adapter.per_sample.microbatch import Batch
 from trainer_adapter.per_sample.model_checks import DUMMIES, dummies
 
@@ -29,17 +30,17 @@ class DrawnRecords(Protocol):
         prototypes: inputs (0, ...) and targets (0, ...), in the shapes and types of the records.
     """
 
-    prototypes: tuple[Tensor, Tensor]
+    prototypes: tuple[TensorTree, TensorTree]
 
     def __len__(self) -> int:
         """How many there are."""
 
-    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
+    def take(self, places: Tensor) -> tuple[TensorTree, TensorTree]:
         """Inputs and targets at ``places``, of shape (*places, ...), on the CPU; private."""
 
 
-Records: TypeAlias = tuple[Tensor, Tensor] | DrawnRecords
-"""Inputs (records, ...) and targets (records, ...), in memory or not."""
+Records: TypeAlias = tuple[TensorTree, TensorTree] | DrawnRecords
+"""Inputs (records, ...) and targets (records, ...), each a tensor or a tree of them, in memory or not."""
 
 
 def of_users(users: Tensor, records: int, records_per_user_max: int) -> tuple[Tensor, Tensor]:
@@ -81,11 +82,13 @@ class UnitRecords:
         Raises:
             Malformed: for users where the plan's unit is the record, the other way round, or what does not fit.
         """
-        self._records = data
-        self.data = data if isinstance(data, tuple) else data.prototypes
-        self.records = len(data[0]) if isinstance(data, tuple) else len(data)
-        if len(self.data[0]) != len(self.data[1]):
-            raise Malformed("data", f"has {self.records} inputs but {len(self.data[1])} targets")
+        inputs, targets = data if isinstance(data, tuple) else data.prototypes
+        self.data = tree_of(inputs, "inputs"), tree_of(targets, "targets")
+        self._records = self.data if isinstance(data, tuple) else data
+        known = count_records(self.data[0], "inputs")
+        self.records = known if isinstance(data, tuple) else len(data)
+        if (other := count_records(self.data[1], "targets")) != known:
+            raise Malformed("data", f"has {self.records} inputs but {other} targets")
         if (users is not None) != (plan.unit == USER):
             rule = f"must be given where the plan's unit is the user, and only there: it is {plan.unit}"
             raise Malformed("users", rule)
@@ -107,13 +110,15 @@ class UnitRecords:
         places = self._places[units]
         valid = self._valid[units] & mask[:, None]
         if isinstance(self._records, tuple):
-            inputs, targets = (part[places.to(part.device)] for part in self._records)
+            inputs, targets = (chosen(part, places.to(tensors(part)[0].device)) for part in self._records)
         else:
             inputs, targets = self._records.take(places)
         if not bool(valid.all()):
-            for part in (inputs, targets):
+            for part in (*tensors(inputs), *tensors(targets)):
                 part[~valid.to(part.device)] = 0
-        return Batch(*(part.to(device) for part in (inputs, targets, valid, mask, dropout_keys(keys, places, valid))))
+        batch = Batch(inputs, targets, valid, mask, dropout_keys(keys, places, valid))
+        gathered: Batch = map_tensors(lambda part: part.to(device), batch)
+        return gathered
 
     def public_batch(self, units: int, device: torch.device) -> Batch:
         """Dummies in the shapes of a microbatch: a few that count, the rest masked out."""

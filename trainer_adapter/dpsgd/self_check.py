@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer_adapter.layers.dropout import PerExampleDropout
+from trainer_adapter.layers.tensor_trees import chosen
 from trainer_adapter.per_sample.microbatch import Batch, ClippedSum
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
@@ -24,7 +25,7 @@ class SelfCheckFailed(RuntimeError):  # noqa: N818 - named for what happened, as
     """The engine's sum is not that of the records one by one; nothing of it was released."""
 
 
-def reference_gradient(record: RecordLoss, values: Mapping[str, Tensor], unit: Sequence[Tensor]) -> Tensor:
+def reference_gradient(record: RecordLoss, values: Mapping[str, Tensor], unit: Batch) -> Tensor:
     """The gradient of one unit, flat, float64, by an ordinary backward pass for each of its records.
 
     Args:
@@ -32,12 +33,11 @@ def reference_gradient(record: RecordLoss, values: Mapping[str, Tensor], unit: S
     """
     trained = {name: values[name].detach().requires_grad_() for name in record.trained}
     total = torch.zeros(sum(value.numel() for value in trained.values()), dtype=torch.float64)
-    inputs, targets, valid, keys = unit
-    for place in torch.nonzero(valid).flatten().tolist():
-        one = slice(place, place + 1)
+    for place in torch.nonzero(unit.valid).flatten().tolist():
+        inputs, targets = (chosen(part, slice(place, place + 1)) for part in unit[:2])
         with torch.enable_grad():
-            outputs = record.outputs({**values, **trained}, inputs[one], PerExampleDropout(keys[place]))
-            loss = record.loss(outputs, targets[one])
+            outputs = record.outputs({**values, **trained}, inputs, PerExampleDropout(unit.keys[place]))
+            loss = record.loss(outputs, targets)
             gradients = torch.autograd.grad(loss, list(trained.values()), materialize_grads=True)
         total += torch.cat([value.to_dense().flatten() for value in gradients]).to("cpu", torch.float64)
     return total
@@ -69,7 +69,7 @@ def compare(
     total = torch.zeros(sum(values[name].numel() for name in record.trained), dtype=torch.float64)
     computed, true, short = 0.0, 0.0, 0.0
     for place in torch.nonzero(batch.mask).flatten().tolist():
-        unit = (batch.inputs[place], batch.targets[place], batch.valid[place], batch.keys[place])
+        unit: Batch = chosen(batch, place)
         gradient = reference_gradient(record, values, unit)
         norm, known = float(gradient.norm()), float(ours.norms[place])
         if max(norm, known) < float("inf"):  # false for a NaN too

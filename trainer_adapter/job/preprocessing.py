@@ -22,7 +22,8 @@ them, whatever noise the training adds later. So each constant names where it co
 ``public = "test"`` without constants takes means and deviations from the job's public test set, which belongs to no
 partition. ``charge`` names a run that this ledger charged and whose released model holds them, as tensors of the
 members' names: the receipt beside the model proves it. Anything else is refused. Each of them works on one record by
-itself.
+itself. Of inputs with several arrays, ``normalise`` is for the one of no whole numbers, ``vocabulary`` for
+``input_ids``, or the one of whole numbers.
 
 | kind | constants | what it does to a record |
 |---|---|---|

@@ -21,12 +21,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from trainer_adapter.layers.activation_checkpointing import without_checkpoints
+from trainer_adapter.layers.tensor_trees import TensorTree, arguments
 
 _GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:  # noqa: ANN401 - any output of a model
+def call(model: nn.Module, values: Mapping[str, Tensor], inputs: TensorTree) -> Any:  # noqa: ANN401 - any output of a model
     """The model's output with these values, by name as in ``named_parameters`` and ``named_buffers``."""
+    args, kwargs = arguments(inputs)
     named = chain(model.named_parameters(), model.named_buffers())
     new = {id(tensor): values[name] for name, tensor in named if name in values}
     places: list[tuple[dict[str, Any], str, Tensor]] = [
@@ -40,7 +42,7 @@ def call(model: nn.Module, values: Mapping[str, Tensor], inputs: Tensor) -> Any:
         for own, key, tensor in places:
             own[key] = new[id(tensor)]
         with _flat_weights(model), without_checkpoints():
-            return model(inputs)
+            return model(*args, **kwargs)
     finally:
         for own, key, tensor in places:
             own[key] = tensor

@@ -22,6 +22,7 @@ from trainer_adapter.layers.attention import AttentionCall, attention
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import FunctionMode, body_of
 from trainer_adapter.layers.rnn import unrolled
+from trainer_adapter.layers.tensor_trees import TensorTree
 from trainer_adapter.per_sample.layer_rules import CapturedCall, Factors, take
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
@@ -78,7 +79,7 @@ class LayerCallCapture(FunctionMode):
 
 
 def parameters_with_rules(
-    record: RecordLoss, values: Mapping[str, Tensor], inputs: Tensor, key: Tensor
+    record: RecordLoss, values: Mapping[str, Tensor], inputs: TensorTree, key: Tensor
 ) -> tuple[list[str], list[tuple[torch.Size, torch.dtype]]]:
     """Names of the parameters all of whose uses have rules; shape and type of each captured output of one record.
 

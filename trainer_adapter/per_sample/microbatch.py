@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
+from trainer_adapter.layers.tensor_trees import TensorTree, chosen, map_tensors
 from trainer_adapter.per_sample.autotune import choose, margin_of
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
@@ -67,14 +68,15 @@ class Batch(NamedTuple):
     """The tensors of one microbatch.
 
     Attributes:
-        inputs, targets: shape (units, records, ...): the records of each unit, in a fixed number of places.
+        inputs, targets: tensors or trees of them, (units, records, ...): the records of each unit, in a fixed number
+            of places.
         valid: which of those places hold a record, shape (units, records).
         mask: which units were drawn, shape (units,).
         keys: the key of each record's dropout masks, shape (units, records, 2); see ``dropout``.
     """
 
-    inputs: Tensor
-    targets: Tensor
+    inputs: TensorTree
+    targets: TensorTree
     valid: Tensor
     mask: Tensor
     keys: Tensor
@@ -125,14 +127,15 @@ class MicrobatchGradientSum:
         """
         self._record, self._precision, self._bound = record, record.precision, bound
         self._names = list(values)
-        self._device = dummies.inputs.device
+        self._device = dummies.mask.device
+        flat, self._form = tree_flatten(dummies)
         self._layers: list[Factors] = []
         self.drops = 0
         self._map: UnitMap = vectorised
-        tensors = [*values.values(), *dummies]
+        tensors = [*values.values(), *flat]
         try:
             with _quietly():
-                self._ruled, outputs = parameters_with_rules(record, values, dummies.inputs[0, :1], dummies.keys[0, 0])
+                self._ruled, outputs = parameters_with_rules(record, values, _first(dummies.inputs), dummies.keys[0, 0])
                 self._probes = self._zeros(dummies, outputs)
                 graph = self._trace_either_way([*tensors, *self._probes], lambda: self._pass(values, dummies))
         except RuntimeError as error:
@@ -149,7 +152,9 @@ class MicrobatchGradientSum:
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
         with torch.no_grad(), _full_convolutions(), torch.autocast(self._device.type, enabled=False):
-            return ClippedSum(*self._run(*(values[name] for name in self._names), *batch, *self._probes))
+            return ClippedSum(
+                *self._run(*(values[name] for name in self._names), *tree_flatten(batch)[0], *self._probes)
+            )
 
     def _zeros(self, dummies: Batch, outputs: Sequence[tuple[torch.Size, torch.dtype]]) -> list[Tensor]:
         """The probes, one for each captured output of a record."""
@@ -159,7 +164,8 @@ class MicrobatchGradientSum:
 
     def _pass(self, values: Mapping[str, Tensor], dummies: Batch) -> None:
         """One record's forward pass, on tensors of its own."""
-        inputs, targets, key = (part.clone() for part in (dummies.inputs[0, :1], dummies.targets[0, :1], dummies.keys))
+        parts = (_first(dummies.inputs), _first(dummies.targets), dummies.keys)
+        inputs, targets, key = (map_tensors(Tensor.clone, part) for part in parts)
         with torch.no_grad():
             outputs = self._record.outputs(values, inputs, PerExampleDropout(key[0, 0]))
         self._record.loss(outputs, targets)
@@ -215,7 +221,8 @@ class MicrobatchGradientSum:
         return torch.cat([summed(weights).flatten() for _, summed in parts]), norms
 
     def _batch(self, tensors: Sequence[Tensor]) -> Batch:
-        return Batch(*tensors[len(self._names) :][: len(Batch._fields)])
+        batch: Batch = tree_unflatten(list(tensors[len(self._names) :][: self._form.num_leaves]), self._form)
+        return batch
 
     def _factors(self, tensors: Sequence[Tensor]) -> dict[str, list[PerExampleGrad]]:
         """Per-record gradients by parameter: one forward pass, one backward pass to the outputs of layers."""
@@ -226,7 +233,7 @@ class MicrobatchGradientSum:
             for name in self._record.trained
             if name not in ruled
         }
-        probes = [probe.detach().requires_grad_() for probe in tensors[len(self._names) + len(batch) :]]
+        probes = [probe.detach().requires_grad_() for probe in tensors[len(self._names) + self._form.num_leaves :]]
         with torch.enable_grad():
             losses, saved = self._map(self._of_unit(values, ruled))(
                 alone, probes, batch.inputs, batch.targets, batch.valid, batch.keys
@@ -243,21 +250,23 @@ class MicrobatchGradientSum:
         return factors
 
     def _of_unit(self, values: Mapping[str, Tensor], ruled: Mapping[str, Tensor]) -> Callable[..., Any]:
-        def one(alone: dict[str, Tensor], probes: list[Tensor], *record: Tensor) -> tuple[Tensor, list[Tensor]]:
+        def one(alone: dict[str, Tensor], probes: list[Tensor], *record: TensorTree) -> tuple[Tensor, list[Tensor]]:
             inputs, target, key = record
+            assert isinstance(key, Tensor)
             capture, dropping = LayerCallCapture(ruled, probes), PerExampleDropout(key)
             with capture:
-                outputs = self._record.outputs({**values, **alone}, inputs.unsqueeze(0), dropping)
+                outputs = self._record.outputs({**values, **alone}, map_tensors(_alone, inputs), dropping)
             self._layers, self.drops = capture.factors, dropping.calls
             if capture.uncovered:
                 name = min(capture.uncovered)
                 raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")
-            return self._record.loss(outputs, target.unsqueeze(0)), capture.saved
+            return self._record.loss(outputs, map_tensors(_alone, target)), capture.saved
 
-        def unit(alone: dict[str, Tensor], probes: list[Tensor], *records: Tensor) -> tuple[Tensor, list[Tensor]]:
+        def unit(alone: dict[str, Tensor], probes: list[Tensor], *records: TensorTree) -> tuple[Tensor, list[Tensor]]:
             inputs, targets, valid, keys = records
-            if len(inputs) == 1:
-                return one(alone, probes, inputs[0], targets[0], keys[0])
+            assert isinstance(valid, Tensor)
+            if len(valid) == 1:
+                return one(alone, probes, *(chosen(part, 0) for part in (inputs, targets, keys)))
             each = self._map(one, in_dims=(None, 0, 0, 0, 0))
             losses, saved = each(alone, probes, inputs, targets, keys)
             return torch.where(valid, losses, 0.0).sum(), saved
@@ -266,6 +275,16 @@ class MicrobatchGradientSum:
 
     def _wide(self, value: Tensor) -> Tensor:
         return value.to(self._precision.work) if value.is_floating_point() else value
+
+
+def _first(tree: TensorTree) -> Any:  # noqa: ANN401 - a tree
+    """The first record of the first unit, (1, ...)."""
+    return chosen(tree, (0, slice(1)))
+
+
+def _alone(one: Tensor) -> Tensor:
+    """One record as a batch of one."""
+    return one.unsqueeze(0)
 
 
 def _compile_session() -> AbstractContextManager[None]:

@@ -13,6 +13,7 @@ made itself, and reads nothing that another pass made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -24,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import FunctionMode, call
+from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors
 
 DUMMIES: Final = 4
 PARAMETERS_MAX: Final = 1 << 32
@@ -72,7 +74,9 @@ def check_modules(model: nn.Module) -> None:
             raise Malformed(where, "keeps running statistics of records outside the noisy sum")
 
 
-def check_on_dummies(model: nn.Module, loss_fn: Callable[[Any, Tensor], Tensor], data: tuple[Tensor, Tensor]) -> None:
+def check_on_dummies(
+    model: nn.Module, loss_fn: Callable[[Any, Any], Tensor], data: tuple[TensorTree, TensorTree]
+) -> None:
     """Run the model in its training mode on dummies shaped like ``data`` and hold it to the engine's terms.
 
     Nothing drops here, so that no mask hides what one record does to another.
@@ -94,8 +98,8 @@ def check_on_dummies(model: nn.Module, loss_fn: Callable[[Any, Tensor], Tensor],
             if not torch.equal(buffers[name], value):
                 raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
         with PerExampleDropout(None):
-            after = _output_tensors(call(model, state, _change_first(inputs)))
-        loss = loss_fn(tree_map_only(Tensor, lambda value: value[:1], before), targets[:1])
+            after = _output_tensors(call(model, state, map_tensors(_change_first, inputs)))
+        loss = loss_fn(*(tree_map_only(Tensor, lambda value: value[:1], part) for part in (before, targets)))
         if loss.numel() != 1:
             raise Malformed("loss_fn", "must give one number for one record")
         _check_reached(model, parameters, loss)
@@ -143,21 +147,25 @@ class RefuseRandomness(FunctionMode):
         return output
 
 
-def dummies(data: tuple[Tensor, Tensor], lead: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+def dummies(
+    data: tuple[TensorTree, TensorTree], lead: tuple[int, ...], device: torch.device
+) -> tuple[TensorTree, TensorTree]:
     """Public inputs and targets shaped like the data's, with other leading dimensions.
 
     Numbers are random, integers of inputs 0 and 1 by turns, those of targets 0.
     """
-    made = []
-    for part in data:
+
+    def made(part: Tensor, *, turns: bool) -> Tensor:
         shape = torch.Size((*lead, *part.shape[1:]))
         if part.is_floating_point():
             public = torch.Generator().manual_seed(1)
             value = torch.rand(shape, generator=public, dtype=torch.float64)
         else:
-            value = torch.zeros(shape) if part is data[1] else (torch.arange(shape.numel()) % 2).reshape(shape)
-        made.append(value.to(device, part.dtype))
-    return made[0], made[1]
+            value = (torch.arange(shape.numel()) % 2).reshape(shape) if turns else torch.zeros(shape)
+        return value.to(device, part.dtype)
+
+    inputs, targets = data
+    return map_tensors(partial(made, turns=True), inputs), map_tensors(partial(made, turns=False), targets)
 
 
 def _change_first(inputs: Tensor) -> Tensor:

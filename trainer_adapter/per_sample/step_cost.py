@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trainer_adapter.layers.dropout import PerExampleDropout
+from trainer_adapter.layers.tensor_trees import map_tensors
 from trainer_adapter.per_sample.microbatch import Batch
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
@@ -23,14 +24,14 @@ def times_plain(run: Callable[[], object], record: RecordLoss, values: Mapping[s
         run: the graph on ``public``, all of whose records are dummies; nothing drops in the plain pass.
     """
     trained = {name: values[name].detach().requires_grad_() for name in record.trained}
-    inputs, targets = public.inputs.flatten(0, 1), public.targets.flatten(0, 1)
+    inputs, targets = (map_tensors(lambda one: one.flatten(0, 1), part) for part in (public.inputs, public.targets))
 
     def plain() -> object:
         with torch.enable_grad():
             loss = record.loss(record.outputs({**values, **trained}, inputs, PerExampleDropout(None)), targets)
             return torch.autograd.grad(loss, list(trained.values()), materialize_grads=True)
 
-    ours, theirs = (min(_seconds(each, public.inputs.device) for _ in range(_ROUNDS)) for each in (run, plain))
+    ours, theirs = (min(_seconds(each, public.mask.device) for _ in range(_ROUNDS)) for each in (run, plain))
     return ours / theirs
 
 

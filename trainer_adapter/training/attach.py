@@ -30,6 +30,7 @@ from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.layers.tensor_trees import TensorTree, count_records
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
 from trainer_adapter.run.state_digest import Digest, state_digest
@@ -38,11 +39,10 @@ from trainer_adapter.session.noise_choice import load_assignment
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.model_file import model_bytes
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
-from trainer_adapter.training.records_on_disk import records_of
+from trainer_adapter.training.records_on_disk import Read, records_of
 from trainer_adapter.training.training_records import read_records, read_users
 
-Loss = Callable[[Any, Tensor], Tensor]
-Read = Callable[[Any, str], tuple[Tensor, Tensor]]
+Loss = Callable[[Any, Any], Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,8 @@ class Options:
     Attributes:
         service: as the consumer calls it; the assignment's own if none is given.
         say: receives one line for each stage.
-        read: from a partition's data, and its name for errors, to inputs and targets. The data are the bytes that were
+        read: from a partition's data, and its name for errors, to inputs and targets, each a tensor or a tree of them
+            (:mod:`trainer_adapter.layers.tensor_trees`). The data are the bytes that were
             sealed in one piece, or the :class:`~client.dataset_files.sealed_records.SealedRecords` of
             ``epsilon dataset seal``.
         example: public records of the same shape, on which the model is checked, and what it costs reported to ``say``,
@@ -69,7 +70,7 @@ class Options:
     service: Service | None = None
     say: Say | None = None
     read: Read = read_records
-    example: tuple[Tensor, Tensor] | None = None
+    example: tuple[TensorTree, TensorTree] | None = None
     resume: bool = False
     also: Mapping[str, Stateful] = field(default_factory=dict)
     pause: Pause | None = None
@@ -223,7 +224,7 @@ class ModelRun(Run):
     def _check_example(self, loss: Loss) -> None:
         if self.options.example is not None:
             inputs, targets = self.options.example
-            users = torch.arange(len(targets))
+            users = torch.arange(count_records(targets, "targets"))
             self._report(self._checked_engine(loss, (self.constants.inputs(inputs), targets), users))
 
     def _take(self, step: int, *, update: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError
@@ -19,10 +20,13 @@ from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants
+from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, tensors
 from trainer_adapter.session.model_release import receipt_of
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Any, Any], Tensor]
 RELEASED_BYTES_MAX = 1 << 26
+TOKENS: Final = "input_ids"
+"""What models of Transformers call their tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +43,11 @@ class PreparedConstants:
         """
         return cls(tuple((one.kind, _tensors(one, service, log)) for one in known))
 
-    def inputs(self, inputs: Tensor) -> Tensor:
+    def inputs(self, inputs: TensorTree) -> Any:  # noqa: ANN401 - a tree like the one given
         """Inputs (records, ...) as the model sees them. Raises: Malformed, where their type is another."""
         for kind, constants in self.items:
-            if kind == "normalise":
-                if not inputs.is_floating_point():
-                    raise Malformed("preprocessing", "normalise is for inputs that are no whole numbers")
-                inputs = (inputs - constants["mean"]) / constants["deviation"]
-            elif kind == "vocabulary":
-                if inputs.is_floating_point():
-                    raise Malformed("preprocessing", "vocabulary is for tokens, which are whole numbers")
-                inside = (inputs >= 0) & (inputs < int(constants["size"].item()))
-                inputs = torch.where(inside, inputs, 0)
+            if kind in _APPLIED:
+                inputs = _in_place(kind, inputs, constants)
         return inputs
 
     def loss(self, loss: Loss) -> Loss:
@@ -59,6 +56,36 @@ class PreparedConstants:
             if kind == "class_weights":
                 loss = _weighed(loss, constants["weights"])
         return loss
+
+
+def _in_place(kind: str, inputs: TensorTree, constants: dict[str, Tensor]) -> TensorTree:
+    """With the one tensor that a kind is for changed; of a dictionary's whole numbers, tokens are ``input_ids``."""
+    apply, floating, rule = _APPLIED[kind]
+    found = [one for one in tensors(inputs) if one.is_floating_point() == floating]
+    if isinstance(inputs, Mapping) and not floating and isinstance(known := inputs.get(TOKENS), Tensor):
+        found = [known]
+    if not found:
+        raise Malformed("preprocessing", f"{kind} {rule}")
+    if len(found) > 1:
+        raise Malformed("preprocessing", f"{kind} is for one array of inputs, and these have {len(found)} of its kind")
+    changed: TensorTree = map_tensors(lambda one: apply(one, constants) if one is found[0] else one, inputs)
+    return changed
+
+
+def _normalised(inputs: Tensor, constants: dict[str, Tensor]) -> Tensor:
+    return (inputs - constants["mean"]) / constants["deviation"]
+
+
+def _in_vocabulary(inputs: Tensor, constants: dict[str, Tensor]) -> Tensor:
+    inside = (inputs >= 0) & (inputs < int(constants["size"].item()))
+    return torch.where(inside, inputs, 0)
+
+
+_APPLIED: Final[dict[str, tuple[Callable[[Tensor, dict[str, Tensor]], Tensor], bool, str]]] = {
+    "normalise": (_normalised, True, "is for inputs that are no whole numbers"),
+    "vocabulary": (_in_vocabulary, False, "is for tokens, which are whole numbers"),
+}
+"""By kind: what is done to a tensor, whether one of floating-point numbers, and the rule where there is none."""
 
 
 def _weighed(loss: Loss, weights: Tensor) -> Loss:

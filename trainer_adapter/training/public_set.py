@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +14,13 @@ from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import ARCHIVE_SUFFIX, open_records
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.preprocessing import PUBLIC_TEST, VALUES_MAX, Constants
+from trainer_adapter.layers.tensor_trees import TensorTree
 from trainer_adapter.training.training_records import read_records, tensor_of
 
 TABLES = (".csv", ".parquet", ".pq")
 
 
-def read_public_set(path: Path, schema: Path | None) -> tuple[Tensor, Tensor]:
+def read_public_set(path: Path, schema: Path | None) -> tuple[Any, Any]:
     """Inputs and targets, as a partition's of the same schema. Raises: Malformed, naming the field; OSError.
 
     Args:
@@ -40,14 +42,19 @@ def classes_of(schema: Path | None) -> int | None:
     return (len(RecordSchema.load(schema).classes) or None) if schema is not None else None
 
 
-def constants_from(known: tuple[Constants, ...], inputs: Tensor) -> tuple[Constants, ...]:
+def constants_from(known: tuple[Constants, ...], inputs: TensorTree) -> tuple[Constants, ...]:
     """The constants of a job, those that are to be computed from its public inputs among them. Raises: Malformed."""
     return tuple(_normalising(inputs) if one.source == PUBLIC_TEST else one for one in known)
 
 
-def _normalising(inputs: Tensor) -> Constants:
-    flat = inputs.flatten(1).double()
-    if not inputs.is_floating_point() or flat.shape[1] > VALUES_MAX or inputs.dim() != 2:
+def _normalising(inputs: TensorTree) -> Constants:
+    flat = inputs.flatten(1).double() if isinstance(inputs, Tensor) else torch.zeros(0, 0)
+    if (
+        not isinstance(inputs, Tensor)
+        or not inputs.is_floating_point()
+        or flat.shape[1] > VALUES_MAX
+        or inputs.dim() != 2
+    ):
         rule = f"normalise from the test set is for rows of at most {VALUES_MAX} numbers: name the constants"
         raise Malformed("preprocessing", rule)
     deviation = flat.std(dim=0, unbiased=False)

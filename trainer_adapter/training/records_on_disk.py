@@ -18,16 +18,19 @@ from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records
+from trainer_adapter.layers.tensor_trees import TensorTree, concatenate, form, map_tensors, tensors, tree_of
 
 IN_MEMORY_BYTES_MAX: Final = 1 << 26
 """Of all sealed records of a run together; beyond it each is read when it is drawn."""
-Read = Callable[[Any, str], tuple[Tensor, Tensor]]
+Read = Callable[[Any, str], tuple[TensorTree, TensorTree]]
+Seen = Callable[[Any], TensorTree]
+"""What the model sees of inputs, record by record."""
 
 
 def records_of(
     opened: Mapping[str, PartitionData],
     read: Read,
-    inputs: Callable[[Tensor], Tensor],
+    inputs: Seen,
     device: torch.device,
     in_memory_max: int = IN_MEMORY_BYTES_MAX,
 ) -> Records:
@@ -43,8 +46,23 @@ def records_of(
     sealed = {ref: one for ref, one in opened.items() if isinstance(one, SealedRecords)}
     if len(sealed) == len(opened) and sum(one.nbytes for one in sealed.values()) > in_memory_max:
         return RecordsOnDisk(sealed, read, inputs)
-    parts = [read(data, ref) for ref, data in opened.items()]
-    return inputs(torch.cat([one for one, _ in parts])).to(device), torch.cat([one for _, one in parts]).to(device)
+    parts = [_read(read, data, ref) for ref, data in opened.items()]
+    _check_alike(list(opened), parts)
+    whole = (inputs(concatenate([one for one, _ in parts])), concatenate([one for _, one in parts]))
+    found: tuple[TensorTree, TensorTree] = map_tensors(lambda one: one.to(device), whole)
+    return found
+
+
+def _read(read: Read, data: Any, ref: str) -> tuple[TensorTree, TensorTree]:  # noqa: ANN401 - a partition's data
+    inputs, targets = read(data, ref)
+    return tree_of(inputs, "inputs"), tree_of(targets, "targets")
+
+
+def _check_alike(refs: list[str], parts: list[tuple[TensorTree, TensorTree]]) -> None:
+    """Else a target of one number would be repeated to the size of another partition's. Raises: Malformed."""
+    for ref, found in zip(refs, parts, strict=True):
+        if form(found) != form(parts[0]):
+            raise Malformed(ref, f"must have records of the same shape as those of {refs[0]}")
 
 
 class RecordsOnDisk:
@@ -54,37 +72,40 @@ class RecordsOnDisk:
         prototypes: inputs (0, ...) and targets (0, ...), in the shapes and types of the records.
     """
 
-    def __init__(self, parts: Mapping[str, SealedRecords], read: Read, inputs: Callable[[Tensor], Tensor]) -> None:
+    prototypes: tuple[TensorTree, TensorTree]
+
+    def __init__(self, parts: Mapping[str, SealedRecords], read: Read, inputs: Seen) -> None:
         """Open every frame once: a changed byte is found before the first step. Raises: as :func:`records_of`."""
-        self._parts, self._read, self._inputs = list(parts.items()), read, inputs
+        self._parts, self._seen = list(parts.items()), inputs
+        self._reader = read
         for _, one in self._parts:
             one.verify()
         self._starts = np.cumsum([0, *(len(one) for _, one in self._parts)])
         none = np.empty(0, np.int64)
         first = [self._of(number, none) for number in range(len(self._parts))]
-        # Else a target of one number would be repeated to the size of another partition's.
-        for (ref, _), found in zip(self._parts, first, strict=True):
-            if [part.shape for part in found] != [part.shape for part in first[0]]:
-                raise Malformed(ref, f"must have records of the same shape as those of {self._parts[0][0]}")
-        self.prototypes = torch.cat([one for one, _ in first]), torch.cat([one for _, one in first])
+        _check_alike([ref for ref, _ in self._parts], first)
+        self.prototypes = concatenate([one for one, _ in first]), concatenate([one for _, one in first])
 
     def __len__(self) -> int:
         """How many there are."""
         return int(self._starts[-1])
 
-    def take(self, places: Tensor) -> tuple[Tensor, Tensor]:
+    def take(self, places: Tensor) -> tuple[TensorTree, TensorTree]:
         """Inputs and targets of the records at these places, of shape (*places, ...). Raises: as :func:`records_of`."""
         flat = places.flatten().numpy()
-        found = tuple(one.new_empty((len(flat), *one.shape[1:])) for one in self.prototypes)
+        found = map_tensors(lambda one: one.new_empty((len(flat), *one.shape[1:])), self.prototypes)
         for number in range(len(self._parts)):
             here = (flat >= self._starts[number]) & (flat < self._starts[number + 1])
             if here.any():
-                for whole, part in zip(found, self._of(number, flat[here] - self._starts[number]), strict=True):
+                read = self._of(number, flat[here] - self._starts[number])
+                for whole, part in zip(tensors(found), tensors(read), strict=True):
                     whole[torch.from_numpy(here)] = part
-        inputs, targets = (one.reshape(*places.shape, *one.shape[1:]) for one in found)
-        return inputs, targets
+        shaped: tuple[TensorTree, TensorTree] = map_tensors(
+            lambda one: one.reshape(*places.shape, *one.shape[1:]), found
+        )
+        return shaped
 
-    def _of(self, number: int, places: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Tensor, Tensor]:
+    def _of(self, number: int, places: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[TensorTree, TensorTree]:
         ref, records = self._parts[number]
-        inputs, targets = self._read(records.chosen(places), ref)
-        return self._inputs(inputs), targets
+        inputs, targets = _read(self._reader, records.chosen(places), ref)
+        return tree_of(self._seen(inputs), "inputs"), targets

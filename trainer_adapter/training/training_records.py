@@ -1,12 +1,13 @@
 """Records as a partition's data hold them: inputs, targets and perhaps users.
 
-They are sealed records, or the bytes of a NumPy archive.
+They are sealed records, or the bytes of a NumPy archive. Inputs and targets are one array each, or several whose names
+begin with ``inputs.`` or ``targets.``: see :mod:`client.dataset_files.record_parts`.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,24 +15,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from client.dataset_files.record_parts import PARTS, assembled, names_of
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
 
 
-def read_records(data: PartitionData, what: str) -> tuple[Tensor, Tensor]:
+def read_records(data: PartitionData, what: str) -> tuple[Any, Any]:
     """Inputs (records, ...) and targets (records, ...): float32, or int64 if they are whole numbers.
+
+    Each is a tensor, or a dictionary of tensors.
 
     Raises:
         Malformed: for what one record cannot change. The shapes and types of the whole decide, never a record's
             value: that would leak it.
     """
-    inputs, targets = _arrays(data, what, "inputs", "targets")
-    if inputs.dtype.kind not in "fiu" or targets.dtype.kind not in "fiu":
+    found = {part: _arrays(data, what, *names_of(part, _names(data, what)) or (part,)) for part in PARTS}
+    arrays = {name: array for part in found.values() for name, array in part.items()}
+    if any(array.dtype.kind not in "fiu" for array in arrays.values()):
         raise Malformed(what, "must hold numbers as inputs and as targets")
-    if not targets.ndim or inputs.shape[:1] != targets.shape[:1]:
+    lengths = {array.shape[:1] for array in arrays.values()}
+    if () in lengths or len(lengths) != 1:
         raise Malformed(what, "must have one target for each row of inputs")
-    return tensor_of(inputs), tensor_of(targets)
+    inputs, targets = (
+        assembled(part, {name: tensor_of(array) for name, array in found[part].items()}, what) for part in PARTS
+    )
+    return inputs, targets
 
 
 def tensor_of(values: NDArray[Any]) -> Tensor:
@@ -51,7 +60,7 @@ def read_users(parts: Mapping[str, PartitionData]) -> Tensor:
     """
     users, count = [], 0
     for what, data in parts.items():
-        (one,) = _arrays(data, what, "users")
+        one = _arrays(data, what, "users")["users"]
         if one.dtype.kind not in "iu" or one.ndim != 1:
             raise Malformed(what, "must hold one integer for each record as users")
         _, numbered = np.unique(one, return_inverse=True)
@@ -60,16 +69,29 @@ def read_users(parts: Mapping[str, PartitionData]) -> Tensor:
     return torch.cat(users)
 
 
-def _arrays(data: PartitionData, what: str, *names: str) -> tuple[NDArray[Any], ...]:
+def _names(data: PartitionData, what: str) -> tuple[str, ...]:
+    if isinstance(data, SealedRecords):
+        return data.layout.dtype.names or ()
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return tuple(archive.files)
+    except Exception:  # noqa: BLE001 - a damaged archive fails in a dozen ways, and NumPy's words could quote a record
+        raise _damaged(what, PARTS) from None
+
+
+def _arrays(data: PartitionData, what: str, *names: str) -> dict[str, NDArray[Any]]:
     if isinstance(data, SealedRecords):
         found = data.arrays(names)
         missing = [name for name in names if name not in found]
         if missing:
             raise Malformed(what, f"has no array {missing[0]}")
-        return tuple(found[name] for name in names)
+        return {name: found[name] for name in names}
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return tuple(np.asarray(archive[name]) for name in names)
-    except Exception:  # noqa: BLE001 - a damaged archive fails in a dozen ways, and NumPy's words could quote a record
-        listed = " and ".join(names)
-        raise Malformed(what, f"is not a NumPy archive of {listed}, all of them numbers") from None
+            return {name: np.asarray(archive[name]) for name in names}
+    except Exception:  # noqa: BLE001 - as above
+        raise _damaged(what, names if len(names) == 1 else PARTS) from None
+
+
+def _damaged(what: str, names: Iterable[str]) -> Malformed:
+    return Malformed(what, f"is not a NumPy archive of {' and '.join(names)}, all of them numbers")

@@ -123,6 +123,34 @@ def test_a_model_of_transformers_trains_vectorised(name: str) -> None:
     engine.step(2, torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1), randomness)
 
 
+@pytest.mark.parametrize("name", ["BERT", "GPT-2"])
+def test_a_collator_s_batch_trains_the_model_itself(name: str) -> None:
+    """No wrapper: records by name with their mask, and the sum that plain autograd gives record by record."""
+    from transformers import default_data_collator
+
+    def loss(outputs: Any, targets: Tensor) -> Tensor:  # noqa: ANN401 - Transformers' ModelOutput
+        return _of_words(outputs.logits, targets)
+
+    words, targets = _texts(next_word=name == "GPT-2")
+    rows = [{"input_ids": one, "attention_mask": (one != PADDING).long()} for one in words]
+    torch.manual_seed(3)
+    model = _bert() if name == "BERT" else _gpt2()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    engine = Engine(PLAN, model, loss, (default_data_collator(rows), targets), RECORDS, certify="always")
+    assert len(engine.notices) == 1
+    expected = torch.zeros(engine.size, dtype=torch.float64)
+    for place, row in enumerate(rows):
+        outputs = model(**{key: value[None] for key, value in row.items()})
+        one = loss(outputs, targets[place : place + 1])
+        parts = torch.autograd.grad(one, list(model.parameters()), materialize_grads=True)
+        gradient = torch.cat([part.flatten() for part in parts]).double()
+        expected += gradient * min(1.0, engine.bound / float(gradient.norm()))
+    found = engine.clipped_sum(engine.microbatches(np.arange(RECORDS)))
+    assert float((found - expected).norm()) <= 5e-3 * float(expected.norm())
+
+
 def test_checkpointed_blocks_and_outputs_in_a_structure_train_as_the_plain_model() -> None:
     """GPT-2 itself, whose outputs are a structure with a cache in it, each block checkpointed in both ways."""
 

@@ -7,12 +7,16 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
+from client.dataset_files.record_schema import RecordSchema
+from client.dataset_files.seal import open_records, seal_dataset
 from client.dataset_files.sealed_records import RecordLayout, SealedRecords, write_sealed
 from client.dataset_files.stored_partition import StoredPartition
 from ledger.mechanisms.plan import Plan
@@ -86,6 +90,74 @@ def test_partitions_of_other_shapes_are_refused(tmp_path: Path) -> None:
         opened[ref] = found
     with pytest.raises(Malformed, match=rf"{REFS[1]}: must have records of the same shape as those of {REFS[0]}"):
         RecordsOnDisk(opened, read_records, lambda inputs: inputs)
+
+
+class _Texts(torch.nn.Module):
+    """Scores of words, the padding left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(9, 2)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = (self.words(input_ids) * attention_mask[..., None]).sum(dim=1)
+        return scores
+
+
+def _texts(path: Path, records: int) -> dict[str, NDArray[Any]]:
+    drawn = np.random.default_rng(records)
+    lengths = drawn.integers(1, 6, records)
+    found: dict[str, Any] = {
+        "inputs.input_ids": drawn.integers(0, 9, (records, 5)),
+        "inputs.attention_mask": (np.arange(5)[None] < lengths[:, None]).astype(np.int8),
+        "targets": drawn.integers(0, 2, records),
+    }
+    np.savez(path, **found)
+    return found
+
+
+def test_records_of_several_arrays_are_sealed_and_drawn_by_name(tmp_path: Path) -> None:
+    """An archive as a collator's batch makes it: sealed, opened, and trained on from disk as from memory."""
+    opened, whole = dict[str, SealedRecords](), []
+    for ref, records in zip(REFS, (50, 30), strict=True):
+        path = tmp_path / f"{records}.npz"
+        whole.append(_texts(path, records))
+        sealed = seal_dataset(open_records(path, RecordSchema()), ref, tmp_path / str(records), None, None)
+        found = StoredPartition(sealed.folder / "share" / "records.sealed").open(sealed.data_key.read_bytes(), ref)
+        assert isinstance(found, SealedRecords)
+        opened[ref] = found
+        assert sealed.report["targets"] == {str(one): int((whole[-1]["targets"] == one).sum()) for one in (0, 1)}
+    sums = []
+    for in_memory_max in (0, 1 << 30):
+        records_ = records_of(opened, read_records, lambda inputs: inputs, torch.device("cpu"), in_memory_max)
+        torch.manual_seed(1)
+        engine = Engine(PLAN, _Texts(), cross_entropy, records_, 16)
+        sums.append(engine.clipped_sum(engine.microbatches(np.arange(3, 80, 7))))
+        if not isinstance(records_, tuple):
+            inputs, _ = records_.take(torch.tensor([49, 50]))
+            assert isinstance(inputs, dict)
+            for name, part in inputs.items():
+                both = [whole[0][f"inputs.{name}"][49], whole[1][f"inputs.{name}"][0]]
+                assert part.tolist() == np.stack(both).tolist()
+    assert torch.equal(*sums)
+    assert float(sums[0].norm()) > 0
+
+
+@pytest.mark.parametrize(
+    ("names", "rule"),
+    [
+        (("inputs", "inputs.a", "targets"), "has an array inputs"),
+        (("inputs.a", "inputs.a.b", "targets"), "has an array inputs.a"),
+        (("inputs.a",), "has no array targets: it has inputs.a"),
+        (("input_ids", "targets"), "has no array inputs: it has input_ids, targets"),
+    ],
+)
+def test_arrays_that_make_no_record_are_refused_by_name(tmp_path: Path, names: tuple[str, ...], rule: str) -> None:
+    """Where the provider seals them."""
+    arrays: dict[str, Any] = dict.fromkeys(names, np.zeros(3))
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(Malformed, match=rule):
+        open_records(tmp_path / "a.npz", RecordSchema())
 
 
 @pytest.mark.soak
