@@ -152,6 +152,8 @@ def client(url: str, how_many: int) -> None:
     """The second process."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(CLIENTS // 2) as pool:
         world = StoredWorld(Path(folder), url)
+        # A process that has just begun computes the price first.
+        send(world, *made(world, 1))
         ready = made(world, how_many)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
