@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,6 +34,7 @@ from ledger.domain.gate import Gate
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.log.checkpoint import LogSigner, receipt
 from ledger.store.engine import Executor
+from ledger.store.merkle_tables import Tree
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -59,6 +61,24 @@ class Part(NamedTuple):
     missing: bool
 
 
+class BatchReceipts:
+    """What the receipts of a batch's entries are made of; it outlives the batch in their outcomes, and holds no more.
+
+    Attributes:
+        note: the signed checkpoint over everything, once the batch is closed.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        """Receipts under the root of ``tree``, to which the batch appends."""
+        self._tree = tree
+        self.note: str | None = None
+
+    def receipt(self, index: int) -> str:
+        """The receipt (C2SP tlog-proof) of an entry under the batch's checkpoint, once the batch is closed."""
+        assert self.note is not None, "every entry is under a checkpoint"
+        return receipt(index, self._tree.proof(index), self.note)
+
+
 class Batch:
     """The commands of one commit: each is decided in memory on the state that those before it left.
 
@@ -67,7 +87,7 @@ class Batch:
         rows: the new entries, as rows of their table.
         count: how many commands were decided.
         repeated: the places of older entries that commands of this batch repeat.
-        note: the signed checkpoint over everything, once the batch is closed.
+        receipts: of its entries and of those that its commands repeat.
         changes: of the state, to be written for readers, once the batch is closed.
     """
 
@@ -96,9 +116,9 @@ class Batch:
         self.rows: list[tuple[int, str, str, int, bytes]] = []
         self.count = 0
         self.repeated: list[int] = []
-        self.note: str | None = None
         self.changes: Changes = {}
         self.tree = state.begin(reads)
+        self.receipts = BatchReceipts(self.tree)
         self.start = self.tree.size
         self._recorder, self._verdicts = recorder, verdicts
         if before is not None:
@@ -169,8 +189,8 @@ class Batch:
         except Malformed as error:
             return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
         self._append(index, entry, data, pending.body)
-        proof = self._proof_of(index)
-        return Outcome(decided.code, command.id, index, body, proof, decided.field, decided.detail, repeated=False)
+        prove = partial(self.receipts.receipt, index)
+        return Outcome(decided.code, command.id, index, body, prove, decided.field, decided.detail, repeated=False)
 
     def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
         self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
@@ -194,15 +214,8 @@ class Batch:
             return outcome_of(pending, Decision(Code.ID_REUSED, f"the id {name} was used for another command", "id"))
         detail = str(entry.body.get("detail", ""))
         self.repeated.append(index)
-        return Outcome(entry.code, name, index, entry.body, self._proof_of(index), "", detail, repeated=True)
-
-    def _proof_of(self, index: int) -> Callable[[], str]:
-        return lambda: self.receipt(index)
-
-    def receipt(self, index: int) -> str:
-        """The receipt (C2SP tlog-proof) of an entry under the batch's checkpoint, once the batch is closed."""
-        assert self.note is not None, "every entry is under a checkpoint"
-        return receipt(index, self.tree.proof(index), self.note)
+        prove = partial(self.receipts.receipt, index)
+        return Outcome(entry.code, name, index, entry.body, prove, "", detail, repeated=True)
 
 
 def _body_bytes(pending: PendingCommand, decided: Decision) -> bytes:

@@ -51,7 +51,7 @@ def close_batch(batch: Batch, signer: LogSigner) -> None:
     if batch.rows:
         state.note = signer.sign(batch.tree.size, batch.tree.root())
         batch.changes = state.take_changes()
-    batch.note = state.note
+    batch.receipts.note = state.note
     # What the proofs of older entries need is read now; those of new ones need nothing that the batch has not.
     batch.tree.proofs(batch.repeated)
 
@@ -72,7 +72,7 @@ def commit_batch(connection: Connection, batch: Batch) -> None:
             replace_rows(connection, PROJECTIONS[name], values)
         put_rows(connection, ENTRY, batch.rows)
         put_rows(connection, TREE_NODE, batch.tree.added)
-        put_rows(connection, CHECKPOINT, [(batch.tree.size, batch.note)])
+        put_rows(connection, CHECKPOINT, [(batch.tree.size, batch.receipts.note)])
         connection.commit()
 
 
@@ -210,8 +210,8 @@ class Committer:
         except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
             self._finished((batch, error))
             return False
-        if self._kept is not None and batch.note is not None:
-            self._kept.note = batch.note
+        if self._kept is not None and batch.receipts.note is not None:
+            self._kept.note = batch.receipts.note
         self._finished((batch, None))
         return True
 
