@@ -60,9 +60,11 @@ class AccountSums:
         """Put them down. Raises: AssertionError, where more would be taken away than there is."""
         if not self._counts:
             return
+        # Empty before the state is asked: one that puts them down when it is read has nothing left to do.
+        counts, self._counts = self._counts, {}
         accounts, changed = self._state.accounts, dict[tuple[str, str], Account]()
         # What is added first: on the way no sum is less than what it holds in the end.
-        for count in sorted(self._counts.values(), key=lambda one: -one.pending):
+        for count in sorted(counts.values(), key=lambda one: -one.pending):
             loss = loss_of(count.segments, count.steps)
             for place in count.places:
                 had = changed.get(place) or accounts.get(place) or _empty(self._state, *place)
@@ -71,7 +73,6 @@ class AccountSums:
                 changed[place] = more
         for place, account in changed.items():
             accounts[place] = account
-        self._counts.clear()
 
 
 @dataclass(slots=True)

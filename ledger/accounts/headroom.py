@@ -83,6 +83,11 @@ class Room(NamedTuple):
         """Whether the rule admits the run."""
         return self.rule.admits(self.after, self.limit.cap)
 
+    @property
+    def runs(self) -> int:
+        """How many such runs the rule admits one after the other, if nothing else is laid on the account."""
+        return self.rule.runs(self.before, self.limit.cap, self.run)
+
     def as_shown(self, accounts: Accounts, own: str) -> Room:
         """As the holder of the account ``own`` is shown it: never less used than it is."""
         if not self.limit.rounded:

@@ -266,6 +266,7 @@ class Writer:
             return None
         if self._shared:
             self._transaction, tail = self._committer.begin_after(self._state.size)
+            self._verdicts.forget_room()
             if not self._state.catch_up(self._transaction, tail):
                 self._verdicts.drop()
         self._batch = Batch(self._short, self._recorder, self._state, self._verdicts, self._committing)

@@ -15,7 +15,6 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from ledger.accounts.account_sums import AccountSums
 from ledger.book.state.open_state import Changes, OpenState
 from ledger.book.state.pinned_snapshots import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
@@ -39,7 +38,7 @@ from ledger.state_tree.leaves import LOG, SPANS
 from ledger.state_tree.snapshot_format import StateSnapshot
 from ledger.state_tree.stated_sizes import stated_sizes
 from ledger.store.documents import StoredDocuments
-from ledger.store.engine import Executor
+from ledger.store.engine import Executor, is_postgres
 from ledger.store.merkle_tables import LogTail, Tree, entries_from, entries_of_kind, latest_checkpoint, log_size
 from ledger.store.schema_revision import BookUnusable
 from ledger.verifier import LogKey, state_entry_secret
@@ -74,7 +73,8 @@ class WriterState:
         self.records = SettledRecords()
         self.facts = OpenState(self._documents, self.records, self._entries)
         self._journal = StateJournal(self.facts.noted, self.facts.sums, keeps_names=snapshots is not None)
-        self.statements = StateStatements(self._journal)
+        self.facts.note_sums = self._journal.put_down
+        self.statements = StateStatements(self._journal, self.facts.put_down)
         self.time = 0
         self.durable = 0
         self.note: str | None = None
@@ -140,6 +140,8 @@ class WriterState:
             reads: reads what is not in memory. It runs each query by itself and may not see the entries of the batch
                 before this one, which is being committed meanwhile: those from :attr:`durable` on stay in memory.
         """
+        # Of an SQLite book, which has one writing process, every statement from here on is this one's.
+        self._journal.is_alone = not is_postgres(reads)
         self._documents.connection = reads
         self._entries.begin(reads, self._tree)
         self.facts.begin()
@@ -169,7 +171,7 @@ class WriterState:
         if not self.size:
             # The trees in between are not made: what leads to the newest is summed up.
             self._journal.expect(stated_sizes(entries_of_kind(connection, STATEMENT.name))[-1:])
-        before, sums, only_runs = self.size, AccountSums(self.facts), True
+        before, only_runs = self.size, True
         self.facts.folding = True
         UNCOLLECTED.hold()
         try:
@@ -178,13 +180,14 @@ class WriterState:
                 if index != self.size:
                     raise Malformed("", "is missing")
                 entry = read_entry(data)
-                self._apply(entry, data, sums)
+                self._apply(entry, data)
                 self._tree.append(data)
                 only_runs = only_runs and KINDS[entry.kind].effect is not None
                 if not self.size % _FOLDED:
                     self.facts.forget_changes()
                     # Searching it for garbage would take a third of the time.
                     UNCOLLECTED.hold_more()
+            self.facts.put_down()
         except _APPLY_ERRORS as error:
             raise Malformed("", f"entry {self.size}: {error}") from None
         finally:
@@ -235,23 +238,20 @@ class WriterState:
 
     def append(self, entry: Read, data: bytes) -> list[tuple[int, int, bytes]]:
         """Apply the next entry; returns the nodes (level, position, hash) that it completes in the tree."""
-        sums = AccountSums(self.facts)
-        self._apply(entry, data, sums)
+        self._apply(entry, data)
         self._entries.append(self.size, data)
         return self._tree.append(data)
 
-    def _apply(self, entry: Read, data: bytes, sums: AccountSums) -> None:
+    def _apply(self, entry: Read, data: bytes) -> None:
         if entry.time < self.time:
             raise Malformed("time", "lies before the time of the entry before it")
         index, journal, secret = self._tree.size, self._journal, state_entry_secret(data)
         self.records.position = index
-        # A statement may describe the state after any entry, so the accounts are put down after each but where it is
-        # known that none does.
-        waits = journal.ahead > 1 and index % _FOLDED > 0 and not isinstance(entry.effect, Entry)
-        if sums and not waits:
-            last = sums.last()
-            sums.put()
-            journal.put_down(last)
+        # Another process may state the state after any entry, so the accounts are put down after each but where it is
+        # known that none does. What is no run may look at accounts.
+        sums, waits = self.facts.account_sums, journal.sums_up and not isinstance(entry.effect, Entry)
+        if not waits:
+            self.facts.put_down()
         sums.entry = index, secret
         apply_effect(self.facts, entry.effect, index, sums)
         if not waits:

@@ -5,11 +5,14 @@ what it costs, is then true of the next. So it is kept under everything that the
 number of runs that the verdict names; whatever is entered and is no run drops all of it. With what is kept a charge is
 only ever admitted: one that does not fit is decided in full, and so is one in a thousand of those that do, which must
 come to the same decision.
+
+Of runs alike that come one after the other it is also known how many more certainly fit in their accounts: a settlement
+between them leaves no less room, and anything else that could ends the count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +29,8 @@ class KeptVerdicts(Generic[T]):
         """Begin with none."""
         self._kept: dict[Hashable, T] = {}
         self._used = 0
+        self._last: T | None = None
+        self._fitting = 0
 
     def get(self, alike: Hashable) -> T | None:
         """What was found of a request like this."""
@@ -40,6 +45,24 @@ class KeptVerdicts(Generic[T]):
     def drop(self) -> None:
         """Something was entered on which verdicts rest."""
         self._kept.clear()
+        self.forget_room()
+
+    def forget_room(self) -> None:
+        """Runs may be entered that are not like the last one."""
+        self._last, self._fitting = None, 0
+
+    def takes_room(self, found: T) -> bool:
+        """Whether one more run certainly fits of those that ``found`` is kept of; it is counted."""
+        if self._last is not found or not self._fitting:
+            return False
+        self._fitting -= 1
+        return True
+
+    def note_room(self, found: T, count: Callable[[], int]) -> None:
+        """A run that ``found`` is kept of is entered now; from the second in a row on, ``count`` tells how many fit."""
+        # Counting takes longer than looking whether one fits.
+        self._fitting = max(0, count() - 1) if self._last is found else 0
+        self._last = found
 
     def is_sampled(self) -> bool:
         """Whether the decision that is made now by what is kept is to be made in full too."""

@@ -10,7 +10,7 @@ whole, or outside it whole, and the sum over a span is the sum of its buckets: t
 whatever their order. A span that ends between cuts is refused.
 
 Memory grows with the cuts between which an author has charges, not with charges: with entries of lineage, and charges
-that name recipients.
+that name recipients. Runs alike are counted, and added up when a sum is asked for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ledger.domain.facts import Charge, Span
-from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.loss import Loss, Segment, loss_of
 
 _Sums = tuple[tuple[str, Loss, Loss], ...]
 """By partition: posted and pending."""
+Prices = tuple[tuple[str, tuple[Segment, ...]], ...]
+"""By partition: the pieces that a charge is charged by."""
 
 
 class SpanSums:
@@ -35,13 +38,14 @@ class SpanSums:
         self._cuts = array("Q", (0,))
         self._newest = -1
         self._authors: dict[int, _Author] = {}
+        self._counts: dict[tuple[int, int, int, int], _Count] = {}
 
     def resume(self, size: int, cuts: Iterable[int], buckets: Iterable[tuple[int, int, int, _Sums]]) -> None:
         """Go on from a log of ``size`` entries, with its cuts and each bucket's author, start, count and sums."""
         self._cuts = array("Q", sorted({0, *cuts}))
         # At most: a span ends at a cut or at the end of the log, so which entry was the newest charge does not matter.
         self._newest = size - 1
-        self._authors = {}
+        self._authors, self._counts = {}, {}
         for author, start, runs, sums in sorted(buckets):
             found = self._authors.setdefault(author, _Author())
             found.open_bucket(start)
@@ -57,7 +61,7 @@ class SpanSums:
         author = self._authors.setdefault(charge.author, _Author())
         author.open_bucket(self._cuts[-1])
         author.counts[-1] += 1
-        author.sums[-1] = _moved(author.sums[-1], charge, 0, 1)
+        self._count(author, len(author.starts) - 1, charge, charge.steps, 0, 1)
         self._newest = charge.index
         if charge.recipients:
             self.cut(charge.index + 1)
@@ -66,13 +70,21 @@ class SpanSums:
         """A charge that was pending is now posted or voided."""
         author = self._authors[settled.author]
         at = bisect_right(author.starts, settled.index) - 1
-        author.sums[at] = _moved(author.sums[at], settled, settled.steps_posted or 0, -1)
+        self._count(author, at, settled, settled.steps, 0, -1)
+        if settled.steps_posted:
+            self._count(author, at, settled, settled.steps_posted, 1, 0)
 
-    def bucket(self, charge: Charge) -> tuple[int, int, _Sums]:
-        """The bucket that a charge was added to: where it begins, how many charges it has, and its sums."""
-        author = self._authors[charge.author]
-        at = bisect_right(author.starts, charge.index) - 1
-        return author.starts[at], author.counts[at], author.sums[at]
+    def start(self, charge: Charge) -> int:
+        """Where the bucket begins that a charge was added to."""
+        starts = self._authors[charge.author].starts
+        return starts[bisect_right(starts, charge.index) - 1]
+
+    def bucket(self, author: int, start: int) -> tuple[int, _Sums]:
+        """The bucket of an author that begins there: how many charges it has, and its sums."""
+        self._add_up()
+        found = self._authors[author]
+        at = bisect_left(found.starts, start)
+        return found.counts[at], found.sums[at]
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans."""
@@ -80,6 +92,7 @@ class SpanSums:
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of the charges in these spans."""
+        self._add_up()
         total: dict[str, tuple[Loss, Loss]] = {}
         for author, part in self._parts(spans):
             for sums in author.sums[part]:
@@ -87,6 +100,29 @@ class SpanSums:
                     had = total.get(ref)
                     total[ref] = (had[0] + posted, had[1] + pending) if had else (posted, pending)
         return ((ref, posted, pending) for ref, (posted, pending) in sorted(total.items()))
+
+    def _count(self, author: _Author, at: int, charge: Charge, steps: int, posted: int, pending: int) -> None:  # noqa: PLR0913, PLR0917 - whose, where, and what
+        """Count so many losses of the first ``steps`` steps more."""
+        # By what prices are and not by what they say, which is long; the count holds them, so no other gets their id.
+        key = id(author), at, id(charge.prices), steps
+        found = self._counts.get(key)
+        if found is None:
+            self._counts[key] = _Count(author, at, charge.prices, steps, posted, pending)
+        else:
+            found.posted += posted
+            found.pending += pending
+
+    def _add_up(self) -> None:
+        """Add up what was counted."""
+        if not self._counts:
+            return
+        counts, self._counts = [*self._counts.values()], {}
+        for one in counts:
+            # Partitions stand in the order in which they came.
+            one.author.sums[one.at] = _with_all(one.author.sums[one.at], one.prices)
+        # What is added first: on the way no sum is less than what it holds in the end.
+        for one in sorted(counts, key=lambda one: -one.pending):
+            one.author.sums[one.at] = _moved(one.author.sums[one.at], one)
 
     def _parts(self, spans: Iterable[Span]) -> Iterator[tuple[_Author, slice]]:
         for span in spans:
@@ -122,25 +158,43 @@ class _Author:
             self.sums.append(())
 
 
-def _moved(sums: _Sums, charge: Charge, posted: int, pending: int) -> _Sums:
-    """Sums with so many steps posted, and the whole charge once more (1) or once less (-1) pending."""
+@dataclass(slots=True)
+class _Count:
+    """How many losses of the first ``steps`` steps a bucket gains."""
+
+    author: _Author
+    at: int
+    prices: Prices
+    steps: int
+    posted: int
+    pending: int
+
+
+def _with_all(sums: _Sums, prices: Prices) -> _Sums:
+    """Sums with a place for every partition."""
+    known = {one[0] for one in sums}
+    new = [(ref, zero := _zero(len(segments[0].price)), zero) for ref, segments in prices if ref not in known]
+    return (*sums, *new) if new else sums
+
+
+def _moved(sums: _Sums, count: _Count) -> _Sums:
+    """Sums with the losses that were counted."""
     found = {one[0]: one for one in sums}
-    for ref, segments in charge.prices:
-        same = found.get(ref)
-        _, had, waits = same or (ref, zero := _zero(len(segments[0].price)), zero)
-        loss = loss_of(segments, charge.steps)
-        waits = _sum(waits, loss) if pending > 0 else _rest(waits, loss)
-        found[ref] = ref, _sum(had, loss_of(segments, posted)) if posted else had, waits
+    for ref, segments in count.prices:
+        _, had, waits = found[ref]
+        loss = loss_of(segments, count.steps)
+        found[ref] = ref, _sum(had, loss, count.posted), _sum(waits, loss, count.pending)
     return tuple(found.values())
 
 
 # Many a bucket holds one charge: values are shared with the price list, and zero is one value.
-def _sum(had: Loss, loss: Loss) -> Loss:
-    return loss if had is _zero(len(loss.finite)) else had + loss
-
-
-def _rest(had: Loss, loss: Loss) -> Loss:
-    return _zero(len(loss.finite)) if had == loss else had - loss
+def _sum(had: Loss, loss: Loss, count: int) -> Loss:
+    if not count:
+        return had
+    many = loss if count in {1, -1} else loss.times(abs(count))
+    if count > 0:
+        return many if had is _zero(len(loss.finite)) else had + many
+    return _zero(len(loss.finite)) if had == many else had - many
 
 
 @lru_cache(maxsize=64)

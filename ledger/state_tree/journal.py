@@ -2,8 +2,9 @@
 
 A statement may describe the state some thousand entries before its own place, so the changes of the last entries are
 kept entry by entry. Moving on to a size takes what they changed up to there; to hash it into the tree is another step,
-which another thread may do. Where the log is at hand, the sizes that its statements describe are known beforehand: then
-changes are summed up at once, and of each record only the last entry that touched it is kept.
+which another thread may do. Where the log is at hand, the sizes that its statements describe are known beforehand; and
+a process that no other appends beside describes the state that there is. Then changes are summed up at once, and of
+each record only the last entry that touched it is kept.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from ledger.wire.malformed import Malformed
 
 _WORD: Final = 8
 _NOTHING: Final[tuple[Any, bytes]] = None, b""
+_LATER: Final = SpanFacts(-1, ())
+"""In place of the sums of a bucket that are looked up when the state is stated."""
 _ID, _CHARGE, _KEY = (bytes([kind]) for kind in range(3))
 """How a name is used: of the entry, of a charge that it changes, of a key that it binds."""
 
@@ -85,6 +88,7 @@ class StateJournal:
     Attributes:
         changes: what was set since the last entry was recorded; for :class:`TrackedPart`.
         stated: the size that the newest statement describes, 0 if there is none.
+        is_alone: whether every statement to come describes the state at its moment, as no other process appends.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class StateJournal:
         self._keeps_sums = sums is None
         self._sums = SpanSums() if sums is None else sums
         self.stated = 0
+        self.is_alone = False
         self._named = sha256()
         self._names: list[bytes] | None = [] if keeps_names else None
         self._new_names = bytearray()
@@ -178,20 +183,31 @@ class StateJournal:
         # In order: an id comes before all others.
         named = b"".join([_ID, name_digest(name), place, *(sorted(others) if len(others) > 1 else others)])
         entry = _Touched(time, kind == STATEMENT.name, secret, named, kept)
+        self._keep(entry)
+
+    def _keep(self, entry: _Touched) -> None:
+        """Keep what an entry has changed by itself, or sum it up."""
         if self._expected:
             self._add(entry)
             if self._first == self._expected[0]:
                 self._made.append(self._sum(self._expected.popleft()))
             return
         self._entries.append(entry)
-        if len(self._entries) > DISTANCE_MAX + 1:
+        if self.is_alone:
+            self._take(len(self._entries))
+        elif len(self._entries) > DISTANCE_MAX + 1:
             self._take(1)
 
-    def put_down(self, last: Mapping[Any, bytes]) -> None:
-        """Note the accounts that were set since, of entries that are summed up; ``last`` has each one's secret."""
-        for part, key, value in self.changes:
+    @property
+    def sums_up(self) -> bool:
+        """Whether of the next entry, as of those before it, the last value of a record is enough."""
+        return self.is_alone or self.ahead > 1
+
+    def put_down(self, accounts: Iterable[Noted], last: Mapping[Any, bytes]) -> None:
+        """Note accounts that were set, of entries that are summed up; ``last`` has each one's secret."""
+        self._take(len(self._entries))
+        for part, key, value in accounts:
             self._records[part, key] = value, last[key]
-        self.changes.clear()
 
     def _note_charge(self, name: str, charge: Charge | None, position: int, kept: list[Noted]) -> None:
         """Keep what a charge that was set changes in the leaves."""
@@ -212,8 +228,10 @@ class StateJournal:
             if self._keeps_sums:
                 self._sums.settle(charge)
             kept.append(("keys", charge.key_id, None))
-        start, count, sums = self._sums.bucket(charge)
-        kept.append((SPANS, (charge.author, start), SpanFacts(count, sums)))
+        place = charge.author, self._sums.start(charge)
+        # Many charges change the same sums: where only the last value is kept, it is looked up when it is asked for.
+        last_only = self._expected or self.is_alone
+        kept.append((SPANS, place, _LATER if last_only else SpanFacts(*self._sums.bucket(*place))))
 
     def _is_lease(self, charge: Charge) -> bool:
         """Whether nothing of a charge was set but its leases."""
@@ -242,6 +260,9 @@ class StateJournal:
         if self._last is not None:
             facts = LogFacts(self._named.hexdigest(), self._last.time)
             self._records[LOG, ""] = facts, self._last.secret
+        for place, (value, secret) in self._records.items():
+            if value is _LATER:
+                self._records[place] = SpanFacts(*self._sums.bucket(*place[1])), secret
         found, self._records, self._since, self._summed_from = self._records, {}, None, size
         if self._names is not None and self._new_names:
             self._names.append(bytes(self._new_names))

@@ -119,8 +119,8 @@ def _recorded(
         raise BookUnusable(f"the log's key cannot be replaced by this one: {outcome.detail}")
     signer = RotatingSigner(recorder.signer, new_key)
     close_batch(batch, signer)
-    assert batch.note is not None, "a batch with an entry is signed"
-    return Rotated(outcome.index, signer.key, batch.note), batch
+    assert batch.receipts.note is not None, "a batch with an entry is signed"
+    return Rotated(outcome.index, signer.key, batch.receipts.note), batch
 
 
 def _keep(path: Path, note: str) -> None:

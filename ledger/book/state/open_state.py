@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
+from ledger.accounts.account_sums import AccountSums
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
-from ledger.domain.facts import Charge, Partition, SigningKey, Span
+from ledger.domain.facts import Account, Charge, Partition, SigningKey, Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
@@ -169,6 +170,8 @@ class OpenState(MemoryState):
         parts: the parts by name, with what changed in each.
         noted: what was set, for the statements of the state.
         folding: whether entries are applied whose rows another has written, so that no record is looked up for them.
+        account_sums: what runs have added to accounts, put down before an account is read.
+        note_sums: gets the accounts that were set so, and the secret of the last entry that touched each.
     """
 
     def __init__(self, documents: StoredDocuments, records: SettledRecords, entries: ProvenEntries) -> None:
@@ -187,6 +190,27 @@ class OpenState(MemoryState):
         parts: dict[str, Any] = {**self.parts}
         super().__init__(documents=documents, **parts)
         self.folding = False
+        self.account_sums = AccountSums(self)
+        self.note_sums: Callable[[list[Noted], Mapping[tuple[str, str], bytes]], None] = lambda _accounts, _last: None
+
+    @property
+    def accounts(self) -> dict[tuple[str, str], Account]:
+        """The accounts, with all that runs have added to them."""
+        self.put_down()
+        return self._accounts
+
+    @accounts.setter
+    def accounts(self, accounts: dict[tuple[str, str], Account]) -> None:
+        self._accounts = accounts
+
+    def put_down(self) -> None:
+        """Put down what the runs of entries before this one have added to accounts."""
+        sums = self.account_sums
+        if sums:
+            last, first = sums.last(), len(self.noted)
+            sums.put()
+            self.note_sums(self.noted[first:], last)
+            del self.noted[first:]
 
     def resume(self, size: int, parts: Mapping[str, Mapping[Any, Any]]) -> None:
         """Go on from the records that the leaves of a state of ``size`` entries are of; none of them is noted."""
@@ -212,6 +236,7 @@ class OpenState(MemoryState):
 
     def in_memory_parts(self) -> dict[str, dict[Any, Any]]:
         """What is in memory, by part."""
+        self.put_down()
         return {name: part.open if isinstance(part, OpenPart) else part for name, part in self.parts.items()}
 
     def begin(self) -> None:
@@ -229,12 +254,14 @@ class OpenState(MemoryState):
 
     def take_changes(self) -> Changes:
         """What changed since the last call, by part; what is settled leaves memory."""
+        self.put_down()
         found = {name: [(key, part[key]) for key in part.changed] for name, part in self.parts.items() if part.changed}
         self.forget_changes()
         return found
 
     def forget_changes(self) -> None:
         """The same, where no one needs to know what changed."""
+        self.put_down()
         charges, keys = self.open_charges.open, self.open_keys.open
         for name in self.open_charges.changed:
             charge = charges[name]

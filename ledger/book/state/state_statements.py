@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -55,11 +56,11 @@ class StateStatements:
         closing: whether the book is about to close, and states the last changes at once.
     """
 
-    def __init__(self, journal: StateJournal) -> None:
-        """Of an empty log."""
+    def __init__(self, journal: StateJournal, put_down: Callable[[], None]) -> None:
+        """Of an empty log; ``put_down`` puts down in the journal what runs have added to accounts."""
         self.enabled = False
         self.closing = False
-        self._journal = journal
+        self._journal, self._put_down = journal, put_down
         self._hashing = ThreadPoolExecutor(1, "state-tree")
         self._tree = SparseTree()
         self._own: _Building | None = None
@@ -101,6 +102,7 @@ class StateStatements:
         """
         self._follow()
         if self._own is None and self._unbuilt is None and self._is_due(now):
+            self._put_down()
             size = self._journal.size
             self._own = self._build(self._journal.advance(size))
         own = self._own

@@ -16,6 +16,7 @@ from ledger.accounts.limits import limits_on, no_room
 from ledger.accounts.pricing import Bound, ComputedPrices
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
+from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.runs.charge_entry import MakeCharge, Reserved, effect
 from ledger.commands.runs.charge_reader import read_request
 from ledger.domain.decision import Decision, Rejected
@@ -90,22 +91,38 @@ def decide(context: Context[MakeCharge]) -> Decision:
     if context.kept is None:
         return _admit(context, price(context))
     alike = _alike(context)
-    found: tuple[PricedCharge, c.Object, bytes] | None = context.kept.get(alike)
+    found: _Kept | None = context.kept.get(alike)
     body = context.body
     own = OwnTerms(body.contract, body.deadline, body.clean_room.signing.thumbprint)
     if found is not None and still_holds(context.facts, found[0].verdict, own, context.now):
         priced, derived, spelled = found
-        if all(room.enough for room in priced.rooms(context.facts)):
+        if _has_room(context.facts, context.kept, found):
             decided = _admitted(context, priced, derived, spelled)
             if context.kept.is_sampled():
                 _compare(context, decided)
             return decided
+    context.kept.forget_room()
     priced = price(context)
     decided = _admit(context, priced)
     if priced.verdict.until is not None and not context.body.base:
         derived = priced.derived()
         context.kept.keep(alike, (priced, derived, _spelled(derived)))
     return decided
+
+
+_Kept = tuple[PricedCharge, c.Object, bytes]
+"""What is kept of charges alike: one of them, what its entry records of it, and that in canonical bytes."""
+
+
+def _has_room(facts: Facts, kept: KeptVerdicts[_Kept], found: _Kept) -> bool:
+    """Whether every account has room for one more charge alike: known from the one before it, or looked up."""
+    if kept.takes_room(found):
+        return True
+    rooms = found[0].rooms(facts)
+    if not all(room.enough for room in rooms):
+        return False
+    kept.note_room(found, lambda: min((room.runs for room in rooms), default=0))
+    return True
 
 
 def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:

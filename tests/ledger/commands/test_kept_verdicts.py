@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Check, Request, Verdict
 from policy.decisions.gate import gate
-from tests.factories.documents import PARTITION, SMALL
+from tests.factories.documents import PARTITION, SMALL, plan
 from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG, CleanRoom
 from tests.factories.stored import StoredWorld, no_step
 from tests.ledger.book.governed import publish, words
@@ -165,3 +166,24 @@ def test_a_settlement_that_would_be_denied_in_full_stops_the_book(
     counting.denies = True
     with pytest.raises(BookStopped, match="post post-run-0 has a kept permit, and none in full"):
         world.submit(world.settle("run-0", 0))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_room_is_counted_to_the_last_run(world: StoredWorld, seed: int) -> None:
+    """Runs in streaks, of two plans and two banks, with settlements between: what replay admits in full, to the end."""
+    source = random.Random(seed)  # noqa: S311 - a seed names the case
+    plans, refused, sent = (plan(), plan(30)), 0, 0
+    pending: list[tuple[str, str]] = []
+    while refused < 12:
+        run, bank = source.choice(plans), source.choice((BANK_A, BANK_B))
+        names = [f"run-{sent + n}" for n in range(source.randint(1, 6))]
+        sent += len(names)
+        found = words(world.submit(*(world.charge(name, bank, run) for name in names)))
+        pending += [(name, bank) for name, word in zip(names, found, strict=True) if word == "pending"]
+        refused += found.count("budget_exhausted")
+        if pending and source.random() < 0.7:
+            name, owner = pending.pop(source.randrange(len(pending)))
+            assert words(world.submit(world.settle(name, source.choice((0, 1, 20)), owner))) == ["posted"]
+    assert len(pending) > 2
+    # Each is decided by itself there, and none by what fitted before it.
+    assert verify_book(world.url, LOG, no_step, gate=gate).entries == world.size

@@ -66,9 +66,11 @@ def test_every_part_of_the_state_has_leaves() -> None:
     assert {one.name for one in fields(MemoryState)} - PARTS.keys() == {"documents"}
     assert PARTS.keys() - {one.name for one in fields(MemoryState)} == OTHERS
     # Of what the writer holds beside these parts: the sums and the names have leaves of their own, and the rest is
-    # made of the parts (what is open, what changed, what was read) or is where documents and entries are read.
+    # made of the parts (what is open, what changed, what was read) or is where documents and entries are read. Of the
+    # accounts the state has the part itself, and what is put down there before anyone reads it.
     state = OpenState(StoredDocuments(), SettledRecords(), ProvenEntries())
     made = {"open_charges", "open_keys", "parts", "noted", "folding", "_authored", "_published"}
+    made |= {"_accounts", "account_sums", "note_sums"}
     assert vars(state).keys() - PARTS.keys() - made == {"sums", "_records", "documents"}
     assert state.parts.keys() == PARTS.keys() - OTHERS
     assert vars(SettledRecords()).keys() == {"ids", "changes", "keys", "position", "charges"}
