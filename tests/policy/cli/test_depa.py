@@ -117,6 +117,28 @@ def test_what_cannot_be_read_exits_with_two_and_one_sentence(tmp_path: Path, tex
     assert done.stderr.count("\n") == 1
 
 
+def test_an_adapted_pair_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Four files in a new folder, which the check imports; without a decision nothing, and an older folder stays."""
+    contract, pipeline = tmp_path / "contract.json", tmp_path / "pipeline.json"
+    contract.write_text(json.dumps(changed(CONTRACT, {"tdc": ""})), encoding="utf-8")
+    pipeline.write_text(json.dumps(changed(PIPELINE, SCALER)), encoding="utf-8")
+    asked = ["depa", "adapt", str(contract), str(pipeline), *AT, "--records", "500", "--into", str(tmp_path / "new")]
+    refused = CliRunner().invoke(app, asked)
+    assert refused.exit_code == 3
+    assert "needed: the consumer's DID: --tdc DID" in refused.output
+    assert not (tmp_path / "new").exists()
+    done = CliRunner().invoke(app, [*asked, "--tdc", "did:web:bank-a.example"])
+    assert done.exit_code == 0, done.output
+    assert "2 changes; the files are in" in done.output.replace("\n", " ")
+    made = {path.name for path in (tmp_path / "new").iterdir()}
+    assert made == {"contract.json", "pipeline.json", "changes.json", "document.json"}
+    pair = [str(tmp_path / "new" / name) for name in ("contract.json", "pipeline.json")]
+    again = CliRunner().invoke(app, ["depa", "check", *pair, *AT, "--records", "500", "--json"])
+    assert json.loads(again.output)["contract"].encode() == (tmp_path / "new" / "document.json").read_bytes()
+    assert CliRunner().invoke(app, [*asked, "--tdc", "did:web:bank-a.example"]).exit_code == 2
+    assert CliRunner().invoke(app, [*asked, "--tdp", "lab"]).exit_code == 2
+
+
 def test_a_missing_file_and_a_wrong_option_exit_with_two(tmp_path: Path) -> None:
     """Named."""
     missing = CliRunner().invoke(app, ["depa", "check", str(tmp_path / "none.json"), str(tmp_path / "none.json"), *AT])

@@ -1,0 +1,270 @@
+"""The least changed pair of a DEPA contract and its pipeline that can be imported, with every change and its reason.
+
+Each refusal of the check has at most one change that mends it and takes nothing from anyone's privacy: what is fitted
+on records goes, exact results go, a run's ε falls to what the contract allows. What only the parties can decide (who
+they are, how long the contract holds, how many rows a person may have in a join) is never made up: where it is not
+given, it is listed as needed. Changes are made until the check refuses nothing, or nothing that a change could mend.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Final
+
+import msgspec
+
+from ledger.accounting.epsilon_report import report_epsilon
+from ledger.mechanisms.plan import Plan
+from ledger.wire.canonical_json import Object
+from ledger.wire.exact_numbers import format_number
+from policy.checks.field_readers import format_time
+from policy.depa.contract.contract import PATH as CONTRACT
+from policy.depa.contract.decimal_json import parse
+from policy.depa.contract.json_paths import ABSENT, set_value, value_at, write, write_lines
+from policy.depa.contract.reasons import Reason, spelled
+from policy.depa.evaluation import RELATION, Terms
+from policy.depa.import_check import Checked, check
+from policy.depa.pipeline.joins import BOUND
+from policy.depa.pipeline.pipeline import PATH as PIPELINE
+
+ROUNDS_MAX: Final = 16
+"""Changes can uncover refusals that were hidden; more rounds than phases are never needed."""
+_PLACES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PartyDecisions:
+    """What neither file has and no program may decide.
+
+    Attributes:
+        tdc: the consumer's DID.
+        providers: the DID of each TDP, by the owner's name in the contract's datasets.
+        starts: Unix milliseconds; ``ends`` likewise.
+        rows: the bound that the TDPs declare on the rows of one person in each join.
+        least_noise: whether the TDPs lower the contract's ``noise_multiplier`` to what the run has; else the run's ε
+            falls until it has as much noise as the contract requires.
+    """
+
+    tdc: str = ""
+    providers: Mapping[str, str] = field(default_factory=dict)
+    starts: int | None = None
+    ends: int | None = None
+    rows: int | None = None
+    least_noise: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a file: where, from what to what (as JSON spells it; empty where nothing was), and why."""
+
+    field: str
+    before: str
+    after: str
+    reason: str
+
+    def to_json(self) -> Object:
+        """As JSON."""
+        return {"after": self.after, "before": self.before, "field": self.field, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """A pair after its changes.
+
+    Attributes:
+        contract: the bytes of the file; ``pipeline`` likewise.
+        needed: what is still to be decided, each with the option that says it.
+        checked: the check of this pair.
+    """
+
+    contract: bytes
+    pipeline: bytes
+    changes: tuple[Change, ...]
+    needed: tuple[str, ...]
+    checked: Checked
+
+
+def adapt(contract: bytes, pipeline: bytes, terms: Terms, decided: PartyDecisions) -> Adapted:
+    """Change a bare contract and its pipeline as little as lets the check import them.
+
+    Args:
+        terms: of the check; ``rows`` and ``signed`` are not used, since a changed contract bears no signature yet.
+
+    Raises:
+        Malformed: for bytes that the check cannot read.
+    """
+    files = {CONTRACT: parse(contract, CONTRACT), PIPELINE: parse(pipeline, PIPELINE)}
+    terms = replace(terms, rows=None, signed=False)
+    found = check(contract, pipeline, terms)
+    changes: list[Change] = []
+    for _ in range(ROUNDS_MAX):
+        made = list(_changes(found, files, terms, decided))
+        if not made:
+            break
+        changes += made
+        found = check(write(files[CONTRACT]), write(files[PIPELINE]), terms)
+    written = [
+        data if not any(one.field.startswith(name) for one in changes) else write_lines(files[name])
+        for name, data in ((CONTRACT, contract), (PIPELINE, pipeline))
+    ]
+    needed = dict.fromkeys(text for one in found.reasons if one.refused and (text := _needed(one, files)))
+    return Adapted(written[0], written[1], tuple(changes), tuple(needed), check(written[0], written[1], terms))
+
+
+def _changes(found: Checked, files: dict[str, Any], terms: Terms, decided: PartyDecisions) -> Iterator[Change]:
+    changed: set[str] = set()
+    for reason in found.reasons:
+        make = _MENDED.get(reason.code)
+        mended = make(_Refusal(reason, files, found, terms, decided)) if make and reason.refused else None
+        if mended is None or mended[0] in changed:
+            continue
+        path, value = mended
+        before = value_at(files, path)
+        if before == value:
+            continue
+        set_value(files, path, value)
+        changed.add(path)
+        yield Change(path, "" if before is ABSENT else write(before).decode(), write(value).decode(), reason.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A refusal with all that mending it takes."""
+
+    reason: Reason
+    files: dict[str, Any]
+    found: Checked
+    terms: Terms
+    decided: PartyDecisions
+
+    @property
+    def path(self) -> str:
+        return self.reason.field
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - JSON
+        return value_at(self.files, self.path)
+
+
+Mended = tuple[str, Any] | None
+"""The path of a field and its new value; None where no change mends the refusal."""
+
+
+def _party(one: _Refusal) -> Mended:
+    did = one.decided.tdc if one.path == f"{CONTRACT}.tdc" else one.decided.providers.get(_owner(one.path, one.files))
+    return (one.path, did) if did else None
+
+
+def _owner(path: str, files: Mapping[str, Any]) -> str:
+    owner = value_at(files, f"{path.rpartition('.')[0]}.owner")
+    return owner if isinstance(owner, str) else ""
+
+
+def _parties(one: _Refusal) -> Mended:
+    """The TDPs of a contract are the providers of its datasets."""
+    path = f"{CONTRACT}.tdps"
+    datasets, named = value_at(one.files, f"{CONTRACT}.datasets"), value_at(one.files, path)
+    listed = [each.get("provider") for each in datasets if isinstance(each, dict)] if isinstance(datasets, list) else []
+    if (one.path != path and one.reason.code == "list_length") or not all(listed) or not listed:
+        return None
+    return path, list(dict.fromkeys([*(named if isinstance(named, list) else []), *listed]))
+
+
+def _date(one: _Refusal) -> Mended:
+    moment = one.decided.ends if one.path.endswith("expiryTime") else one.decided.starts
+    return None if moment is None else (one.path, format_time(moment))
+
+
+def _number(one: _Refusal) -> Mended:
+    """A pipeline's number that stands in a string; one of a contract may."""
+    match = re.fullmatch(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?", str(one.value), re.ASCII)
+    if not one.path.startswith(PIPELINE) or match is None:
+        return None
+    return one.path, Fraction(match[0]) if match[2] else int(match[0])
+
+
+def _bound(one: _Refusal) -> Mended:
+    return None if one.decided.rows is None else (f"{one.path}.{BOUND}", one.decided.rows)
+
+
+def _not_fitted(one: _Refusal) -> Mended:
+    """What a record's preparation takes from other records goes; what a library fits by itself cannot."""
+    instead = {"scaler": None, "stratify": False, "normalize": False, "missing_strategy": "drop"}
+    name = one.path.rpartition(".")[2]
+    return (one.path, instead[name]) if name in instead else None
+
+
+def _no_metrics(one: _Refusal) -> Mended:
+    return one.path, []
+
+
+def _cap(one: _Refusal) -> Mended:
+    """A stage's own ε or δ above the contract's falls to it."""
+    limits = [key["epsilon_max" if one.reason.code == "run_above_contract" else "delta_max"] for key in one.found.keys]
+    known = [Fraction(limit) for limit in limits if isinstance(limit, str)]
+    return (one.path, min(known)) if known and isinstance(one.value, int | Fraction) else None
+
+
+def _noise(one: _Refusal) -> Mended:
+    """The run's ε falls until its noise is the contract's; or the contract's noise, where the TDPs decide so."""
+    priced = one.found.priced
+    if priced is None or len(priced.plans) != 1 or not isinstance(priced.plans[0], Plan):
+        return None
+    plan = priced.plans[0]
+    if one.decided.least_noise:
+        return one.path, _down(plan.noise_multiplier, 3)
+    least = Fraction(str(one.value))
+    noisy = msgspec.structs.replace(plan, noise_multiplier=least)
+    report = report_epsilon(noisy.mechanism(noisy.steps), priced.report.delta, RELATION)
+    stages = [at for at in _stages(one.files) if value_at(one.files, at) is not ABSENT]
+    return (stages[0], Fraction(_down(report.epsilon, _PLACES))) if len(stages) == 1 else None
+
+
+def _stages(files: Mapping[str, Any]) -> Iterator[str]:
+    """Where stages may state their ε, in every spelling."""
+    listed = value_at(files, f"{PIPELINE}.pipeline")
+    for place in range(len(listed) if isinstance(listed, list) else 0):
+        for inner in ("config.privacy_params", "config"):
+            for name in ("epsilon", "epsilon_threshold", "EPSILON"):
+                yield f"{PIPELINE}.pipeline[{place}].{inner}.{name}"
+
+
+_MENDED: Final[dict[str, Callable[[_Refusal], Mended]]] = {
+    "contract_ended": _date,
+    "contract_not_begun": _date,
+    "delta_above_contract": _cap,
+    "did_missing": _party,
+    "join_unbounded": _bound,
+    "list_length": _parties,
+    "metrics_exact": _no_metrics,
+    "noise_below_contract": _noise,
+    "number_spelling": _number,
+    "preprocessing_fitted": _not_fitted,
+    "provider_not_party": _parties,
+    "run_above_contract": _cap,
+}
+"""What mends each refusal, by its code."""
+
+
+def _needed(reason: Reason, files: Mapping[str, Any]) -> str:
+    """The decision that a refusal waits for, and the option that tells it; empty where no option does."""
+    match reason.code, reason.field:
+        case "did_missing", "contract.tdc":
+            return "the consumer's DID: --tdc DID"
+        case "did_missing", path if owner := _owner(path, files):
+            return f"the DID of the provider {spelled(owner)}: --tdp {owner}=DID"
+        case "contract_ended", _:
+            return "the date on which the contract ends: --ends 2027-01-01T00:00:00Z"
+        case "contract_not_begun", _:
+            return "the date on which the contract begins: --starts 2026-01-01T00:00:00Z"
+        case "join_unbounded", _:
+            return "how many rows a person has at most in a join, as the TDPs declare: --rows-per-principal 1"
+        case _:
+            return ""
+
+
+def _down(number: Fraction, places: int) -> str:
+    return format_number(Fraction(int(number * 10**places), 10**places))
