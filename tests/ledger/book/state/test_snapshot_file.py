@@ -251,6 +251,12 @@ def _forgetful(file: Path, _world: StoredWorld) -> None:
     file.write_bytes(data)
 
 
+def _other_root(file: Path, _world: StoredWorld) -> None:
+    """Another root than that of its records, as the first line says it."""
+    root = read_snapshot(file.read_bytes(), LOG.vkey).tree.root.hex().encode()
+    _rewritten(file, lambda data: data.replace(root, sha256(root).hexdigest().encode(), 1))
+
+
 def _of_another_book(file: Path, _world: StoredWorld) -> None:
     """Of the same log key, and of another history."""
     folder = file.parent / "another"
@@ -279,6 +285,7 @@ def _rewritten(file: Path, change: Callable[[bytes], bytes]) -> None:
         (_pipe, "is no file of at most"),
         (_other_size, ""),
         (_richer, "no statement in the log says"),
+        (_other_root, "root: is not that of the records"),
         (_forgetful, "names: are not those"),
         (_of_another_book, ""),
     ],
