@@ -1239,9 +1239,10 @@ def _with_entry(
     elif kind not in {"post", "void", "lapse"}:
         raise VerificationError(where, "is not the entry of a run")
     request = _request(entry, kind, where)
-    charge = entry if kind == "charge" else charges.get(request.get("charge"))
+    # What settles a charge takes it out: a second settlement would take its loss away twice.
+    charge = entry if kind == "charge" else charges.pop(request.get("charge"), None)
     if charge is None or charge.get("kind") != "charge":
-        raise VerificationError(where, "settles a charge that is not shown")
+        raise VerificationError(where, "settles a charge that is not shown, or was settled before")
     try:
         segments = charge["body"]["prices"][partition]
         whole = sum(one["steps"] for one in segments)

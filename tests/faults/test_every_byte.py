@@ -19,6 +19,7 @@ from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
 from tests.factories.documents import SMALL
 from tests.factories.people import BANK_B, LOG
+from tests.factories.statements import state_now
 from tests.factories.stored import ENGINES, StoredWorld, fresh_book, no_step
 from tests.faults.bytes_of import Byte, bytes_of, put, unguarded
 from tests.ledger.log.memory_log import Cosigner
@@ -47,7 +48,7 @@ SPREAD: Final = ("account", "policy_version")
 
 @pytest.fixture(params=ENGINES)
 def healthy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Engine]]:
-    """A small closed book: charges pending, posted, voided, known to two lineages; cosigned, and without guards."""
+    """A small closed book: charges pending, posted, voided, known to two lineages; stated, cosigned, without guards."""
     if request.param == "sqlite":
         with fresh_book(tmp_path) as url:
             _live(StoredWorld(tmp_path, url))
@@ -64,6 +65,7 @@ def _live(world: StoredWorld) -> None:
     world.submit(*world.founding())
     world.submit(world.charge("one", run=SMALL), world.charge("two", BANK_B, SMALL), world.charge("three", run=SMALL))
     world.submit(world.settle("one", 1), world.void("three"), world.merger())
+    state_now(world.book)
     world.book.close()
     engine = engine_of(world.url, writes=True)
     with engine.begin() as connection:

@@ -24,6 +24,7 @@ from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
 from tests.factories.documents import SMALL
 from tests.factories.people import BANK_B, LOG
+from tests.factories.statements import state_now
 from tests.factories.stored import open_world
 from tests.faults.test_every_byte import WITNESS
 
@@ -34,11 +35,12 @@ Contents = dict[str, list[tuple[Any, ...]]]
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A closed book of one file, with a cosignature, and its log's key beside it."""
+    """A closed book of one file, with a statement of its state and a cosignature, and its log's key beside it."""
     with open_world(tmp_path_factory.mktemp("file")) as world:
         world.submit(*(world.charge(f"run-{number}", run=SMALL) for number in range(12)))
         world.submit(world.charge("other", BANK_B, SMALL), world.settle("run-1", 1), world.void("run-3"))
         world.submit(world.merger())
+        state_now(world.book)
         path = world.path
     (path.parent / "log.vkey").write_text(f"{LOG.vkey}\n", encoding="ascii")
     engine = engine_of(f"sqlite:///{path}", writes=True)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from client.keys.signer import Signer
-from ledger.audit.replay import verify_book
+from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.book.book import Outcome
 from ledger.commands.entry import Entry
 from ledger.commands.governance.clock_correction import CorrectClock
 from ledger.domain.outcomes import ChargeState
+from ledger.verifier import EntryTimes
 from ledger.wire import canonical_json as c
 from policy.decisions.documents_in_force import binding
 from policy.decisions.gate import gate
 from tests.factories.documents import NOW, PARTITION, SMALL, dataset, partition, policy
-from tests.factories.people import BANK_A, CLINIC, DAY_MS, HOSPITAL, HOUR_MS, LOG, SRO, private_key
-from tests.factories.stored import StoredWorld, no_step
+from tests.factories.people import BANK_A, CLINIC, DAY_MS, HOSPITAL, HOUR_MS, LOG, LOG_KEY, SRO, private_key
+from tests.factories.stored import StoredWorld, no_step, open_world
+from tests.faults.stated_world import StatedWorld, state_often
+from tests.ledger.audit.forge import entries_of, forged
 from tests.ledger.book.governed import amended, announce, faults, leave, publish, run, words
 from tests.ledger.book.state.test_open_state import writer
 
@@ -103,6 +110,65 @@ def test_a_clock_in_another_decade_does_not_end_a_book(world: StoredWorld) -> No
     assert words(world.submit(world.charge("again", partitions=(f"{HOSPITAL}/digits/fresh",), contract=contract))) == [
         "pending"
     ]
+
+
+def test_what_a_wrong_jump_closed_is_closed_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition past its age, one retired, and lapses: for the book, its snapshot, replay and the auditor's file."""
+    state_often(monkeypatch.setattr)
+    with open_world(tmp_path, make=StatedWorld) as world:
+        second = f"{HOSPITAL}/digits/second"
+        charges = [world.charge(name, run=SMALL, partitions=(PARTITION, second)) for name in ("waiting", "released")]
+        done = words(world.submit(world.partition("second"), *charges, world.release("released", SMALL)))
+        assert done == ["permitted", "pending", "pending", "permitted"]
+        world.clock.now += YEARS_MS
+        retire = world.command(HOSPITAL, "retirement", {"partition": second}, "retire")
+        assert words(world.submit(retire, world.charge("too-late", run=SMALL))) == ["permitted", "policy_denied"]
+        world.clock.now -= YEARS_MS
+        accounts = _accounts(world)
+        assert correction(world, SRO).code.word == "permitted"
+        for _ in range(2):
+            # The deadlines of before pass once more.
+            world.clock.now += 2 * HOUR_MS
+            name = f"on-{world.size}"
+            asked = {name: PARTITION, f"{name}-second": second}
+            old, retired = world.submit(
+                *(world.charge(id_, run=SMALL, partitions=(ref,)) for id_, ref in asked.items())
+            )
+            assert (faults(old) >= {"partition_too_old"}, faults(retired) >= {"partition_retired"}) == (True, True)
+            assert words(world.submit(world.settle("released", 1), world.void("waiting"))) == ["conflict", "conflict"]
+            assert _accounts(world) == accounts
+            world.reopen()
+        entries = entries_of(world.path)
+        assert sorted(str(one.request["charge"]) for one in entries if one.kind == "lapse") == ["released", "waiting"]
+        verified(world)
+        world.book.close()
+        times = EntryTimes([LOG])
+        for index, one in enumerate(entries):
+            times.add(index, one.to_bytes())
+        assert times.wrong is None
+        for ref, code in ((PARTITION, "partition_too_old"), (second, "partition_retired")):
+            lied = [*entries, _admitted(world, entries, ref)]
+            book = forged(world.path, tmp_path / f"{code}.sqlite", lied, LOG_KEY)
+            with pytest.raises(VerificationFailed, match="denied") as fault:
+                verify_book(f"sqlite:///{book}", LOG, no_step, gate=gate)
+            assert fault.value.index == len(entries)
+        world.book = world.open()
+
+
+def _accounts(world: StoredWorld) -> dict[Any, Any]:
+    with world.book.read() as facts:
+        return dict(facts.accounts.items())
+
+
+def _admitted(world: StoredWorld, entries: list[Entry], ref: str) -> Entry:
+    """A charge to a closed partition, as a book would record it that admits it."""
+    like = next(one for one in entries if one.id == "waiting")
+    sent = world.charge("revived", run=SMALL, partitions=(ref,), deadline=world.clock.now + HOUR_MS)
+    command = sent.command
+    body: Any = {**like.body, "request": command.body}
+    body["limits"] = [one for one in body["limits"] if one["partition"] == ref]
+    body["prices"] = {ref: body["prices"][ref]}
+    return replace(like, body=body, id=command.id, signature=sent.signature, time=world.clock.now)
 
 
 def test_pending_charges_keep_the_time_they_had_left(world: StoredWorld) -> None:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +18,14 @@ from ledger.book.state.account_proof import AccountProof, account_proof
 from ledger.book.state.state_statements import WAIT_MS
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, holder_of
+from ledger.log.checkpoint import sign
 from ledger.verifier import Balance, ProvenAccount, VerificationError, from_base64, to_base64, verify_account
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG, MERGED, SRO
+from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG, LOG_KEY, MERGED, SRO
 from tests.factories.stored import StoredWorld, open_world
 from tests.ledger.book.test_step_refund import begun, lease, state
+from tests.ledger.log.memory_log import Log
 
 OLDER: Final = Path(__file__).parents[3] / "golden" / "verifier-0001.txt"
 EVERY: Final[Callable[[Entry], bool]] = lambda _: True  # noqa: E731 - who sees all
@@ -224,6 +227,21 @@ def test_a_changed_proof_fails(proven: dict[str, Any], lie: str) -> None:
     LIES[lie](lied)
     with pytest.raises(VerificationError):
         verified(lied)
+
+
+def test_a_charge_is_settled_once_in_a_proof(world: StoredWorld) -> None:
+    """A log that settles it again, as after a clock that went back, takes its loss away twice."""
+    furnish(world)
+    proof: dict[str, Any] = proof_of(world, GLOBAL).to_json()
+    (again,) = [one for one in proof["since"] if b'"kind":"void"' in from_base64(one["entry"], "")]
+    data = from_base64(again["entry"], "")
+    with world.book.read() as facts:
+        lied = Log([*facts.entries(0, facts.size), data])
+    head = replace(lied.checkpoint(len(lied.entries)), origin=LOG.origin)
+    note = sign(head, LOG_KEY)
+    proof["since"].append({**again, "receipt": lied.receipt(len(lied.entries) - 1, len(lied.entries), note)})
+    with pytest.raises(VerificationError, match="or was settled before"):
+        verified(proof)
 
 
 @pytest.fixture(scope="module")
