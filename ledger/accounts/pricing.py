@@ -149,6 +149,12 @@ class PreparedPrices(ComputedPrices):
         return cast("T", result)
 
 
+def whole_run(partition: Partition, run: PricedRun) -> Mechanism:
+    """All steps of a run as one privacy unit of a partition sees them. Raises: Malformed, Rejected."""
+    with _priced(_group(partition, run), run.plan) as whole:
+        return whole
+
+
 def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...]) -> bool:
     """Whether a run costs at most this, on whichever machine it was computed. Slow when new, cached afterwards.
 

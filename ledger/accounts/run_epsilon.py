@@ -37,7 +37,7 @@ class RunEpsilon(Record, frozen=True):
     """An upper bound on what one run, or a model's runs together, reveal of one partition.
 
     Attributes:
-        accountant: ``PLD``, ``Rényi`` or ``basic`` of one run; of several, the odometer of the partition's rule.
+        accountant: ``PLD``, ``Rényi`` or ``basic`` of one run; of several, the odometer that proves least.
         epsilon: rounded up to a billionth; None if no finite one is proven.
         runs: how many runs it bounds together.
         version: of the library that computed it; None where that is the partition's rule.

@@ -1,10 +1,11 @@
 """What a recorded run reveals by its whole plan, alone and together with all runs that its model descends from.
 
 A run that starts from models of other runs names their charges (``base``), and those may name others. What the model
-reveals of a partition is bounded by what all these distinct runs reveal together, each in full and counted once. Their
-plans may have been chosen one after another, each after the models before it were seen. So a partition with several of
-them gets the odometer of its own rule on the sum of their prices, which holds for plans so chosen; one with a single
-run gets that run's own number.
+reveals of a partition is bounded by what all these distinct runs reveal together, each in full and counted once.
+Their plans may have been chosen one after another, each after the models before it were seen, so the composition of
+all plans at the partition's δ is no bound. A partition with several of them gets the least of three odometers, each
+of which holds for plans so chosen, at parts of δ that were fixed beforehand:
+:func:`ledger.accounts.plan_odometers.least_odometer`. One with a single run gets that run's own number.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from fractions import Fraction
 from typing import Final, Protocol
 
 from ledger.accounting.epsilon_report import report_up
+from ledger.accounts.plan_odometers import least_odometer
+from ledger.accounts.pricing import whole_run
 from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
@@ -60,7 +63,7 @@ def epsilon_with_ancestry(book: RecordedFacts, charge: Charge) -> tuple[RunEpsil
         for ref in run.partitions:
             by_partition.setdefault(ref, []).append(run)
     if len(runs) > ANCESTRY_MAX:
-        return tuple(_odometer(book.partitions[ref], by_partition[ref], None) for ref in sorted(by_partition))
+        return tuple(_unbounded(book.partitions[ref], by_partition[ref]) for ref in sorted(by_partition))
     return tuple(_together(book, book.partitions[ref], by_partition[ref]) for ref in sorted(by_partition))
 
 
@@ -83,15 +86,17 @@ def _together(book: RecordedFacts, partition: Partition, runs: list[Charge]) -> 
     for run in runs:
         # In full, whatever was posted: what a run reveals may rest on where it stopped.
         total += loss_of(dict(run.prices)[partition.ref], run.steps)
-    try:
-        return _odometer(partition, runs, rule.odometer(total))
-    except ArithmeticError:
-        return _odometer(partition, runs, None)
+    plans = [whole_run(partition, charged_body(book, run)) for run in sorted(runs, key=lambda one: one.index)]
+    return _bound(partition, runs, *least_odometer(rule, total, plans, partition.relation))
 
 
-def _odometer(partition: Partition, runs: list[Charge], epsilon: Fraction | None) -> RunEpsilon:
+def _unbounded(partition: Partition, runs: list[Charge]) -> RunEpsilon:
+    return _bound(partition, runs, f"{read_rule(partition.terms).kind()} odometer", None)
+
+
+def _bound(partition: Partition, runs: list[Charge], accountant: str, epsilon: Fraction | None) -> RunEpsilon:
     return RunEpsilon(
-        accountant=f"{read_rule(partition.terms).kind()} odometer",
+        accountant=accountant,
         delta=partition.delta,
         epsilon=None if epsilon is None else report_up(epsilon),
         partition=partition.ref,

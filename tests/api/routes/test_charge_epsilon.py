@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounts.plan_odometers import least_odometer
 from ledger.accounts.run_epsilon import RunEpsilon
+from ledger.commands.runs.model_ancestry import charged_body
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import loss_of
 from ledger.mechanisms.plan import Plan
@@ -94,12 +96,17 @@ def test_a_model_that_starts_from_others_is_bounded_with_each_of_their_runs_once
         rule = read_rule(facts.partitions[PARTITION].terms)
         prices = dict(facts.charges["last"].prices)[PARTITION]
         whole = loss_of(prices, facts.charges["last"].steps)
+        plan = charged_body(facts, facts.charges["last"]).plan
     for name, runs in (("left", 2), ("last", 4)):
         told = _told(world, name)
         (line,) = convert(tuple[RunEpsilon, ...], told["with_ancestry"])
-        assert (line.runs, line.accountant, line.partition) == (runs, "renyi odometer", PARTITION)
+        plans = [plan.mechanism(plan.steps)] * runs
+        accountant, least = least_odometer(rule, whole.times(runs), plans, "REPLACE_SPECIAL")
+        assert (line.runs, line.accountant, line.partition) == (runs, accountant, PARTITION)
         assert line.epsilon is not None
-        assert 0 <= line.epsilon - rule.odometer(whole.times(runs)) < Fraction(1, 10**9)
+        assert least is not None
+        assert 0 <= line.epsilon - least < Fraction(1, 10**9)
+        assert least <= rule.odometer(whole.times(runs))
         assert told["run_epsilon"] == _told(world, "first")["run_epsilon"]
         assert line.epsilon > Fraction(told["run_epsilon"][0]["epsilon"])
     assert _told(world, "first")["with_ancestry"] == []
