@@ -69,15 +69,17 @@ datasets: .venv/.ready ## fetch the public data sets that accuracy is measured o
 utility: .venv/.ready ## how many runs each admission rule lets through
 	@$(BIN)/python -m tests.bench.utility
 
-# A mutant that was decided once is not run again unless its function or a test of it changed; `make clean` forgets all.
-# So it may be interrupted at any time; RUN=no prints what is known without a run.
-# MUTANTS='ledger.filters.*' runs those of some modules, MUTANT_CPU_S=60 gives the tests of each more time, CHILDREN=1
+# What was decided of a function is kept in tests/mutants/decided.txt and holds while its source is the same, so it may be
+# interrupted at any time; RUN=no prints what is known without a run, AGAIN=sun tries again what survived (s), what no test
+# reached (u) and what had no time (n), after tests were added.
+# MUTANTS='ledger.filters.*' tries those of some modules, MUTANT_CPU_S=60 gives the tests of each more time, CHILDREN=1
 # leaves the other cores alone.
 CHILDREN ?= $(shell nproc)
 RUN      ?= yes
+AGAIN    ?=
 mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, rules, decisions and lineage: hours; it can be interrupted and goes on
 	@[ "$(RUN)" = no ] || PYTHONPATH=$(CURDIR)/.venv/mutmut \
-	  $(BIN)/python -m mutmut run --max-children $(CHILDREN) $(if $(MUTANTS),'$(MUTANTS)')
+	  $(BIN)/python -m tests.mutants.run --children $(CHILDREN) $(if $(AGAIN),--again $(AGAIN)) $(if $(MUTANTS),'$(MUTANTS)')
 	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m tests.mutants.report
 
 soak: .venv/.ready .venv/.witness .venv/.clients .venv/.notebooks ## the long tests, and examples that no run drew before
