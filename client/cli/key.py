@@ -205,14 +205,14 @@ def resume(key: _Keys, *, reason: _Reason) -> Object:
     note="Nothing is sent; `epsilon key name-quorum` sends it.",
 )
 def claim_quorum(profile: ProfilePath, *, member: _Members, threshold: _Threshold, id: _Id) -> None:  # noqa: A002 - the wire's name
-    """Write which organisations may give this one a new key together: to be sent, endorsed by those who may now."""
+    """Write which organisations may give this one, and each SRO that it registers, a new key together."""
     from client.profile.profile import Profile
     from client.service.key_bodies import read_claim
 
     with errors_reported():
         actor = Profile.load(profile).actor
         stated: Object = {"id": id, "members": [*member], "organisation": actor, "threshold": threshold}
-        claim: Object = {**stated, "use": "recovery_quorum"}
+        claim: Object = {**stated, "extends_to_registered": True, "use": "recovery_quorum"}
         read_claim(claim)
     print_json({"claim": claim})
 
@@ -258,7 +258,14 @@ def name_quorum(
     profile: ProfilePath, claimed: _Claimed, *, signature: _Signatures = None, as_json: AsJson = False
 ) -> None:
     """Name the quorum of a claim; another one in force must have endorsed it."""
-    _send_claim(profile, "recovery_quorum", ("members", "threshold"), claimed, signature or (), as_json=as_json)
+    _send_claim(
+        profile,
+        "recovery_quorum",
+        ("extends_to_registered", "members", "threshold"),
+        claimed,
+        signature or (),
+        as_json=as_json,
+    )
 
 
 @group.command(
@@ -278,7 +285,7 @@ def _send_claim(  # noqa: PLR0913 - what is sent and how it is shown
     with errors_reported(as_json=as_json):
         whole = read_object(claimed)
         claim = read_claim(whole.get("claim")).to_json()
-        body: Object = {name: claim[name] for name in members}
+        body: Object = {name: claim[name] for name in members if name in claim}
         body |= {"possession": whole["possession"]} if "possession" in whole else {}
         given = read_signatures(signatures)
         body |= {"signatures": [*given.values()]} if given else {}

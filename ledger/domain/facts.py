@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple, Protocol
 
 from ledger.crypto.organisation_keys import SignerKey, key_of
-from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
+from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment
@@ -264,6 +264,10 @@ class Facts(Protocol):
     @property
     def key_terms(self) -> Mapping[str, KeyTerms]:
         """By key id: the terms of the organisations' keys that a command on keys has named."""
+
+    @property
+    def extended_quorums(self) -> Mapping[str, ExtendedQuorum]:
+        """By organisation: those whose quorum is that of each SRO too which they register."""
 
     @property
     def recovery_quorums(self) -> Mapping[str, RecoveryQuorum]:

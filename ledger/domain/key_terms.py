@@ -53,6 +53,17 @@ class RecoveryQuorum(NamedTuple):
     index: int  # type: ignore[assignment]  # see KeyTerms
 
 
+class ExtendedQuorum(NamedTuple):
+    """An organisation whose quorum, since it was named so, is that of each SRO too which the organisation registers.
+
+    Attributes:
+        index: the entry that first extended it.
+    """
+
+    organisation: str
+    index: int  # type: ignore[assignment]  # see KeyTerms
+
+
 class _KnowsKeys(Protocol):
     @property
     def key_terms(self) -> Mapping[str, KeyTerms]: ...

@@ -20,7 +20,7 @@ from ledger.domain.facts import (
     Span,
     StreamVersion,
 )
-from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
+from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment, loss_of
@@ -35,6 +35,7 @@ class MemoryState:
     keys: MutableMapping[str, SigningKey] = field(default_factory=dict)
     key_terms: dict[str, KeyTerms] = field(default_factory=dict)
     recovery_quorums: dict[str, RecoveryQuorum] = field(default_factory=dict)
+    extended_quorums: dict[str, ExtendedQuorum] = field(default_factory=dict)
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
     datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
     streams: dict[tuple[str, str], tuple[StreamVersion, ...]] = field(default_factory=dict)

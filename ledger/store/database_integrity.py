@@ -52,7 +52,13 @@ Table(
 _REVISION: Final = text("SELECT version_num FROM alembic_version")
 _FOUR_DIGITS: Final = re.compile(r"[0-9]{4}")
 _FIRST: Final = "0001"
-_ADDED: Final = {"0002": "seal", "0003": "epoch", "0004": "key_terms", "0006": "stream_version"}
+_ADDED: Final = {
+    "0002": "seal",
+    "0003": "epoch",
+    "0004": "key_terms",
+    "0006": "stream_version",
+    "0007": "extended_quorum",
+}
 """By revision, a table that books have since."""
 _CHANGED: Final = {"0005": ("document", f"<={POLICY_DOCUMENT_BYTES_MAX}", "<=262144")}
 """By revision, a table that is declared otherwise since: what it says, and what it said before."""

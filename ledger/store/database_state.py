@@ -26,6 +26,7 @@ PROJECTIONS: Final[dict[str, TableMapping[Any, Any]]] = {
     "keys": t.KEYS,
     "key_terms": t.KEY_TERMS,
     "recovery_quorums": t.RECOVERY_QUORUMS,
+    "extended_quorums": t.EXTENDED_QUORUMS,
     "policies": t.POLICIES,
     "datasets": t.DATASETS,
     "streams": t.STREAMS,
@@ -51,6 +52,7 @@ class DatabaseState:
         self.keys = ProjectionTable(connection, t.KEYS)
         self.key_terms = ProjectionTable(connection, t.KEY_TERMS)
         self.recovery_quorums = ProjectionTable(connection, t.RECOVERY_QUORUMS)
+        self.extended_quorums = ProjectionTable(connection, t.EXTENDED_QUORUMS)
         self.policies = ProjectionTable(connection, t.POLICIES)
         self.datasets = ProjectionTable(connection, t.DATASETS)
         self.streams = ProjectionTable(connection, t.STREAMS)

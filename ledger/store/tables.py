@@ -27,17 +27,22 @@ from ledger.domain.facts import (
     StreamVersion,
 )
 from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
-from ledger.domain.key_terms import KeyTerms, RecoveryQuorum
+from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node
 from ledger.mechanisms.loss import Loss
 from ledger.store.row_mapping import RecordMapping, Rows, TableMapping, number, text
 
 V = TypeVar("V")
-SCHEMA_REVISION: Final = "0006"
+SCHEMA_REVISION: Final = "0007"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
 
-PROJECTED_SINCE: Final = {"key_terms": "0004", "recovery_quorums": "0004", "streams": "0006"}
+PROJECTED_SINCE: Final = {
+    "key_terms": "0004",
+    "recovery_quorums": "0004",
+    "streams": "0006",
+    "extended_quorums": "0007",
+}
 """By part of the state, the revision whose books have its table first; parts not named here always had theirs."""
 
 STRICT: Final = {"sqlite_strict": True}
@@ -168,6 +173,9 @@ KEYS: Final[TableMapping[str, SigningKey]] = _projection("signing_key", SigningK
 KEY_TERMS: Final[TableMapping[str, KeyTerms]] = _projection("key_terms", KeyTerms, "key_id")
 RECOVERY_QUORUMS: Final[TableMapping[str, RecoveryQuorum]] = _projection(
     "recovery_quorum", RecoveryQuorum, "organisation"
+)
+EXTENDED_QUORUMS: Final[TableMapping[str, ExtendedQuorum]] = _projection(
+    "extended_quorum", ExtendedQuorum, "organisation"
 )
 DATASETS: Final[TableMapping[tuple[str, str], Dataset]] = _projection("dataset", Dataset, "provider", "dataset")
 PARTITIONS: Final[TableMapping[str, Partition]] = _projection(

@@ -43,6 +43,7 @@ class HypotheticalFacts:
         self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
         self.forgiven, self.nodes, self.streams = facts.forgiven, facts.nodes, facts.streams
         self.key_terms, self.recovery_quorums = facts.key_terms, facts.recovery_quorums
+        self.extended_quorums = facts.extended_quorums
         self.keys_of, self.pending_charges = facts.keys_of, facts.pending_charges
 
     @property

@@ -11,6 +11,7 @@ from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey, check_key
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Organisation, SigningKey
+from ledger.domain.key_terms import ExtendedQuorum, RecoveryQuorum
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import FIRST, ORGANISATION_ROLES, SRO
@@ -69,11 +70,18 @@ def decide(context: Context[RegisterOrganisation]) -> Decision:
 
 
 def apply(change: Change[RegisterOrganisation]) -> None:
-    """Add the organisation and its key; its node of the lineage graph knows every published model."""
+    """Add the organisation and its key; its node of the lineage graph knows every published model.
+
+    An SRO that one with an extended quorum registers has that quorum (:mod:`ledger.commands.signing_keys.recovery`).
+    """
     state, index, body = change.state, change.index, change.body
     did, key = body.organisation, body.key
     state.organisations[did] = Organisation(did, body.name, body.roles, index, ((change.entry.time, index),), index)
     state.keys[key.thumbprint] = SigningKey(key.thumbprint, did, key.x, None, index)
+    if SRO in body.roles and change.entry.actor in state.extended_quorums:
+        given = state.recovery_quorums[change.entry.actor]
+        state.recovery_quorums[did] = RecoveryQuorum(did, given.members, given.threshold, index)
+        state.extended_quorums[did] = ExtendedQuorum(did, index)
     edit = change.lineage_edit()
     edit.add_node(NodeKind.ORGANISATION, did, members=(did,))
     if state.publication is not None:

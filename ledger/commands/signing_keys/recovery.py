@@ -5,6 +5,10 @@ names no other quorum, and an SRO acts on no key of a member (:mod:`ledger.comma
 quorum takes a stolen key back, whatever was done to the organisation's own keys meanwhile. A recovery revokes every key
 that the organisation has, as an owner who lost a key cannot say who found it, and gives it a new one. Members sign by
 keys that are in force at the recovery, so a member may rotate its own key in between.
+
+An SRO may extend its quorum to the SROs that it registers from then on: each is registered with that quorum as its own,
+and extended likewise. So one that a thief of the key registers, or that such a one does, is taken back as well. What
+else they signed is undone by new commands. Members are on record before, so none of them is its own ward.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.key_terms import RecoveryQuorum
+from ledger.domain.key_terms import ExtendedQuorum, RecoveryQuorum
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
 from ledger.wire.field_types import Did, Name, between, constant, distinct, text
@@ -52,22 +56,25 @@ class QuorumClaim(Record, frozen=True):
     members: tuple[Did, ...]
     organisation: Did
     threshold: int
+    extends_to_registered: Literal[True] | None = None
     use: Literal["recovery_quorum"] = constant("recovery_quorum")
 
 
 class NameQuorum(Record, frozen=True):
     """Organisations of which ``threshold`` together may give the sender a new signing key.
 
-    ``signatures`` are those of the quorum that is replaced; the first one needs none.
+    ``signatures`` are those of the quorum that is replaced; the first one needs none. ``extends_to_registered`` makes
+    it the first quorum of each SRO that the sender registers from now on, too; it is never taken back.
     """
 
     members: Annotated[tuple[Did, ...], distinct(MEMBERS_MAX)]
     threshold: Annotated[int, between(1, MEMBERS_MAX)]
     signatures: Signatures = ()
+    extends_to_registered: Literal[True] | None = None
 
     def claim(self, organisation: str, command_id: str) -> bytes:
         """The bytes that members of the quorum that is replaced sign."""
-        return write(QuorumClaim(command_id, self.members, organisation, self.threshold))
+        return write(QuorumClaim(command_id, self.members, organisation, self.threshold, self.extends_to_registered))
 
 
 class RecoveryClaim(Record, frozen=True):
@@ -120,6 +127,8 @@ def _name_quorum(context: Context[NameQuorum]) -> Decision:
 def _apply_quorum(change: Change[NameQuorum]) -> None:
     body, actor = change.body, change.entry.actor
     change.state.recovery_quorums[actor] = RecoveryQuorum(actor, body.members, body.threshold, change.index)
+    if body.extends_to_registered and actor not in change.state.extended_quorums:
+        change.state.extended_quorums[actor] = ExtendedQuorum(actor, change.index)
 
 
 def _recover(context: Context[RecoverKey]) -> Decision:

@@ -51,12 +51,19 @@ def suspend(
     return world.send(actor, "key_suspension", body, name, by)
 
 
-def name_quorum(
-    world: World, *members: str, threshold: int = 2, actor: str = SRO, signed_by: tuple[str, ...] = (), name: str = "q"
+def name_quorum(  # noqa: PLR0913 - as above
+    world: World,
+    *members: str,
+    threshold: int = 2,
+    actor: str = SRO,
+    signed_by: tuple[str, ...] = (),
+    name: str = "q",
+    extends: bool = False,
 ) -> Outcome:
     """An organisation names its quorum; the one that stands has signed by these members."""
     body: c.Object = {"members": [*members], "threshold": threshold}
-    claim = NameQuorum(members, threshold).claim(actor, name)
+    body |= {"extends_to_registered": True} if extends else {}
+    claim = NameQuorum(members, threshold, (), True if extends else None).claim(actor, name)
     signed: c.Object = {"signatures": [world.signers[one].sign(claim) for one in signed_by]} if signed_by else {}
     return world.send(actor, "recovery_quorum", {**body, **signed}, name)
 

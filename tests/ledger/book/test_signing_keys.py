@@ -264,6 +264,47 @@ def test_a_quorum_recovers_an_sro(world: StoredWorld) -> None:
     assert word(recover(world, NEW, HOSPITAL, BANK_B, name="old-quorum")) == ("signature_missing", "body.signatures")
 
 
+def _register(world: StoredWorld, sro: str, by: str) -> Outcome:
+    """An SRO registers another one."""
+    world.signers[sro] = new_signer(sro)
+    (done,) = world.submit(world.registration(sro, "SRO", actor=by))
+    return done
+
+
+def test_an_extended_quorum_takes_back_the_sros_that_a_thief_registers(world: StoredWorld) -> None:
+    """And those that they register in turn; of one that was registered before, or by another SRO, it takes none."""
+    before, second, third = (f"did:web:{name}-sro.example" for name in ("before", "second", "third"))
+    assert _register(world, before, SRO).code.word == "permitted"
+    assert name_quorum(world, BANK_A, BANK_B, HOSPITAL).code.word == "permitted"
+    assert _register(world, f"{before}.old", SRO).code.word == "permitted"
+    signed = (BANK_A, BANK_B)
+    extended = name_quorum(world, BANK_A, BANK_B, signed_by=signed, name="extended", extends=True)
+    assert extended.code.word == "permitted"
+    # The thief has the SRO's key from here on.
+    assert [_register(world, *one).code.word for one in ((second, SRO), (third, second))] == ["permitted"] * 2
+    assert world.submit(world.registration(TSO, "TSO", actor=second))[0].code.word == "permitted"
+    assert word(name_quorum(world, TSO, threshold=1, actor=third, name="mine")) == (
+        *("signature_missing", "body.signatures"),
+    )
+    assert word(revoke(world, world.signers[BANK_A], actor=third, name="r")) == ("not_authorised", "actor")
+    for number, did in enumerate((SRO, second, third)):
+        assert (
+            recover(world, new_signer(f"{number} again"), *signed, did=did, name=f"r-{number}").code.word == "permitted"
+        )
+        assert word(world.send(did, "decree", _DECREE, f"d-{number}")) == ("signature_invalid", "key_id")
+    for did in (before, f"{before}.old", TSO):
+        taken = recover(world, new_signer(did), *signed, did=did, name="none")
+        assert word(taken) == ("not_authorised", "body.organisation")
+    # What it registered besides is the recovered SRO's to stop.
+    world.signers[SRO] = new_signer("0 again")
+    assert revoke(world, world.signers[TSO], actor=SRO, name="tso").code.word == "permitted"
+    verified(world)
+    world.reopen()
+    assert word(_register(world, "did:web:fourth.example", second)) == ("signature_invalid", "key_id")
+    with world.book.read() as facts:
+        assert sorted(facts.extended_quorums) == sorted((SRO, second, third))
+
+
 _DECREE: Final[c.Object] = {"holder": "global", "partition": "a", "reason": "none"}
 
 

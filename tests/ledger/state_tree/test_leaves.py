@@ -55,7 +55,7 @@ def lived(world: StoredWorld) -> list[bytes]:
     decree: c.Object = {"partition": PARTITION, "holder": "global", "reason": "records were counted twice"}
     world.submit(world.command(SRO, "decree", decree, "decree"), world.merger())
     rotate(world, new_signer("bank a 2"))
-    name_quorum(world, HOSPITAL, BANK_B)
+    name_quorum(world, HOSPITAL, BANK_B, extends=True)
     world.submit(world.document("stream", stream(), "stream", HOSPITAL, HOSPITAL))
     with world.book.read() as facts:
         return [*facts]

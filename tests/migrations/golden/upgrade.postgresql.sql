@@ -519,4 +519,18 @@ GRANT SELECT, INSERT, UPDATE ON stream_version TO epsilon_writer;
 
 UPDATE alembic_version SET version_num='0006' WHERE alembic_version.version_num = '0005';
 
+-- Running upgrade 0006 -> 0007
+
+CREATE TABLE extended_quorum (
+    organisation TEXT COLLATE "C" NOT NULL, 
+    entered BIGINT NOT NULL, 
+    CONSTRAINT pk_extended_quorum PRIMARY KEY (organisation)
+);
+
+REVOKE ALL ON extended_quorum FROM PUBLIC, epsilon_writer;
+
+GRANT SELECT, INSERT, UPDATE ON extended_quorum TO epsilon_writer;
+
+UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';
+
 COMMIT;

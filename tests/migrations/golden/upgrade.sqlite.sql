@@ -363,4 +363,15 @@ CREATE TABLE stream_version (
 
 UPDATE alembic_version SET version_num='0006' WHERE alembic_version.version_num = '0005';
 
+-- Running upgrade 0006 -> 0007
+
+CREATE TABLE extended_quorum (
+    organisation TEXT NOT NULL, 
+    entered INTEGER NOT NULL, 
+    CONSTRAINT pk_extended_quorum PRIMARY KEY (organisation)
+)
+ STRICT;
+
+UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';
+
 COMMIT;

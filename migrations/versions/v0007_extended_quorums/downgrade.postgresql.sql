@@ -1,0 +1,1 @@
+DROP TABLE extended_quorum;
