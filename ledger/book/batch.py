@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -134,7 +134,7 @@ class Batch:
         """The time (ms) of the next entry."""
         return max(self._reading, self.state.time)
 
-    def record_call(self, call: Call, commands: Sequence[PendingCommand | Outcome]) -> bool:
+    def record_call(self, call: Call, commands: Iterable[PendingCommand | Outcome]) -> bool:
         """Record the first commands of a call in order; whether none lacks a price: no price is computed here."""
         outcomes: list[Outcome] = []
         missing = False

@@ -246,14 +246,14 @@ class Writer:
         self._deciding.extend(self._calls.popleft() for _ in ready)
         self._state.expect([one for some in ready for one in some if isinstance(one, PendingCommand)])
         for call, commands in zip(self._deciding, ready, strict=True):
-            if batch.record_call(call, commands) and call.waiting:
+            if batch.record_call(call, map(self.pricing.noted, commands)) and call.waiting:
                 # The rest of a call that is longer than a batch.
                 self._calls.appendleft(call)
         self._deciding.clear()
 
     def _read(self, most: int) -> list[list[PendingCommand | Outcome]]:
-        """The first commands that wait, by call: read, and their signatures verified."""
-        return self.pricing.read_first(self._state.facts.in_memory, self._calls, most)
+        """The first commands that wait, by call: read, and their signatures verified where others wait for the log."""
+        return self.pricing.read_first(self._state.facts.in_memory, self._calls, most, verified=self._shared)
 
     def _begin(self) -> Batch | None:
         """The batch that commands are decided in now; None if that has to wait for a commit."""

@@ -1,7 +1,7 @@
 """First stop of a command: it is read and its signature verified; a price that is not kept is computed in a worker.
 
-Signatures of many commands are verified by two processes at once: :mod:`ledger.book.signatures.signature_checks`. Where
-the key is not in memory, a command is verified when it is decided.
+Signatures of many commands are verified by two processes at once: :mod:`ledger.book.signatures.signature_checks`. What
+is not verified by then, or whose key is not in memory, is verified when it is decided.
 
 A price can take seconds to compute, so the writer never does. It decides a command with the prices that are kept. If
 one is missing, the call goes to a worker, with what comes after that command, and then back to the writer, which goes
@@ -91,13 +91,17 @@ class CommandPricing:
         self.meter: Callable[[str, float], object] = lambda _actor, _seconds: None
         """Gets the seconds of a processor that each price took, with the actor whose command needed it."""
 
-    def read_first(self, facts: Facts, calls: Iterable[Call], most: int) -> list[list[PendingCommand | Outcome]]:
+    def read_first(
+        self, facts: Facts, calls: Iterable[Call], most: int, *, verified: bool = True
+    ) -> list[list[PendingCommand | Outcome]]:
         """The first commands that wait in these calls, ``most`` in all, read and verified.
 
         A price that is missing is found when they are decided.
 
         Args:
             facts: have the keys that are in memory.
+            verified: whether all are verified now; else another process begins, and :meth:`noted` tells what it has
+                confirmed by then.
         """
         taken: list[tuple[Call, int]] = []
         for call in calls:
@@ -110,7 +114,11 @@ class CommandPricing:
             for call, count in taken
             for one in islice(call.waiting, count)
         ]
-        checked = iter(self._signatures.verify(facts, read))
+        if verified:
+            read = self._signatures.verify(facts, read)
+        else:
+            self._signatures.begin(facts, read)
+        checked = iter(read)
         found = [[*islice(checked, count)] for _, count in taken]
         for (call, _), some in zip(taken, found, strict=True):
             for place, one in enumerate(some):
@@ -118,6 +126,10 @@ class CommandPricing:
         if taken and len(taken[-1][0].waiting) > taken[-1][1]:
             self._read_ahead(facts, *taken[-1])
         return found
+
+    def noted(self, one: PendingCommand | Outcome) -> PendingCommand | Outcome:
+        """A command that was read, with what is known of its signature by now."""
+        return self._signatures.noted(one) if isinstance(one, PendingCommand) else one
 
     def _read_ahead(self, facts: Facts, call: Call, start: int) -> None:
         """Read what a long call has after its first ``start`` commands, and have it verified meanwhile."""

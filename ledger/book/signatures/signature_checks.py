@@ -1,7 +1,8 @@
-"""The signatures of commands that wait: verified before they are decided, half of them by another process.
+"""The signatures of commands that wait: most of them are verified by another process.
 
-The process is started once a book has had many commands to verify together, and helps from when it is ready. A command
-that it has not confirmed is verified here.
+The process is started once a book has had many commands to verify together, and helps from when it is ready. Where no
+lock waits, it verifies the later commands while the first ones are decided; else half of them, and the answer is waited
+for. A command that it has not confirmed is verified here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from ledger.domain.facts import Facts
 D = TypeVar("D")
 TOGETHER_MIN: Final = 8
 """Commands from which on the process helps: fewer are verified before it would have answered."""
+FIRST_PART: Final = 8
+"""Of so many commands one is verified here first: meanwhile the process begins with the others."""
 STARTED_AFTER: Final = 512
 """Commands in groups of that size that are verified before the process is started."""
 
@@ -34,6 +37,9 @@ class _Keyed(NamedTuple):
     key: SignerKey
 
 
+_NOT_SENT: Final[tuple[int, _Keyed | None]] = -1, None
+
+
 class SignatureChecks:
     """Verifies the signatures of many commands; for the writing thread alone."""
 
@@ -42,7 +48,22 @@ class SignatureChecks:
         self._log_x = log_x
         self._process = process
         self._starts_in = STARTED_AFTER if process is None and sys.executable and (os.cpu_count() or 1) > 1 else 0
-        self._sent: list[_Keyed] = []
+        self._sent: dict[int, tuple[int, _Keyed]] = {}
+
+    def begin(self, facts: Facts, commands: Sequence[PendingCommand | D]) -> None:
+        """Have the process begin with commands that are decided next, the very same; none of them is waited for."""
+        left = [found for one in commands if (found := self._keyed(facts, one)) and id(one) not in self._sent]
+        if len(left) >= TOGETHER_MIN:
+            self._start_if_busy(len(left))
+            if self.can_verify_ahead:
+                self._send(left[-(-len(left) // FIRST_PART) :])
+
+    def noted(self, one: PendingCommand) -> PendingCommand:
+        """The command, noting that it verifies if the process has confirmed it by now."""
+        place, sent = self._sent.get(id(one), _NOT_SENT)
+        if sent is None or sent.command is not one or self._process is None or not self._process.confirms(place):
+            return one
+        return _verified(sent)
 
     def verify(self, facts: Facts, commands: Sequence[PendingCommand | D]) -> list[PendingCommand | D]:
         """The commands, each noting whether it verifies with the key that it names, if ``facts`` have that key."""
@@ -52,7 +73,7 @@ class SignatureChecks:
             if (found := self._keyed(facts, one)) is None:
                 continue
             if confirmed.get(id(found.command)) == found:
-                checked[place] = found.command._replace(verified_by=found.key.x)
+                checked[place] = _verified(found)
             else:
                 left.append((place, found))
         count = 0
@@ -64,8 +85,7 @@ class SignatureChecks:
             checked[place] = _noted(found)
         confirmed = self._confirmed()
         for place, found in left[:count]:
-            verified = confirmed.get(id(found.command)) == found
-            checked[place] = found.command._replace(verified_by=found.key.x) if verified else _noted(found)
+            checked[place] = _verified(found) if confirmed.get(id(found.command)) == found else _noted(found)
         return checked
 
     @property
@@ -95,15 +115,18 @@ class SignatureChecks:
                 continue
             checks.append(check)
             sent.append(found)
-        self._sent = sent[: self._process.send(checks)]
-        return len(self._sent)
+        count = self._process.send(checks)
+        # Whoever is held here keeps its identity.
+        self._sent = {id(one.command): (place, one) for place, one in enumerate(sent[:count])}
+        return count
 
     def _confirmed(self) -> dict[int, _Keyed]:
         """What was sent and verifies, by the identity of the command; waits for the answer."""
-        sent, self._sent = self._sent, []
+        sent, self._sent = self._sent, {}
         if not sent or self._process is None:
             return {}
-        return {id(one.command): one for one, verifies in zip(sent, self._process.receive(), strict=False) if verifies}
+        answers = self._process.receive()
+        return {name: one for name, (place, one) in sent.items() if place < len(answers) and answers[place]}
 
     def _keyed(self, facts: Facts, one: object) -> _Keyed | None:
         if not isinstance(one, PendingCommand) or one.verified_by or any(one.refused_by):
@@ -117,6 +140,11 @@ class SignatureChecks:
         """End the process."""
         if self._process is not None:
             self._process.close()
+
+
+def _verified(found: _Keyed) -> PendingCommand:
+    """The command, noting that it verifies by its key."""
+    return found.command._replace(verified_by=found.key.x)
 
 
 def _noted(found: _Keyed) -> PendingCommand:

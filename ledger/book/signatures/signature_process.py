@@ -6,8 +6,8 @@ process. It runs the program of its parent, found by the parent's own path and n
 it is started in; it ends when its parent closes the pipe, or ends.
 
 A request is the number of checks, then each: the length of its message, the 32 bytes of the key, the 64 of the
-signature, and the message. The answer is a byte for each: 1 if it verifies. Before the first request it answers one
-byte, when both libraries have answered the edge cases.
+signature, and the message. The answer is a byte for each, 1 if it verifies, in order and a few at a time. Before the
+first request it answers one byte, when both libraries have answered the edge cases.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from select import PIPE_BUF, POLLIN, poll
+from time import monotonic
 from typing import BinaryIO, Final
 
 from ledger.crypto.ed25519 import KEY_BYTES, SIGNATURE_BYTES, Check, checked_libsodium, verifies
@@ -29,6 +30,8 @@ ANSWER_S: Final = 10.0
 """How long an answer is waited for: a request takes some 0.05 s."""
 PIPE_BYTES_MAX: Final = 1_048_576
 """The size that the pipe to the process is asked to have, which Linux gives to anyone; a request is smaller."""
+ANSWERED_TOGETHER: Final = 8
+"""Checks whose answers the process writes at once."""
 _COUNT: Final = struct.Struct("<I")
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from ledger.book.signatures.signature_process import serve; serve()"
@@ -53,16 +56,19 @@ class SignatureProcess:
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._room = _pipe_bytes(self._to)
         self._ready = False
-        self._asked = 0
+        self._asked, self._asked_at = 0, 0.0
+        self._found = b""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes a request now, so that sending one does not wait."""
+        """Whether it takes a request now, so that sending one does not wait; ended if it is late with an answer."""
+        if self._asked and not self.confirms(self._asked - 1) and monotonic() - self._asked_at > ANSWER_S:
+            self.close()
         if not self.has_ended and not self._ready and self.has_answered(0):
             self._ready = os.read(self._from, 1) == b"\x01"
             if not self._ready:
                 self.close()
-        return self._ready and not self._asked
+        return self._ready and len(self._found) == self._asked
 
     @property
     def has_ended(self) -> bool:
@@ -92,25 +98,33 @@ class SignatureProcess:
         except OSError:
             self.close()
             return 0
-        self._asked = count
+        self._asked, self._asked_at, self._found = count, monotonic(), b""
         return count
+
+    def confirms(self, place: int) -> bool:
+        """Whether it has said by now that a check verifies, by its place in the last request."""
+        if len(self._found) <= place < self._asked:
+            self._read_more(0)
+        return self._found[place : place + 1] == b"\x01"
 
     def receive(self) -> list[bool]:
         """Whether each check that was asked for verifies, waited for; empty if there is no answer."""
-        found = b""
-        while len(found) < self._asked:
-            some = os.read(self._from, self._asked) if self.has_answered(ANSWER_S) else b""
-            if not some:
+        while len(self._found) < self._asked:
+            if not self._read_more(ANSWER_S):
                 self.close()
-                found = b""
-                break
-            found += some
-        self._asked = 0
-        return [one == 1 for one in found]
+        return [one == 1 for one in self._found]
+
+    def _read_more(self, timeout_s: float) -> bool:
+        """Read what it has answered; whether there was anything, in time."""
+        some = os.read(self._from, self._asked) if self.has_answered(timeout_s) else None
+        if some == b"":
+            self.close()
+        self._found += some or b""
+        return bool(some)
 
     def close(self) -> None:
         """End it."""
-        self._ready, self._asked = False, 0
+        self._ready, self._asked, self._found = False, 0, b""
         if not self.has_ended:
             self._process.kill()
             # Closes the pipes too.
@@ -126,8 +140,10 @@ def serve() -> None:
     os.write(1, b"\x01")
     requests = os.fdopen(0, "rb", buffering=PIPE_BYTES_MAX)
     while (head := requests.read(_COUNT.size)) and len(head) == _COUNT.size:
-        answers = bytes(verifies(*_next_check(requests)) for _ in range(_COUNT.unpack(head)[0]))
-        os.write(1, answers)
+        (count,) = _COUNT.unpack(head)
+        for start in range(0, count, ANSWERED_TOGETHER):
+            together = range(start, min(start + ANSWERED_TOGETHER, count))
+            os.write(1, bytes(verifies(*_next_check(requests)) for _ in together))
 
 
 def _next_check(requests: BinaryIO) -> Check:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledger.book.signatures import signature_process
-from ledger.book.signatures.signature_checks import TOGETHER_MIN, SignatureChecks
+from ledger.book.signatures.signature_checks import FIRST_PART, TOGETHER_MIN, SignatureChecks
 from ledger.book.signatures.signature_process import SignatureProcess
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import verify_signer
@@ -97,6 +97,46 @@ def test_what_the_process_does_not_confirm_is_verified_here(
         assert process.has_ended
         assert not checks.can_verify_ahead
         checks.close()
+
+
+def test_what_is_decided_meanwhile_is_judged_as_alone(world: MemoryWorld, started: SignatureProcess) -> None:
+    """Before the process has answered, when it has answered in part, and when it has answered all; in any order."""
+    checks = SignatureChecks(LOG_PUBLIC.x, started)
+    for waits in (False, True):
+        commands = mixed(world)
+        expected = [answer(world, one) for one in commands]
+        assert checks.can_verify_ahead
+        checks.begin(world.state, commands)
+        if waits:
+            assert len(started.receive()) >= TOGETHER_MIN
+        else:
+            # What is sent next makes it forget these, if it has answered already.
+            checks.begin(world.state, mixed(world))
+        noted = [checks.noted(one) for one in reversed(commands)][::-1]
+        assert [answer(world, one) for one in noted] == expected
+        assert all(answer(world, one) == one.verified_by for one in noted if one.verified_by)
+        assert not any(one.verified_by for one in noted[: len(commands) // FIRST_PART])
+        if waits:
+            assert sum(bool(one.verified_by) for one in noted) >= len(commands) // 2
+        started.receive()
+
+
+def test_a_process_that_is_silent_confirms_nothing_and_is_ended(
+    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits for it, and it is asked no more."""
+    monkeypatch.setattr(signature_process, "ANSWER_S", 0.0)
+    commands = mixed(world)
+    process = SignatureProcess()
+    assert process.has_answered(60)
+    checks = SignatureChecks(LOG_PUBLIC.x, process)
+    assert checks.can_verify_ahead
+    os.kill(process.pid, signal.SIGSTOP)
+    checks.begin(world.state, commands)
+    assert not any(checks.noted(one).verified_by for one in commands)
+    checks.begin(world.state, mixed(world))
+    assert process.has_ended
+    assert not any(checks.noted(one).verified_by for one in commands)
 
 
 def test_a_request_is_no_longer_than_the_pipe(started: SignatureProcess) -> None:
