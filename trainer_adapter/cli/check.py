@@ -17,6 +17,7 @@ from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.model_trial import try_model
 from trainer_adapter.cli.train import best_device
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.layers.tensor_trees import TensorTree, arguments, chosen, count_records, map_tensors
 from trainer_adapter.session.noise_choice import trial_plan_for
 from trainer_adapter.session.quote_report import QuoteReport
 from trainer_adapter.training.attach import Loss, Options, attach
@@ -80,25 +81,28 @@ def check_job(job: Job, service: Service) -> JobCheck:
         try_model(job.model, job.folder)
     made = JobModel.make(job, best_device())
     inputs, targets = made.test
-    options = Options(service=service, example=(inputs[:2], targets[:2]), records_per_user_max=job.records_per_user_max)
+    example = chosen((inputs, targets), slice(2))
+    options = Options(service=service, example=example, records_per_user_max=job.records_per_user_max)
     loss = LOSS_BY_NAME[job.loss]
     run = attach(made.model, optimiser_of(job, made.model), loss, made.job, options)
     run.check()
     quote = run.plan()
-    example = run.constants.inputs(inputs[:EXAMPLES_MAX]), targets[:EXAMPLES_MAX]
+    inputs, targets = chosen((inputs, targets), slice(EXAMPLES_MAX))
+    example = run.constants.inputs(inputs), targets
     trained = sum(one.numel() for one in made.model.parameters() if one.requires_grad)
     clipping = recommended_clipping(made.model, run.constants.loss(loss), example)
-    return JobCheck(job, trained, len(targets), clipping, quote)
+    return JobCheck(job, trained, count_records(made.test[1], "test"), clipping, quote)
 
 
-def recommended_clipping(model: nn.Module, loss: Loss, public: tuple[torch.Tensor, torch.Tensor]) -> str:
+def recommended_clipping(model: nn.Module, loss: Loss, public: tuple[TensorTree, TensorTree]) -> str:
     """The median norm of public records' gradients, to two digits, as a decimal."""
     trained = [one for one in model.parameters() if one.requires_grad]
     device = next(model.parameters()).device
     norms = []
-    for place in range(len(public[1])):
-        one, target = (part[place : place + 1].to(device) for part in public)
-        gradients = torch.autograd.grad(loss(model(one), target).sum(), trained)
+    for place in range(count_records(public[1], "test")):
+        one, target = map_tensors(lambda part: part.to(device), chosen(public, slice(place, place + 1)))
+        places, named = arguments(one)
+        gradients = torch.autograd.grad(loss(model(*places, **named), target).sum(), trained)
         norms.append(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))
     median = float(torch.stack(norms).median()) if norms else 1.0
     return format_number(Fraction(f"{median:.{_DIGITS - 1}e}")) if median > 0 else "1"

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.pretrained_folder import pretrained
+from trainer_adapter.cli.pretrained_folder import Task, pretrained
 
 FILE_BYTES_MAX: Final = 1 << 20
 ERROR_TEXT_MAX: Final = 300
@@ -49,7 +49,7 @@ class Centred(nn.Module):
         return images.flatten(1) - BACKGROUND
 
 
-def make(name: str, folder: Path | None = None, seed: int = 0, *, shape: Shape | None = None) -> nn.Module:
+def make(name: str, folder: Path | None = None, seed: int = 0, *, made_for: Shape | Task | None = None) -> nn.Module:
     """A fresh model whose first weights are public: the same for the same name and seed.
 
     Args:
@@ -58,7 +58,7 @@ def make(name: str, folder: Path | None = None, seed: int = 0, *, shape: Shape |
             the same for any numbers; FILE:FUNCTION; or a folder of public weights.
         folder: where FILE, or the folder, is looked for.
         seed: of the first weights.
-        shape: of what ``linear`` and ``mlp`` take and give.
+        made_for: what ``linear`` and ``mlp`` take and give, or what a folder's model is taken for.
 
     Raises:
         Malformed: for a name that is not known, or a file, a function or a folder that gives no model.
@@ -68,10 +68,10 @@ def make(name: str, folder: Path | None = None, seed: int = 0, *, shape: Shape |
         given = partial(_own_model, folder, name)
     elif name in _MODELS:
         given = _MODELS[name]
-    elif name in _SIZED and shape is not None:
-        given = partial(_SIZED[name], shape)
+    elif name in _SIZED and isinstance(made_for, Shape):
+        given = partial(_SIZED[name], made_for)
     elif folder is not None and (folder / name).is_dir():
-        given = partial(pretrained, folder / name, shape.outputs if shape else None)
+        given = partial(pretrained, folder / name, made_for if isinstance(made_for, Task) else Task())
     else:
         raise unknown(name)
     with torch.random.fork_rng(devices=[]):
@@ -86,9 +86,14 @@ def unknown(name: str) -> Malformed:
     )
 
 
-def is_sized(name: str, folder: Path) -> bool:
-    """Whether the model is made for the records: one of any size, or a folder."""
-    return name in _SIZED or (folder / name).is_dir()
+def is_sized(name: str) -> bool:
+    """Whether the model is made for the records' size."""
+    return name in _SIZED
+
+
+def is_folder(name: str, folder: Path) -> bool:
+    """Whether the model is a folder's."""
+    return ":" not in name and name not in _MODELS and name not in _SIZED and (folder / name).is_dir()
 
 
 def _linear(shape: Shape) -> nn.Module:

@@ -14,6 +14,9 @@ from ledger.wire.json_schema import Schema, json_schema
 from trainer_adapter.job.job_spec import (
     CHARGES_MAX,
     LEASE_S_MAX,
+    LORA_ALPHA_MAX,
+    LORA_MODULES_MAX,
+    LORA_RANK_MAX,
     LOSSES,
     OPTIMISERS,
     OUTPUTS_MAX,
@@ -58,6 +61,7 @@ def _train() -> Schema:
         **_assignment(),
         "accuracy_target": _NUMBER,
         "learning_rate": _NUMBER,
+        "lora": _lora(),
         "loss": {"enum": [*LOSSES]},
         "model": {**_TEXT, "maxLength": 200, "pattern": "^[^\\u0000]+$"},
         "momentum": _NUMBER,
@@ -140,6 +144,14 @@ def _privacy() -> Schema:
         "unit": {"enum": ["record", "user"]},
     }
     return _table(fields, required=("batch_size_expected", "epsilon", "steps"))
+
+
+def _lora() -> Schema:
+    modules = {"type": "array", "minItems": 1, "maxItems": LORA_MODULES_MAX, "uniqueItems": True, "items": _TEXT}
+    return _table(
+        {"alpha": _integer(1, LORA_ALPHA_MAX), "modules": modules, "rank": _integer(1, LORA_RANK_MAX)},
+        required=("rank",),
+    )
 
 
 def _constants() -> list[Schema]:

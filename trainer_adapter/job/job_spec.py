@@ -93,6 +93,12 @@ PROFILE_FIELDS: Final = ("actor", "issuer", "key", "log", "service")
 """What a job may leave to its profile."""
 LEASE_S_MAX: Final = 86_400
 """Seconds of work that one lease is for."""
+LORA_RANK_MAX: Final = 1_024
+"""The rank of a correction that LoRA trains."""
+LORA_ALPHA_MAX: Final = 65_536
+"""What the rank of a correction is divided into: it counts alpha / rank times."""
+LORA_MODULES_MAX: Final = 64
+"""Names of layers that LoRA corrects."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
 Table = TypeVar("Table", bound="DataclassInstance")
@@ -230,6 +236,20 @@ class Resume:
     every_s: int = field(metadata=_plain(c.integer, 0, 86_400))
 
 
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """A correction of low rank that trains beside a folder's weights.
+
+    Attributes:
+        alpha: the correction counts alpha / rank times; twice the rank if it is None.
+        modules: the names of the layers that get one; those that PEFT knows for the model if it is None.
+    """
+
+    rank: int = field(metadata=_plain(c.integer, 1, LORA_RANK_MAX))
+    alpha: int | None = field(default=None, metadata=_plain(c.integer, 1, LORA_ALPHA_MAX))
+    modules: tuple[str, ...] | None = field(default=None, metadata=_plain(c.strings, LORA_MODULES_MAX))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
     """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process."""
@@ -288,6 +308,7 @@ class Job(Assignment):
     loss: str = field(default=LOSSES[0], metadata=_plain(c.one_of, LOSSES))
     outputs: int | None = field(default=None, metadata=_plain(c.integer, 1, OUTPUTS_MAX))
     schema: Path | None = field(default=None, metadata=_read_by(_path_in))
+    lora: Lora | None = field(default=None, metadata=_read_by(partial(_read_fields, Lora)))
     accuracy_target: Fraction | None = field(default=None, metadata=_plain(parse_number))
     records_per_user_max: int | None = field(default=None, metadata=_plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
 

@@ -12,6 +12,9 @@ from torch.nn import functional
 from trainer_adapter.job.job_spec import SGD, Job
 from trainer_adapter.training.attach import Loss
 
+LEFT_OUT: Final = -100
+"""The class that PyTorch's cross entropy leaves out, as of padding: what has no other has no gradient."""
+
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Of scores (records, ..., classes) and classes (records, ...), as of each next token."""
@@ -49,10 +52,11 @@ def optimiser_of(job: Job, model: nn.Module) -> torch.optim.Optimizer:
     return made[job.optimiser](trained, lr=rate, weight_decay=decay)
 
 
-def measured(loss: str, outputs: Tensor, targets: Tensor) -> float:
-    """The share of targets that outputs get right; for numbers, the mean squared error."""
+def measured(loss: str, outputs: Tensor, targets: Tensor) -> tuple[float, int]:
+    """How many targets outputs get right, or for numbers the sum of squared errors; and how many targets count."""
     if loss == "mean_squared_error":
-        return float(mean_squared_error(outputs, targets))
+        return float(mean_squared_error(outputs, targets)) * targets.numel(), targets.numel()
     if loss == "binary_cross_entropy":
-        return float(((outputs.reshape(targets.shape) > 0) == (targets > 0)).double().mean())
-    return float((outputs.argmax(dim=-1) == targets).double().mean())
+        return float(((outputs.reshape(targets.shape) > 0) == (targets > 0)).sum()), targets.numel()
+    counts = targets != LEFT_OUT
+    return float(((outputs.argmax(dim=-1) == targets) & counts).sum()), int(counts.sum())

@@ -58,12 +58,17 @@ class PreparedConstants:
         return loss
 
 
+def token_tensor(inputs: TensorTree) -> Tensor | None:
+    """The tensor of tokens, whole numbers: ``input_ids`` of a dictionary, or the only one; None if none is."""
+    found = inputs.get(TOKENS) if isinstance(inputs, Mapping) else inputs
+    return found if isinstance(found, Tensor) and not found.is_floating_point() else None
+
+
 def _in_place(kind: str, inputs: TensorTree, constants: dict[str, Tensor]) -> TensorTree:
     """With the one tensor that a kind is for changed; of a dictionary's whole numbers, tokens are ``input_ids``."""
     apply, floating, rule = _APPLIED[kind]
-    found = [one for one in tensors(inputs) if one.is_floating_point() == floating]
-    if isinstance(inputs, Mapping) and not floating and isinstance(known := inputs.get(TOKENS), Tensor):
-        found = [known]
+    tokens = None if floating else token_tensor(inputs)
+    found = [tokens] if tokens is not None else [one for one in tensors(inputs) if one.is_floating_point() == floating]
     if not found:
         raise Malformed("preprocessing", f"{kind} {rule}")
     if len(found) > 1:

@@ -33,6 +33,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a kind of preprocessing that is none": {"preprocessing": [{"kind": "fit"}]},
     "constants of nowhere": {"preprocessing": [{"kind": "normalise", "mean": "1", "deviation": "1"}]},
     "weights of the test set": {"preprocessing": [{"kind": "class_weights", "public": "test"}]},
+    "a correction of no rank": {"lora": {"alpha": 8}},
+    "a correction of every layer": {"lora": {"rank": 4, "modules": "all"}},
     "half of a way to resume": {"resume": {"key": "room.key"}},
     "recipients that are none": {"recipients": ["bank"]},
     "an empty list of charges": {"base": []},
@@ -44,6 +46,7 @@ GOOD_CHANGES: dict[str, dict[str, Any]] = {
     "constants": {"preprocessing": [{"kind": "normalise", "mean": ["-0.5", 1], "deviation": "2", "public": "a page"}]},
     "constants of the test set": {"preprocessing": [{"kind": "normalise", "public": "test"}]},
     "constants of a charge": {"preprocessing": [{"kind": "vocabulary", "charge": "run-0", "model": "m.safetensors"}]},
+    "a correction of low rank": {"lora": {"rank": 4, "alpha": 8, "modules": ["query"]}, "model": "weights"},
     "everyone": {"recipients": "everyone", "base": ["run-0"], "unit_records_max": 2},
     "no job but an assignment": {"model": None, "learning_rate": None, "momentum": None, "test": None},
 }

@@ -25,7 +25,7 @@ def test_several_labels_of_a_record() -> None:
     loss, targets = LOSS_BY_NAME["binary_cross_entropy"], torch.tensor([[1, 1, 0]])
     expected = sum(map(_by_hand, SCORES[0].tolist(), (1, 1, 0))) / 3
     assert float(loss(SCORES, targets)) == pytest.approx(expected, rel=1e-6)
-    assert measured("binary_cross_entropy", SCORES, targets) == pytest.approx(2 / 3)
+    assert measured("binary_cross_entropy", SCORES, targets) == (2, 3)
     assert float(loss(torch.tensor([[2.0]]), torch.tensor([1]))) == pytest.approx(_by_hand(2, 1), rel=1e-6)
 
 
@@ -42,7 +42,9 @@ def test_each_next_token() -> None:
     first = -math.log(math.exp(2) / (1 + math.exp(2) + math.exp(-1)))
     assert float(loss(scores, torch.tensor([[1, 2]]))) == pytest.approx((first + math.log(3)) / 2, rel=1e-6)
     assert float(loss(scores, torch.tensor([[1, -100]]))) == pytest.approx(first, rel=1e-6)
-    assert measured("cross_entropy", scores, torch.tensor([[1, 2]])) == pytest.approx(0.5)
+    assert measured("cross_entropy", scores, torch.tensor([[1, 2]])) == (1, 2)
+    assert measured("cross_entropy", scores, torch.tensor([[1, -100]])) == (1, 1)
+    assert measured("mean_squared_error", SCORES, torch.tensor([[1.0, 0.0, -1.0]])) == pytest.approx((5, 3))
 
 
 @pytest.mark.parametrize(
