@@ -16,6 +16,7 @@ from api.http.problems import Problem
 from api.http.query_parameters import At
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import account_answers as answers
+from api.wire import charge_answers
 from api.wire.responses import shows_text
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.book.state.account_proof import account_proof
@@ -104,7 +105,7 @@ def list_charges(
     view: View,
     partition: Annotated[str | None, Query(max_length=600, description="those on one partition")] = None,
     state: Annotated[Literal["pending", "posted", "voided"] | None, Query(description="those in one state")] = None,
-) -> Page[answers.Charge]:
+) -> Page[charge_answers.Charge]:
     """The charges that the caller may see. Raises: Malformed, Problem."""
     if partition is not None:
         visible_partition(view.facts, partition, "partition", view.caller)
@@ -114,15 +115,15 @@ def list_charges(
         return wanted and view.caller.sees_charge(found, facts)
 
     scope = scope_of("charges", partition=partition, state=state, as_of=view.as_of)
-    return view.page(scope, fetch_from(view.facts.charges), answers.Charge.of_record, sees)
+    return view.page(scope, fetch_from(view.facts.charges), charge_answers.Charge.of_record, sees)
 
 
 @ROUTES.route("/v1/charges/{id}", as_of=True)
-def read_charge(view: View, id: PathName) -> answers.ChargeWithProgress:  # noqa: A002 - the wire's name
+def read_charge(view: View, id: PathName) -> charge_answers.ChargeWithProgress:  # noqa: A002 - the wire's name
     """One charge, and the steps that its clean room reported last. Raises: Malformed, Problem."""
     found = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")
     progress = None if view.as_of is not None else view.context.progress.of(found.id)
-    return answers.ChargeWithProgress.of_record(found, progress=progress)
+    return charge_answers.ChargeWithProgress.of_charge(found, view.facts, progress)
 
 
 @ROUTES.route("/v1/charges/{id}/epsilon", slow=True)

@@ -20,7 +20,7 @@ from api.http.body import Raw
 from api.http.field_types import PathName
 from api.http.problems import Problem
 from api.http.snapshots import SnapshotProvider
-from api.wire.account_answers import Progress as ProgressReport
+from api.wire.charge_answers import Progress as ProgressReport
 from api.wire.responses import json_response, shows, takes
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.outcomes import ChargeState, Code

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from fastapi import Query
 from fastapi.responses import Response
@@ -182,11 +183,17 @@ def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
     if caller.charge or not isinstance(known, dict):
         return False
     if known.get("kind") == "contract":
-        parties = known.get("tdps")
-        return caller.organisation in [known.get("tdc"), *(parties if isinstance(parties, list) else [])]
+        parties, waivers = (_listed(known, name) for name in ("tdps", "waivers"))
+        issuers = [one.get("issuer") for one in waivers if isinstance(one, dict)]
+        return caller.organisation in [known.get("tdc"), *parties, *issuers]
     if known.get("kind") in {"recommendation", "stream"}:
         return caller.sees_provider(str(known.get("provider")), facts)
     return known.get("kind") in {"policy", "dataset"}
+
+
+def _listed(value: Mapping[str, object], name: str) -> list[Any]:
+    found = value.get(name)
+    return found if isinstance(found, list) else []
 
 
 def _mentions(value: c.Json, sha256: str) -> bool:

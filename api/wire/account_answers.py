@@ -1,26 +1,23 @@
-"""Answers about budgets: partitions, charges, and accounts under their caps."""
+"""Answers about budgets: partitions, and accounts under their caps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
 from msgspec import Meta
 
 from api.auth.authorisation import Caller
 from api.http.field_types import (
     Cursor,
-    Digest,
     Holder,
     Index,
-    KeyBytes,
     Natural,
     Number,
     Records,
     Ref,
     RoundedUp,
-    Steps,
     Time,
     one_of,
 )
@@ -32,8 +29,6 @@ from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsil
 from ledger.commands.runs.model_ancestry import charged_body
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, Facts, holder_of
-from ledger.domain.gate import Refund
-from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import RELATIONS
@@ -93,64 +88,6 @@ class Partition(Record, frozen=True):
             partition=record.ref,
             terms=read_rule(record.terms),
         )
-
-
-class Leases(Record, frozen=True):
-    """How many steps of a pending run are leased, in how many leases, and to which generation."""
-
-    generation: Annotated[int, Meta(ge=1)]
-    granted: Natural
-    newest: Annotated[Name | None, Meta(description="the id of the newest lease of this generation")]
-    steps: Steps
-    refund: Annotated[Refund | None, Meta(description="what the policies state of leased steps not taken")] = None
-    taken: Annotated[Steps | None, Meta(description="so many of them never return, by the newest lease")] = None
-
-    @classmethod
-    def of_state(cls, held: domain.StepLeases) -> Self:
-        """As the registry has it; what only a stated refund keeps is absent without one."""
-        stated = {"refund": held.refund, "taken": held.taken} if held.refund else {"refund": None, "taken": None}
-        return cls.project(held, newest=held.newest or None, **stated)
-
-
-class Charge(Record, frozen=True):
-    """A charge in its current state."""
-
-    actor: Did
-    contract: Digest
-    deadline: Time
-    id: Name
-    index: Index
-    key_id: KeyBytes
-    key_release: Name | None
-    partitions: tuple[Ref, ...]
-    plan: Digest
-    sealing: KeyBytes
-    state: Annotated[str, one_of(*ChargeState)]
-    steps: Steps
-    steps_posted: Steps | None
-    leases: Leases | None = None
-    model: Digest | None = None
-    post: Name | None = None
-
-    @classmethod
-    def of_record(cls, record: domain.Charge, **fields: Any) -> Self:  # noqa: ANN401 - each has the type of its field
-        """As the registry has it; what is leased of a pending run that leases its steps."""
-        held = record.leases if record.state is ChargeState.PENDING else None
-        leases = None if held is None else Leases.of_state(held)
-        return cls.project(record, leases=leases, **fields)
-
-
-class Progress(Record, frozen=True):
-    """The newest report of the steps that are done."""
-
-    steps: Steps
-    time: Time
-
-
-class ChargeWithProgress(Charge, frozen=True, kw_only=True):
-    """A charge in its current state, and the newest report of its clean room."""
-
-    progress: Progress | None
 
 
 class AccountLoss(Record, frozen=True):

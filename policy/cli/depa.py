@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ledger.cli.terminal_output import examples
+from policy.cli.depa_adaptation import ADAPT_EXAMPLES, LEVEL_MAX, RECORDS_MAX, adapt, read_file
 
 if TYPE_CHECKING:
-    from policy.depa.adaptation import Adapted
-    from policy.depa.evaluation import Terms
+    from policy.depa.evaluation import Terms, Waived
     from policy.depa.import_check import Checked
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 depa = typer.Typer(no_args_is_help=True, help="Import DEPA contracts and pipelines.")
 app.add_typer(depa, name="depa")
-
-_LEVEL_MAX: Final = 2
-_RECORDS_MAX: Final = 10**12
+depa.command(epilog=ADAPT_EXAMPLES)(adapt)
 
 
 @depa.command(
@@ -38,13 +36,13 @@ def check(  # noqa: PLR0913 - what neither file says
     *,
     records: Annotated[
         int | None,
-        typer.Option(min=1, max=_RECORDS_MAX, help="Training records after joins and splits; neither file has it."),
+        typer.Option(min=1, max=RECORDS_MAX, help="Training records after joins and splits; neither file has it."),
     ] = None,
     rows: Annotated[
         int | None,
         typer.Option("--rows-per-principal", min=1, max=64, help="Maximum rows per data principal, as TDPs declare."),
     ] = None,
-    level: Annotated[int, typer.Option(min=0, max=_LEVEL_MAX, help="The datasets' sensitivity Level.")] = 1,
+    level: Annotated[int, typer.Option(min=0, max=LEVEL_MAX, help="The datasets' sensitivity Level.")] = 1,
     runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of runs that the contract allows.")] = 1,
     version: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Version of the contract; an amendment is the next version.")
@@ -58,6 +56,19 @@ def check(  # noqa: PLR0913 - what neither file says
         typer.Option(help="A party's DID document; repeat the option for each party. Implies --signed."),
     ] = None,
     signed: Annotated[bool, typer.Option("--signed", help="Refuse a contract without its signed envelope.")] = False,
+    waive: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CODE",
+            help="What SROs waive of this pipeline: join_unbounded, metrics_exact or"
+            " preprocessing_fitted; repeat it. They sign our contract too.",
+        ),
+    ] = None,
+    waived_by: Annotated[
+        list[str] | None, typer.Option(metavar="DID", help="The SRO that waives; repeat it for each domain's SRO.")
+    ] = None,
+    waived_until: Annotated[str, typer.Option(help="When waivers end, as 2026-12-01T00:00:00Z.")] = "",
+    waiver_reason: Annotated[str, typer.Option(help="Why the SRO waives, for people.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Check that a DEPA contract and pipeline can be imported; with --records, compute the run's noise and ε."""
@@ -77,9 +88,10 @@ def check(  # noqa: PLR0913 - what neither file says
             version=version,
             budget=parse_epsilon(budget, "--budget") if budget else None,
             signed=signed or bool(did),
+            waived=_waived(waive or [], waived_by or [], waived_until, waiver_reason),
         )
-        documents = [_read(path) for path in did or ()]
-        found = run_check(_read(contract), _read(pipeline), terms, documents)
+        documents = [read_file(path) for path in did or ()]
+        found = run_check(read_file(contract), read_file(pipeline), terms, documents)
     except Malformed as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
@@ -93,133 +105,24 @@ def check(  # noqa: PLR0913 - what neither file says
     raise typer.Exit(found.code.exit_code)
 
 
-@depa.command(
-    epilog=examples(
-        "depa adapt",
-        "contract.json pipeline_config.json --records 1483 --level 1",
-        "contract.json pipeline_config.json --records 1483 --tdc did:web:c.example --tdp icmr=did:web:i.example"
-        " --ends 2027-01-01T00:00:00Z --rows-per-principal 1",
-        note="Exit codes: 0 the adapted files can be imported; 3 a decision is needed or no change helps; 2 invalid"
-        " input.",
-    )
-)
-def adapt(  # noqa: PLR0913 - what neither file says
-    contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="A contract in JSON.")],
-    pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="A pipeline configuration in JSON.")],
-    *,
-    into: Annotated[
-        Path, typer.Option(help="A new folder for contract.json, pipeline.json, changes.json and document.json.")
-    ] = Path("adapted"),
-    records: Annotated[
-        int | None, typer.Option(min=1, max=_RECORDS_MAX, help="Training records after joins and splits.")
-    ] = None,
-    level: Annotated[int, typer.Option(min=0, max=_LEVEL_MAX, help="The datasets' sensitivity Level.")] = 1,
-    tdc: Annotated[str, typer.Option(help="The consumer's DID, if the contract names none.")] = "",
-    tdp: Annotated[
-        list[str] | None,
-        typer.Option(metavar="OWNER=DID", help="A provider's DID by the owner that datasets name; repeat it."),
-    ] = None,
-    starts: Annotated[str, typer.Option(help="When the contract begins, as 2026-01-01T00:00:00Z.")] = "",
-    ends: Annotated[str, typer.Option(help="When it ends.")] = "",
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows-per-principal", min=1, max=64, help="Maximum rows per data principal, as TDPs declare."),
-    ] = None,
-    lower_noise: Annotated[
-        bool,
-        typer.Option("--lower-noise", help="Lower the contract's noise to the run's; else the run's ε is lowered."),
-    ] = False,
-    at: Annotated[str, typer.Option(help="Check dates at this time; now if omitted.")] = "",
-) -> None:
-    """Change a DEPA contract and pipeline as little as possible so that they can be imported; list every change."""
-    from ledger.domain.outcomes import Code
-    from ledger.wire.malformed import Malformed
-    from policy.checks.field_readers import parse_time
-    from policy.depa.adaptation import PartyDecisions
-    from policy.depa.adaptation import adapt as run_adapt
-    from policy.depa.evaluation import Terms
-
-    try:
-        decided = PartyDecisions(
-            tdc=tdc,
-            providers=dict(_named(one) for one in tdp or ()),
-            starts=parse_time(starts, "--starts") if starts else None,
-            ends=parse_time(ends, "--ends") if ends else None,
-            rows=rows,
-            least_noise=lower_noise,
-        )
-        now = parse_time(at, "--at") if at else time.time_ns() // 1_000_000
-        terms = Terms(now=now, level=level, records=records)
-        found = run_adapt(_read(contract), _read(pipeline), terms, decided)
-        if not found.checked.code.refused:
-            _write(into, found)
-    except Malformed as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(Code.MALFORMED.exit_code) from None
-    except OSError as error:
-        typer.echo(f"{error.filename}: {error.strerror}", err=True)
-        raise typer.Exit(Code.MALFORMED.exit_code) from None
-    _print_changes(found, into)
-    raise typer.Exit(found.checked.code.exit_code)
-
-
-def _named(text: str) -> tuple[str, str]:
+def _waived(codes: list[str], issuers: list[str], until: str, reason: str) -> Waived | None:
+    """What the options say of waivers: all of them or none. Raises: Malformed, naming the option."""
     from ledger.wire import canonical_json as c
     from ledger.wire.malformed import Malformed
+    from policy.checks.field_readers import parse_time
+    from policy.depa.evaluation import Waived
+    from policy.documents.contract import WAIVABLE
 
-    owner, equals, did = text.partition("=")
-    if not owner or not equals:
-        raise Malformed("--tdp", f"must be OWNER=DID, not {text[:80]!r}")
-    return owner, c.did(did, "--tdp")
-
-
-def _write(into: Path, found: Adapted) -> None:
-    """All files of a new folder, or none: what is there already is nobody's to replace."""
-    from ledger.files.atomic_file import SHARED, replace_file
-
-    into.mkdir(parents=True)
-    files = {
-        "contract.json": found.contract,
-        "pipeline.json": found.pipeline,
-        "changes.json": json.dumps([one.to_json() for one in found.changes], indent=2, ensure_ascii=False).encode(),
-        "document.json": found.checked.contract,
-    }
-    for name, data in files.items():
-        if data is not None:
-            replace_file(into / name, data, mode=SHARED)
-
-
-def _print_changes(found: Adapted, into: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table("field", "from", "to", "because it", show_lines=True)
-    for place in range(4):
-        table.columns[place].overflow = "fold"
-    for one in found.changes:
-        table.add_row(one.field, one.before, one.after, one.reason)
-    if found.changes:
-        console.print(table)
-    refused = [one for one in found.checked.reasons if one.refused]
-    lines = [f"needed: {text}" for text in found.needed]
-    lines += [f"refused: {one.field} {one.text} ({one.code})" for one in refused]
-    changed = f"{len(found.changes)} change{'' if len(found.changes) == 1 else 's'}"
-    if refused:
-        lines.append(f"{changed}, and nothing was written: decide what is needed; no change mends other refusals.")
-    else:
-        lines.append(f"{changed}; the files are in {into}.")
-        lines.append(f"For every party to sign: epsilon contract sign {into / 'document.json'}")
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _read(path: Path) -> bytes:
-    """A file's bytes, one more than any reader takes at most."""
-    from policy.depa.contract.cose_sign import ENVELOPE_BYTES_MAX
-
-    with path.open("rb") as file:
-        return file.read(ENVELOPE_BYTES_MAX + 1)
+    given = {"--waive": codes, "--waived-by": issuers, "--waived-until": until, "--waiver-reason": reason}
+    if not any(given.values()):
+        return None
+    for option, value in given.items():
+        if not value:
+            raise Malformed(option, "is needed with the other options of a waiver")
+    for code in codes:
+        c.one_of(code, "--waive", WAIVABLE)
+    sros = tuple(dict.fromkeys(c.did(one, "--waived-by") for one in issuers))
+    return Waived(tuple(codes), sros, parse_time(until, "--waived-until"), reason)
 
 
 def _print(found: Checked, terms: Terms) -> None:

@@ -14,6 +14,7 @@ from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
+from policy.decisions.contract_waivers import check_waivers
 from policy.decisions.documents_in_force import Binding, binding, binding_until, caps_of, last_moment, read_contract
 from policy.decisions.request import Case, on
 from policy.decisions.stream_slices import check_windows
@@ -30,6 +31,7 @@ def charge(case: Case, body: MakeCharge) -> None:
     document = read_contract(facts.documents[contract.document])
     check_contract_in_force(case, contract, document)
     check_consumer(case, contract, document)
+    waived_until = check_waivers(case, document, body.pipeline)
     runs, source = contract.runs + 1, document.source
     case.count_at_most("runs_exhausted", "the number of runs with this one,", runs, document.runs_max, source)
     bound: dict[str, Binding] = {}
@@ -50,7 +52,8 @@ def charge(case: Case, body: MakeCharge) -> None:
     case.refund = strictest_refund(policies)
     case.caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
     changes = (binding_until(facts, facts.partitions[ref], binds, case.now) for ref, binds in bound.items())
-    case.until, case.runs_max = min((document.ends, *changes)), document.runs_max
+    ends = document.ends if waived_until is None else waived_until
+    case.until, case.runs_max = min((ends, *changes)), document.runs_max
 
 
 def strictest_refund(policies: tuple[Policy, ...]) -> str:

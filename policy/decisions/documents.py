@@ -8,6 +8,7 @@ from ledger.commands.registration.document import CONTRACT, DATASET, POLICY, REC
 from ledger.domain.facts import PolicyVersion
 from ledger.domain.gate import Header
 from policy.checks.field_readers import DAY_MS, format_time
+from policy.decisions.contract_waivers import check_issuers
 from policy.decisions.documents_in_force import (
     policy_in_force,
     read_contract,
@@ -90,7 +91,8 @@ def contract(case: Case, body: EnterDocument) -> None:
     case.before("contract_ended", ("now", case.now), ("the contract's end", document.ends), source)
     # Without the earlier parties anyone could take over the id, and so stop a contract of others.
     earlier = (*replaced.providers, replaced.consumer) if replaced else ()
-    case.signed_by(dict.fromkeys((*document.parties, *earlier)), source)
+    case.signed_by(dict.fromkeys((*document.signers, *earlier)), source)
+    check_issuers(case, document)
     names, term = (document.tdc, document.tdps), (document.starts, document.ends)
     case.header = Header("contract", document.id, document.version, "", *names, *term)
 

@@ -19,6 +19,7 @@ from ledger.wire.field_types import TIME_MAX
 from policy.attestation.verification import Expected, verify
 from policy.checks.field_readers import HOUR_MS
 from policy.decisions.charges import check_consumer, check_contract_in_force, check_not_revoked
+from policy.decisions.contract_waivers import check_waivers
 from policy.decisions.documents_in_force import Binding, binding, read_contract
 from policy.decisions.request import Case, on
 from policy.documents import LEVEL_SEALED, ContractDocument
@@ -30,7 +31,9 @@ def key_release(case: Case, body: ReleaseKey) -> None:
     if charge is None:
         return
     contract = case.facts.contracts[charge.contract]
-    check_contract_in_force(case, contract, read_contract(case.facts.documents[charge.contract]))
+    document = read_contract(case.facts.documents[charge.contract])
+    check_contract_in_force(case, contract, document)
+    check_waivers(case, document, charge.pipeline)
     case.equal("charge_not_pending", "state", charge.state.value, ChargeState.PENDING.value)
     case.not_after("deadline_passed", ("now", case.now), ("deadline", charge.deadline))
     _check_clean_room(case, charge)

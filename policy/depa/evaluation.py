@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -11,10 +11,27 @@ from policy.checks.field_readers import format_time
 from policy.depa.contract.contract import PATH, Contract
 from policy.depa.contract.reasons import Reasons
 from policy.depa.pipeline.pipeline import Pipeline
+from policy.depa.pipeline.preprocessing import Exposure
 from policy.depa.pipeline.training_stage import RequestedPrivacy
 
 RELATION: Final = "REPLACE_SPECIAL"
 """Losses are reported for zero-out neighbours, the ledger's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waived:
+    """Reasons that SROs waive, by their codes.
+
+    Attributes:
+        issuers: the SRO of each domain that the datasets are in.
+        ends: Unix milliseconds.
+        reason: why, for people.
+    """
+
+    codes: tuple[str, ...]
+    issuers: tuple[str, ...]
+    ends: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +47,7 @@ class Terms:
         version: of the contract as our document; an amendment of one on record is the next.
         budget: the ε of a partition that runs are counted against; the contract's least ε if None.
         signed: whether the contract must be in its envelope, signed by every party.
+        waived: what SROs waive of this pipeline; our contract says so, and they sign it too.
     """
 
     now: int
@@ -40,6 +58,7 @@ class Terms:
     version: int = 1
     budget: Fraction | None = None
     signed: bool = False
+    waived: Waived | None = None
 
 
 def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> None:
@@ -47,19 +66,30 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
     _dates(contract, terms.now, reasons)
     for join in pipeline.joins:
         if join.rows is None and terms.rows is None:
-            reasons.refuse("join_unbounded", join.path)
+            _stop(Exposure("join_unbounded", join.path, None, ""), terms, reasons, warned=False)
     for stage in pipeline.trainings:
         _caps(stage.privacy, contract, reasons)
         for exposure in stage.exposures:
-            note = reasons.warn if terms.level == 0 else reasons.refuse
             more = f"{exposure.text}; " if exposure.text else ""
-            note(exposure.code, exposure.field, exposure.value, f"{more}Level {terms.level}")
+            found = replace(exposure, text=f"{more}Level {terms.level}")
+            _stop(found, terms, reasons, warned=terms.level == 0)
         if stage.trees and stage.private:
             reasons.warn("training_claim", stage.privacy.path, stage.privacy.epsilon)
     if pipeline.trainings:
         detail = "it also trains a replica without privacy on the same data, and prints exact losses of both"
         reasons.warn("reference_trainer", "pipeline.pipeline", None, detail)
     _sum(pipeline, contract, terms, reasons)
+
+
+def _stop(found: Exposure, terms: Terms, reasons: Reasons, *, warned: bool) -> None:
+    """Refuse what has no price, or warn of it where the Level or an SRO's waiver lets it be."""
+    if terms.waived is not None and found.code in terms.waived.codes:
+        more = f"{found.text}; " if found.text else ""
+        until = f"waived by {', '.join(terms.waived.issuers)} until {format_time(terms.waived.ends)}"
+        reasons.warn(found.code, found.field, found.value, f"{more}{until}")
+        return
+    note = reasons.warn if warned else reasons.refuse
+    note(found.code, found.field, found.value, found.text)
 
 
 def group_of(pipeline: Pipeline, terms: Terms) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ledger.domain.outcomes import Code
-from ledger.wire.canonical_json import Object, digest, dump
+from ledger.wire.canonical_json import Json, Object, digest, dump
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
 from policy.depa.contract.contract import PATH as CONTRACT
@@ -86,14 +86,18 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
     evaluate(read, stages, terms, reasons)
     priced = price(read, stages, terms, reasons)
     code = _code(reasons)
-    ours = None if reasons.refused else _contract_document(read, digest(payload), terms)
+    ours = (
+        None
+        if reasons.refused
+        else _contract_document(read, digest(payload), terms, _waivers(pipeline, terms, reasons))
+    )
     charge: Object | None = None
     if ours is not None and priced is not None:
         charge = {
             "contract": digest(ours),
             "pipeline": digest(pipeline),
             "plan": priced.whole.to_json(),
-            "unit_records_max": priced.rows,
+            "unit_records_max": priced.rows or 1,  # of a join whose missing bound is waived, as for one row
         }
     return Checked(
         code=code,
@@ -115,7 +119,7 @@ def _code(reasons: Reasons) -> Code:
     return Code.POLICY_DENIED if refused else Code.PERMITTED
 
 
-def _contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
+def _contract_document(contract: Contract, payload: str, terms: Terms, waivers: list[Json]) -> bytes:
     """Our contract, of a DEPA contract that nothing refuses, whose payload has this digest."""
     assert contract.starts is not None
     assert contract.ends is not None
@@ -132,10 +136,30 @@ def _contract_document(contract: Contract, payload: str, terms: Terms) -> bytes:
         "tdps": list(contract.tdps),
         "v": 1,
         "version": terms.version,
+        **({"waivers": waivers} if waivers else {}),
     }
     data = dump(document)
     ContractDocument.parse(data)
     return data
+
+
+def _waivers(pipeline: bytes, terms: Terms, reasons: Reasons) -> list[Json]:
+    """The waivers that this pipeline needs: of each thing that was found in it, by each SRO."""
+    found = {reason.code for reason in reasons.found}
+    waived = terms.waived
+    if waived is None:
+        return []
+    return [
+        {
+            "ends": format_time(waived.ends),
+            "issuer": issuer,
+            "pipeline": digest(pipeline),
+            "reason": waived.reason,
+            "waives": code,
+        }
+        for code in sorted(found.intersection(waived.codes))
+        for issuer in waived.issuers
+    ]
 
 
 def _run_limits(contract: Contract) -> Object:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from ledger.wire.field_types import Did, Name, between, distinct
+from ledger.wire.field_types import Did, Name, Sha256, between, distinct, words
 from ledger.wire.records import Record
 from policy.checks.field_readers import Inconsistent
 from policy.documents.dataset import DatasetName, Text
@@ -17,6 +17,9 @@ from policy.documents.run_bounds import ContractRunLimits
 PARTIES_MAX: Final = 16
 DATASETS_MAX: Final = 64
 RUNS_MAX: Final = 1_000_000
+WAIVERS_MAX: Final = 32
+WAIVABLE: Final = ("join_unbounded", "metrics_exact", "preprocessing_fitted")
+"""What a pipeline does with data beside training that has no price, by the codes of the DEPA import."""
 
 
 class LineageBound(Record, frozen=True):
@@ -25,12 +28,29 @@ class LineageBound(Record, frozen=True):
     epsilon_max: Epsilon
 
 
+class Waiver(Record, frozen=True):
+    """An SRO's decision that one thing without a price, in one pipeline, does not stop the contract's runs.
+
+    Attributes:
+        ends: from this moment (ms) on it stops them again.
+        pipeline: the digest of the pipeline's bytes, which a charge names and its clean room attests.
+        reason: why, for people.
+    """
+
+    ends: Time
+    issuer: Did
+    pipeline: Sha256
+    reason: Text
+    waives: Annotated[str, words(*WAIVABLE)]
+
+
 class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
     """What all its TDPs and the TDC sign; in force from ``starts`` until before ``ends`` (ms).
 
     Attributes:
         run: the cap on one run's ε, and its other bounds.
         share_max: the greatest share of each partition's capacity that the TDC's lineage may use.
+        waivers: each signed by its issuer too; a contract with any takes runs of their pipelines alone.
     """
 
     datasets: Annotated[tuple[DatasetName, ...], distinct(DATASETS_MAX)]
@@ -45,6 +65,7 @@ class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
     version: Version
     lineage: LineageBound | None = None
     share_max: Share | None = None
+    waivers: Annotated[tuple[Waiver, ...], distinct(WAIVERS_MAX)] | None = None
 
     @property
     def source(self) -> str:
@@ -56,6 +77,11 @@ class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
         """Everyone who signs: every TDP and the TDC."""
         return (*self.tdps, self.tdc)
 
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """The parties, and the issuers of waivers."""
+        return tuple(dict.fromkeys((*self.parties, *(one.issuer for one in self.waivers or ()))))
+
     def __post_init__(self) -> None:
         """Hold the fields against one another. Raises: Malformed, Inconsistent."""
         super().__post_init__()
@@ -64,3 +90,6 @@ class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
         for place, one in enumerate(self.datasets):
             if one.provider not in self.tdps:
                 raise Inconsistent(f"datasets[{place}].provider", "must be one of tdps")
+        for place, waiver in enumerate(self.waivers or ()):
+            if waiver.ends > self.ends:
+                raise Inconsistent(f"waivers[{place}].ends", "must not be after the contract's end")

@@ -139,6 +139,20 @@ def test_an_adapted_pair_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*asked, "--tdp", "lab"]).exit_code == 2
 
 
+def test_a_waiver_is_said_whole(tmp_path: Path) -> None:
+    """What, by whom, until when and why; else the option that lacks is named."""
+    waiver = ["--waive", "preprocessing_fitted", "--waived-by", "did:web:sro.example"]
+    waiver += ["--waived-until", "2026-12-01T00:00:00Z", "--waiver-reason", "a public scaler"]
+    done = _run(tmp_path, *waiver, pipeline=SCALER)
+    assert done.exit_code == 0, done.output
+    for place in range(0, len(waiver), 2):
+        rest = waiver[:place] + waiver[place + 2 :]
+        lacking = _run(tmp_path, *rest, pipeline=SCALER)
+        assert lacking.exit_code == 2
+        assert lacking.stderr == f"{waiver[place]}: is needed with the other options of a waiver\n"
+    assert _run(tmp_path, *waiver, "--waive", "layer_crosses_records", pipeline=SCALER).exit_code == 2
+
+
 def test_a_missing_file_and_a_wrong_option_exit_with_two(tmp_path: Path) -> None:
     """Named."""
     missing = CliRunner().invoke(app, ["depa", "check", str(tmp_path / "none.json"), str(tmp_path / "none.json"), *AT])

@@ -15,6 +15,7 @@ from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
 from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation, StreamDocument
 from policy.documents.partition_commitments import MAGIC
+from tests.factories.people import SRO
 from tests.policy.decisions.test_cases import codes_listed
 from tests.policy.documents.complete import FULL
 from tests.policy.documents.test_json_schemas import values
@@ -40,6 +41,7 @@ ENTERED: dict[str, dict[str, Any]] = {
 def entered(kind: str, data: bytes) -> Verdict:
     """What the gate makes of a document of these bytes, entered by the right people."""
     scene = changed({**SCENE, **ASKED[kind]}, {"entered": GONE})
+    scene["signers"] = [*scene["signers"], SRO]  # of a contract's waivers
     scene["body"] = {"document": "0" * 64, "signatures": ["0" * 64]}
     request, facts = build(kind, scene)
     facts.documents = {**facts.documents, "0" * 64: data}

@@ -43,6 +43,15 @@ FULL: Final[dict[str, dict[str, Any]]] = {
             "steps_max": 500,
         },
         "share_max": "1/3",
+        "waivers": [
+            {
+                "ends": "2026-11-01T00:00:00Z",
+                "issuer": "did:web:sro.example",
+                "pipeline": "f" * 64,
+                "reason": "the metrics are of a public test set",
+                "waives": "metrics_exact",
+            }
+        ],
     },
     "recommendation": {
         "budget": {"delta_max": "0.00001", "epsilon_max": "5"},
