@@ -86,7 +86,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     context = ReadContext(
         SnapshotProvider(book, clock), cursors, key_store, Progress(clock), log, book.stated_tree, quotas
     )
-    streams = Streams(quotas.terms.streams)
+    streams = Streams(quotas.terms.share(quotas.terms.streams))
     metrics = Metrics(partial(_size, book), partial(len, streams))
     limits = CallerLimits(BadSignatures(metrics.bad_signatures.inc), quotas)
     for router in (

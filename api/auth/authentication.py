@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import Depends, Request
-from starlette.requests import HTTPConnection
 
 from api.auth.access_tokens import Token, TokenInvalid, Tokens
 from api.auth.authorisation import PUBLIC, Caller
@@ -40,7 +39,7 @@ class UnauthenticatedRequest:
         self._request, self._tokens, self._operation, self._quotas = request, tokens, operation, quotas
         self._bearer = _bearer(request)
         if not self._bearer:
-            quotas.admit_anonymous(host_of(request))
+            quotas.admit_anonymous(request.scope)
             detail = "send one header 'authorization: Bearer <token>'"
             raise Problem(ServiceCode.TOKEN_MISSING, detail, field="authorization")
 
@@ -52,7 +51,7 @@ class UnauthenticatedRequest:
         try:
             token = self._tokens.verify(self._bearer, lambda key_id: _room_key(facts, key_id))
         except TokenInvalid as error:
-            self._quotas.admit_anonymous(host_of(self._request))
+            self._quotas.admit_anonymous(self._request.scope)
             raise Problem(ServiceCode.TOKEN_INVALID, str(error), field="authorization") from None
         caller = self._request.state.caller = _of_token(token, facts)
         caller.check(self._operation)
@@ -73,7 +72,7 @@ class Authenticator:
         operation = getattr(request.scope.get("route"), "operation_id", None) or ""
         if operation in PUBLIC:
             if operation not in _HEALTH:
-                self._quotas.admit_anonymous(host_of(request))
+                self._quotas.admit_anonymous(request.scope)
             return
         unknown = UnauthenticatedRequest(request, self._tokens, operation, self._quotas)
         if operation in DEFERRED:
@@ -84,11 +83,6 @@ class Authenticator:
     def _let_in(self, unknown: UnauthenticatedRequest) -> None:
         with self._book.read() as facts:
             unknown.authenticate(facts)
-
-
-def host_of(request: HTTPConnection) -> str:
-    """The address that a request comes from; empty where the server does not know it."""
-    return request.client.host if request.client is not None else ""
 
 
 def _bearer(request: Request) -> str:

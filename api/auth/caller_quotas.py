@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from api.auth.authorisation import Caller
 from api.auth.bad_signatures import BadSignatures
 from api.http.problems import Problem, ServiceCode
 from api.http.quota_terms import QuotaTerms
 from api.http.refilling_buckets import RefillingBuckets
-from api.http.sender_address import sender_of
+from api.http.sender_address import Senders
 
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3_600
@@ -76,14 +76,21 @@ class CallerQuotas:
         terms: QuotaTerms | None = None,
         proxies: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
+        forwarded: str = "",
     ) -> None:
-        """``proxies``: addresses that speak for many callers, and are not counted; ``clock`` gives seconds."""
+        """Each of several processes admits its share of every quota.
+
+        Args:
+            proxies: addresses that speak for many callers.
+            clock: seconds.
+            forwarded: the header field in which proxies say for whom; without one they are not counted.
+        """
         self.terms = terms = terms or QuotaTerms()
 
         def buckets(amount: int, window_s: int) -> RefillingBuckets:
-            return RefillingBuckets(amount, window_s, clock)
+            return RefillingBuckets(terms.share(amount), window_s, clock)
 
-        self._proxies = frozenset(map(sender_of, proxies))
+        self._senders = Senders(proxies, forwarded)
         self._commands = Quota("commands", "requests other than reads", buckets(terms.commands_per_minute, _MINUTE_S))
         self._questions = Quota(
             "questions", "quotes, dry runs and what-if questions", buckets(terms.questions_per_hour, _HOUR_S)
@@ -99,10 +106,10 @@ class CallerQuotas:
         self._caller_policy = ", ".join(one.policy for one in self._of_caller).encode()
         self._anonymous_policy = self._anonymous.policy.encode()
 
-    def admit_anonymous(self, host: str) -> None:
-        """Count a request of an address without a valid token. Raises: Problem (429)."""
-        if self._is_counted(host):
-            self._anonymous.admit(sender_of(host))
+    def admit_anonymous(self, scope: Mapping[str, Any]) -> None:
+        """Count a request (an ASGI scope) of an address without a valid token. Raises: Problem (429)."""
+        if sender := self._senders.of(scope):
+            self._anonymous.admit(sender)
 
     def admit_commands(self, caller: Caller, count: int = 1) -> None:
         """Count requests that may change something. Raises: Problem (429)."""
@@ -138,19 +145,16 @@ class CallerQuotas:
         finally:
             self._pricing.buckets.charge(_key(caller), time.thread_time() - begun)
 
-    def headers(self, caller: Caller | None, host: str) -> Headers:
+    def headers(self, caller: Caller | None, scope: Mapping[str, Any]) -> Headers:
         """The header fields of an answer: the quotas of a known caller, else that of its address if it is counted."""
         if caller is not None:
             key = _key(caller)
             levels = ", ".join(one.level(key) for one in self._of_caller)
             return [(b"ratelimit-policy", self._caller_policy), (b"ratelimit", levels.encode())]
-        if not self._is_counted(host):
+        if not (sender := self._senders.of(scope)):
             return []
-        level = self._anonymous.level(sender_of(host))
+        level = self._anonymous.level(sender)
         return [(b"ratelimit-policy", self._anonymous_policy), (b"ratelimit", level.encode())]
-
-    def _is_counted(self, host: str) -> bool:
-        return bool(host) and sender_of(host) not in self._proxies
 
 
 class CallerLimits(NamedTuple):

@@ -67,7 +67,7 @@ def run_service(
         url = settings.url or base_url(listener)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
         secret = service_secret(log_key, settings.origin)
-        quotas = CallerQuotas(settings.quotas, settings.proxies)
+        quotas = CallerQuotas(settings.quotas, settings.proxies, forwarded=settings.forwarded)
         app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, secret=secret, quotas=quotas)
         preload_pricing()
         server = server_of(app, settings.proxies, settings.quotas)

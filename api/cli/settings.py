@@ -45,6 +45,8 @@ not answer is asked again, with a warning; with ``witnesses = "required"`` the s
 
 ``proxies`` lists the addresses of proxies in front of the service, as ``["10.0.0.7"]``: each speaks for many callers,
 so its connections are bounded only by the number that the process has; it has to bound those of each caller.
+``forwarded`` names the header field in which they say who calls, ``"x-forwarded-for"`` or ``"forwarded"`` (RFC 7239):
+by it requests without a valid token are counted, which behind a proxy are otherwise not. Every proxy has to write it.
 
 The table ``[serve.quotas]`` sets what one organisation, clean room or address may use (:mod:`api.http.quota_terms`).
 
@@ -63,6 +65,7 @@ from urllib.parse import urlsplit
 
 from api.auth.issuer_bounds import IssuerBounds, bound_apart
 from api.http.quota_terms import QuotaTerms
+from api.http.sender_address import FIELDS
 from client.http.base_url import base_of, is_loopback
 from client.profile.profile import read_table
 from ledger.book.checkpoint_file import default_path
@@ -95,6 +98,7 @@ class Settings:
         bounds: of the issuers, by name.
         url: None where the service is known by where it listens.
         proxies: addresses whose connections are not counted by sender.
+        forwarded: the header field in which proxies name the sender; empty if in none.
         quotas: of organisations, clean rooms and addresses.
         witnesses: who is shown the newest checkpoint.
         witnesses_required: whether the service needs the cosignature of each of them.
@@ -113,6 +117,7 @@ class Settings:
     url: str | None
     production: bool
     proxies: tuple[str, ...]
+    forwarded: str
     quotas: QuotaTerms
     issuers: tuple[tuple[str, Path], ...]
     bounds: Mapping[str, IssuerBounds]
@@ -132,13 +137,14 @@ class Settings:
         """Read a profile. Raises: Malformed, OSError."""
         names = ("book", "host", "issuers", "log_key", "origin", "port")
         paths = ("clock", "keys", "kept", "snapshot")
-        optional = ("allow_rollback", *paths, "production", "proxies", "quotas", "url", "witness_keys", "witnesses")
+        switches = ("allow_rollback", "production", "witnesses")
+        optional = (*switches, *paths, "forwarded", "proxies", "quotas", "url", "witness_keys")
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
         if allow_rollback and "kept" in known:
             raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not stand beside 'kept'")
-        witnesses = _witnesses(known.get("witness_keys", {}))
+        witnesses, proxies = _witnesses(known.get("witness_keys", {})), _proxies(known.get("proxies", []))
         issuers = _issuers(path.parent, known["issuers"], production=production)
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
@@ -153,7 +159,8 @@ class Settings:
             port=c.integer(known["port"], "serve.port", 0, PORT_MAX),
             url=_url(known.get("url"), production=production),
             production=production,
-            proxies=_proxies(known.get("proxies", [])),
+            proxies=proxies,
+            forwarded=_forwarded(known["forwarded"], proxies) if "forwarded" in known else "",
             quotas=QuotaTerms.parse(known.get("quotas", {}), "serve.quotas"),
             issuers=tuple((name, file) for name, (file, _) in issuers.items()),
             bounds=bound_apart({name: bounds for name, (_, bounds) in issuers.items()}),
@@ -199,6 +206,14 @@ def _proxies(value: object) -> tuple[str, ...]:
         except ValueError:
             raise Malformed(f"serve.proxies[{place}]", "must be an IP address") from None
     return tuple(map(str, value))
+
+
+def _forwarded(value: object, proxies: tuple[str, ...]) -> str:
+    if value not in FIELDS:
+        raise Malformed("serve.forwarded", f"must be one of {', '.join(FIELDS)}")
+    if not proxies:
+        raise Malformed("serve.forwarded", "is read from proxies alone: name their addresses in 'proxies'")
+    return str(value)
 
 
 def _witnesses(value: object) -> tuple[Witness, ...]:

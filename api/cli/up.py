@@ -118,7 +118,7 @@ def _summary(folder: DevelopmentFolder) -> Iterator[str]:
     yield "      profiles of a regulator, a data provider, a data consumer and an"
     yield "      auditor: registered, each with its key; no login is needed"
     yield "  policy.yaml      published for the domain 'development'"
-    yield "  dataset.yaml partition.json contract.yaml charge.json"
+    yield "  dataset.yaml records.csv partition.json contract.yaml charge.json"
     yield "      examples to start from"
     yield "  book.sqlite      the ledger; log.vkey is the key that verifies it"
     yield "  profile.toml     the service and the issuer"
@@ -142,9 +142,14 @@ def next_commands(path: Path) -> tuple[str, ...]:
     from shlex import quote
 
     tdp, tdc, contract, signature = (path / name for name in ("tdp.toml", "tdc.toml", "contract.yaml", "tdp.jws"))
+    commitments, records = path / "commitments", ("--target", "outcome", "--identity", "person")
     return (
         epsilon_command("dataset", "register", tdp, path / "dataset.yaml"),
-        epsilon_command("dataset", "open-partition", tdp, path / "partition.json"),
+        epsilon_command("dataset", "commit", path / "records.csv", *records, "--out", commitments),
+        epsilon_command(
+            *("dataset", "open-partition", tdp, path / "partition.json"),
+            *("--commitments", commitments / "share" / "commitments-1.bin"),
+        ),
         f"{epsilon_command('contract', 'sign', tdp, contract)} > {quote(shown(signature))}",
         epsilon_command("contract", "enter", tdc, contract, "--signature", signature),
         epsilon_command("quote", tdc, path / "charge.json", "--contract", contract),

@@ -6,11 +6,13 @@
     connections = 512
     connections_per_address = 256
     pricing_s_per_hour = 600
+    processes = 1
     questions_per_hour = 600
     refusals_per_hour = 300
     streams = 8
 
-Each process of a service counts by itself. ``docs/quotas.md`` says what counts as what.
+Each process of a service counts by itself, and admits the part of a quota that falls to one of ``processes``.
+``docs/quotas.md`` says what counts as what.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class QuotaTerms:
         connections: open ones of a process.
         connections_per_address: of those from one address that is no proxy.
         pricing_s_per_hour: seconds of a processor for what is computed for an organisation.
+        processes: of the service, on one book; a number of requests, streams or seconds is divided by it.
         questions_per_hour: quotes, dry runs and what-if questions of an organisation.
         refusals_per_hour: refusals that are entries, of an organisation or of a clean room.
         streams: open event streams of an organisation.
@@ -61,6 +64,7 @@ class QuotaTerms:
     connections: int = CONNECTIONS_MAX
     connections_per_address: int = CONNECTIONS_PER_ADDRESS_MAX
     pricing_s_per_hour: int = PRICING_S_PER_HOUR_MAX
+    processes: int = 1
     questions_per_hour: int = QUESTIONS_PER_HOUR_MAX
     refusals_per_hour: int = REFUSALS_PER_HOUR_MAX
     streams: int = STREAMS_PER_ORGANISATION_MAX
@@ -74,3 +78,7 @@ class QuotaTerms:
         if terms.connections_per_address > terms.connections:
             raise Malformed(f"{where}.connections_per_address", "must be at most 'connections'")
         return terms
+
+    def share(self, amount: int) -> int:
+        """What one process admits of a quota, rounded down: all together never more than it, but one each at least."""
+        return max(1, amount // self.processes)

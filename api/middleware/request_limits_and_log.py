@@ -62,7 +62,7 @@ class Answering:
         if _operation(self._scope) not in PUBLIC:
             # What one token is shown no cache gives to another (RFC 9111, section 4.1).
             yield b"vary", b"authorization"
-        yield from self._quotas.headers(_caller(self._scope), (self._scope.get("client") or ("",))[0])
+        yield from self._quotas.headers(_caller(self._scope), self._scope)
 
 
 class Requests:

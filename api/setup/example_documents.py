@@ -1,4 +1,4 @@
-"""Example documents of a development folder: a policy, a dataset, a partition, a contract and a run to start from."""
+"""Examples of a development folder: policy, dataset, records, partition, contract and a run to start from."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from policy.checks.field_readers import format_time
 POLICY: Final = "policy.yaml"
 DOMAIN: Final = "development"
 DATASET, PARTITION, CONTRACT, CHARGE = "dataset.yaml", "partition.json", "contract.yaml", "charge.json"
+RECORDS: Final = "records.csv"
+RECORDS_COUNT: Final = 1_000
+"""As many as the example of a partition says."""
 ATTESTER: Final = "https://attester.localhost"
 _YEAR_MS: Final = 365 * 86_400_000
 
@@ -28,6 +31,9 @@ def write_examples(folder: DevelopmentFolder, now: int) -> None:
     for name in (DATASET, PARTITION, CONTRACT, CHARGE):
         if not (folder.path / name).exists():
             create_file(folder.path / name, _filled(folder, name, now), mode=SHARED)
+    if not (folder.path / RECORDS).exists():
+        rows = (f"p{number:04},{20 + number * 7 % 60},{number % 2}" for number in range(RECORDS_COUNT))
+        create_file(folder.path / RECORDS, "\n".join(("person,age,outcome", *rows, "")).encode("ascii"), mode=SHARED)
 
 
 def _filled(folder: DevelopmentFolder, name: str, now: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +29,7 @@ def print_outcome(answer: Answer, what: str = "", *, as_json: bool, extra: Objec
     """The outcome of a command: a sentence, or the whole answer with its receipt and ``extra`` fields."""
     for warning in answer.warnings:
         typer.echo(f"Warning: {warning}", err=True)
+    body = answer.body if isinstance(answer.body, dict) else {}
     if as_json:
         names = ("body", "id", "index", "outcome", "receipt", "repeated")
         print_json({**{name: getattr(answer, name) for name in names}, **(extra or {})})
@@ -37,6 +38,21 @@ def print_outcome(answer: Answer, what: str = "", *, as_json: bool, extra: Objec
     else:
         before = ", recorded before" if answer.repeated else ""
         typer.echo(f"{what or answer.id}: {answer.outcome}, entry {answer.index}, id {answer.id}{before}")
+    if not as_json and "withheld" in body:
+        for line in _touched(body):
+            typer.echo(f"  {line}")
+
+
+def _touched(body: Object) -> Iterator[str]:
+    """The pending runs that a change of keys touches, and those of them that get no data key any more."""
+    runs, withheld = (body[name] for name in ("runs", "withheld"))
+    if not isinstance(runs, list) or not runs:
+        yield "touches no pending run"
+        return
+    first = "" if body["pending"] == len(runs) else f", the first {len(runs)}"
+    yield f"pending runs that it touches: {body['pending']}{first}: {', '.join(map(str, runs))}"
+    if isinstance(withheld, list) and withheld:
+        yield f"no data key yet, and given none any more, so void them: {', '.join(map(str, withheld))}"
 
 
 def print_fields(value: Object) -> None:

@@ -56,11 +56,12 @@ class TwoOfEach:
         """Furnish ``world``, which has its own charge ``run-1`` of ``room`` pending."""
         self.world = world
         self.room, self.other_room = CleanRoom(), CleanRoom()
-        self.clinic, self.other_bank, self.tso = (Signer.generate() for _ in range(3))
+        self.clinic, self.other_bank, self.tso, self.auditor = (Signer.generate() for _ in range(4))
         for did, role, signer in (
             (CLINIC, "TDP", self.clinic),
             (BANK_B, "TDC", self.other_bank),
             (TSO, "TSO", self.tso),
+            (AUDITOR, "AUDITOR", self.auditor),
         ):
             world.register(did, role, signer)
         self.both = Signer.generate()
@@ -136,7 +137,7 @@ class TwoOfEach:
             "TDP": Person(HOSPITAL, shown(HOSPITAL), world.hospital),
             "TDC": Person(BANK_A, shown(BANK_A), world.bank),
             "CCR": Person(BANK_A, world.everybody.shown_by(self.room.signer), self.room.signer),
-            "AUDITOR": person(AUDITOR, "AUDITOR"),
+            "AUDITOR": Person(AUDITOR, shown(AUDITOR), self.auditor),
             "OPERATOR": person(OPERATOR, "OPERATOR"),
             "": Person(STRANGER, shown(STRANGER), stranger),
             "TDP and TDC": Person(BOTH, shown(BOTH), self.both),

@@ -90,7 +90,11 @@ def test_a_ledger_runs_without_pytorch(installed: Installed, tmp_path: Path) -> 
         )
         folder = tmp_path / "first"
         installed.run("epsilon", "dataset", "register", str(folder / "tdp.toml"), str(folder / "dataset.yaml"))
-        installed.run("epsilon", "dataset", "open-partition", str(folder / "tdp.toml"), str(folder / "partition.json"))
+        own = ("--target", "outcome", "--identity", "person", "--out", str(tmp_path / "made"))
+        installed.run("epsilon", "dataset", "commit", str(folder / "records.csv"), *own)
+        opened = (str(folder / "tdp.toml"), str(folder / "partition.json"))
+        made = str(tmp_path / "made" / "share" / "commitments-1.bin")
+        installed.run("epsilon", "dataset", "open-partition", *opened, "--commitments", made)
         signed = installed.run("epsilon", "contract", "sign", str(folder / "tdp.toml"), str(folder / "contract.yaml"))
         (tmp_path / "tdp.jws").write_text(signed)
         contract = str(folder / "contract.yaml")

@@ -14,7 +14,7 @@ from ledger.domain.decision import Rejected
 from ledger.domain.facts import Facts, Organisation, SigningKey
 from ledger.domain.key_terms import KeyTerms, key_refusal
 from ledger.domain.outcomes import Code
-from ledger.domain.roles import SRO, TDC, TDP, TSO
+from ledger.domain.roles import AUDITOR, SRO, TDC, TDP, TSO
 from ledger.wire.field_types import KeyBytes, Name, distinct, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
@@ -23,7 +23,7 @@ KEYS_MAX: Final = 16
 """Keys of one organisation that are not revoked and not retired, and keys that one command names."""
 RUNS_NAMED_MAX: Final = 100
 """Pending runs that one entry names; it counts all of them."""
-KEY_ROLES: Final = (SRO, TSO, TDP, TDC)
+KEY_ROLES: Final = (SRO, TSO, TDP, TDC, AUDITOR)
 """The roles whose organisations sign commands."""
 Possession = Annotated[str, text(detached_jws.SIGNATURE_BYTES_MAX)]
 """A detached JWS by the new key itself over what it is to be used for."""

@@ -27,6 +27,7 @@ STANDING: Final = {
     ("CCR", "submit_step_lease"): 409,
     ("CCR", "submit_void"): 409,
     ("SRO", "submit_clock_correction"): 409,
+    ("AUDITOR", "submit_key_recovery"): 403,
     ("TDC", "read_account_proof"): 403,
     ("TDC", "submit_key_recovery"): 403,
     ("TDP", "submit_key_recovery"): 403,

@@ -223,6 +223,42 @@ def test_a_proxy_s_address_is_not_counted(tmp_path: Path) -> None:
             assert (answer.status_code, "ratelimit" in answer.headers) == (200, False)
 
 
+@pytest.mark.parametrize(("field", "said"), [("x-forwarded-for", "{}"), ("forwarded", "proto=https;for={};by=_p")])
+def test_who_a_proxy_speaks_for_is_counted(tmp_path: Path, field: str, said: str) -> None:
+    """By what it wrote last; what a caller wrote in front of it, or in another field, changes nothing."""
+    quotas = CallerQuotas(QuotaTerms(anonymous_per_minute=2), (_LOOPBACK,), CLOCK, field)
+    with founded_world(tmp_path, quotas) as world:
+
+        def asked(*callers: str) -> int:
+            headers = {field: ", ".join(map(said.format, callers))} if callers else {}
+            other = {"x-forwarded-for", "forwarded"} - {field}
+            return world.http.get("/v1/checkpoint", headers={**headers, other.pop(): "for=203.0.113.9"}).status_code
+
+        assert [asked("192.0.2.1"), asked("198.51.100.7", "192.0.2.1"), asked("192.0.2.1")] == [200, 200, 429]
+        assert [asked("192.0.2.1", "192.0.2.2"), asked("192.0.2.2", _LOOPBACK), asked("192.0.2.2")] == [200, 200, 429]
+        # A proxy that names nobody is one caller.
+        assert [asked(), asked("192.0.2.3", "unknown"), asked(_LOOPBACK)] == [200, 200, 429]
+        assert asked("192.0.2.3") == 200
+
+
+def test_from_who_is_no_proxy_the_field_is_not_read(tmp_path: Path) -> None:
+    """Whoever could name another caller would have a quota for each name."""
+    quotas = CallerQuotas(QuotaTerms(anonymous_per_minute=2), ("192.0.2.8",), CLOCK, "x-forwarded-for")
+    with founded_world(tmp_path, quotas) as world:
+        answers = [world.http.get("/v1/checkpoint", headers={"x-forwarded-for": f"192.0.2.{one}"}) for one in range(3)]
+        assert [one.status_code for one in answers] == [200, 200, 429]
+
+
+def test_each_of_several_processes_admits_its_part(tmp_path: Path) -> None:
+    """All together no more than the quota, streams too."""
+    with bounded(tmp_path, anonymous_per_minute=5, processes=2, streams=1) as world:
+        assert [world.http.get("/v1/checkpoint").status_code for _ in range(3)] == [200, 200, 429]
+        policy = items(world.http.get("/v1/charges", headers=world.everybody.shown(BANK_A)).headers["ratelimit-policy"])
+        assert {name: one["q"] for name, one in policy.items()} == {
+            "commands": "3000", "questions": "300", "refusals": "150", "pricing": "300",
+        }  # fmt: skip
+
+
 @pytest.mark.parametrize("streams", [1, 2])
 def test_the_number_of_streams_is_the_profile_s(tmp_path: Path, streams: int) -> None:
     """One more is refused."""

@@ -36,6 +36,15 @@ def test_what_is_no_list_of_addresses_is_refused(tmp_path: Path, said: str) -> N
         _load(tmp_path, f"proxies = {said}")
 
 
+def test_proxies_say_who_calls_in_a_field_that_is_named(tmp_path: Path) -> None:
+    """In none by default, in one of two, and where there are no proxies in none."""
+    assert _load(tmp_path / "one", "").forwarded == ""
+    assert _load(tmp_path / "two", 'proxies = ["10.0.0.7"]\nforwarded = "forwarded"').forwarded == "forwarded"
+    for name, said in (("three", 'proxies = ["10.0.0.7"]\nforwarded = "via"'), ("four", 'forwarded = "forwarded"')):
+        with pytest.raises(Malformed, match=r"^serve\.forwarded"):
+            _load(tmp_path / name, said)
+
+
 def test_quotas_are_those_of_the_profile(tmp_path: Path) -> None:
     """What it does not name is as usual."""
     assert _load(tmp_path / "one", "").quotas == QuotaTerms()

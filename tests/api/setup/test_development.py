@@ -94,7 +94,7 @@ def test_a_killed_one_goes_on(up: Up) -> None:
 def test_each_printed_command_works_as_pasted(up: Up) -> None:
     """In their order, from where it was started; in another shell the one that writes a file, the others in here."""
     printed = [line.strip() for line in up.lines if line.startswith(("  /", "  ./"))]
-    assert len(printed) == 6
+    assert len(printed) == 7
     for line in printed:
         words = shlex.split(line)
         assert words[0] == EPSILON

@@ -229,7 +229,15 @@ def test_recommendations_and_retirements_are_entered(desk: Desk) -> None:
     assert _good(desk, "epsilon dataset recommend tso.toml recommendation.yaml")["outcome"] == "permitted"
     other = (desk.folder / "partition.json").read_text().replace("2026-q4", "2027-q1")
     (desk.folder / "partition-2.json").write_text(other)
-    _good(desk, "epsilon dataset open-partition hospital.toml partition-2.json")
+    fresh = (desk.folder / "scans.csv").read_text().replace("\ns", "\nt")
+    (desk.folder / "scans-2.csv").write_text(fresh)
+    for name in ("scans", "scans-2"):
+        made = f"--target digit --identity scan --commitment-key commitments.key --out of-{name}"
+        _good(desk, f"epsilon dataset commit {name}.csv {made}")
+    opening = "epsilon dataset open-partition hospital.toml partition-2.json"
+    assert "commitments_missing" in desk.run(opening).err
+    assert "records_overlap" in desk.run(f"{opening} --commitments of-scans/share/commitments-1.bin").err
+    _good(desk, f"{opening} --commitments of-scans-2/share/commitments-1.bin")
     ref = REF.replace("2026-q4", "2027-q1")
     assert _good(desk, f"epsilon dataset retire hospital.toml {ref}")["outcome"] == "permitted"
     rows = desk.run("epsilon dataset show sro.toml").out.splitlines()
