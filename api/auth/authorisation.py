@@ -84,6 +84,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "read_policy": (*_PARTIES, CCR, AUDITOR),
     "read_policy_in_force": (*_PARTIES, CCR, AUDITOR),
     "read_recommendation": (*_PARTIES, AUDITOR),
+    "read_stream": (*_PARTIES, AUDITOR),
     "read_metrics": (AUDITOR, OPERATOR),
     "charge_batch": (TDC,),
     "stream_events": (*_PARTIES, CCR, AUDITOR),

@@ -1,4 +1,4 @@
-"""Routes that read what is charged: partitions, accounts, those that are frozen, and charges."""
+"""Routes that read what is charged: partitions, streams, accounts, those that are frozen, and charges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from api.auth.authorisation import Caller, sees_entry
 from api.auth.visibility import get_visible, not_found, visible_partition
-from api.http.field_types import PathHolder, PathName, PathRef, QueryRef
+from api.http.field_types import PathDid, PathHolder, PathName, PathRef, QueryRef
 from api.http.pagination import Page, fetch_from, scope_of
 from api.http.problems import Problem
 from api.http.query_parameters import At
@@ -20,17 +20,22 @@ from api.wire import charge_answers
 from api.wire.responses import shows_text
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.book.state.account_proof import account_proof
-from ledger.commands.runs.model_ancestry import charged_epsilon, epsilon_with_ancestry
+from ledger.commands.runs.model_ancestry import charged_body, charged_epsilon, epsilon_with_ancestry
 from ledger.domain import facts as domain
-from ledger.domain.facts import GLOBAL
+from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
-from policy.planning.shared_account import is_rounded
+from policy.planning.shared_account import facts_as_shown, is_rounded
+from policy.planning.streams.stream_report import StreamFigures, StreamReport
 
 T = TypeVar("T")
 ROUTES: Final = ReadRoutes("accounts")
+SLICES_MAX: Final = 8_192
+"""Partitions of one dataset that are read."""
+_LOOKED_AT_MAX: Final = 64
+"""The newest slices among which the last charge is looked for."""
 
 
 @ROUTES.route("/v1/partitions", LISTED, paged=True)
@@ -145,3 +150,37 @@ def _sees(caller: Caller, charge: domain.Charge, line: RunEpsilon, facts: domain
     """Whose model it is sees every line, of every provider: it knows all runs that the model starts from."""
     own = caller.charge == charge.id or caller.organisation == charge.actor
     return own or caller.sees_partition(facts.partitions[line.partition], facts)
+
+
+@ROUTES.route("/v1/streams/{provider}/{dataset}", slow=True)
+def read_stream(view: View, provider: PathDid, dataset: PathName) -> StreamReport:
+    """A stream with its slices, and how many runs fit in its newest window. Raises: Malformed, Problem."""
+    did, name = c.did(provider, "provider"), c.name(dataset, "dataset")
+    if (did, name) not in view.facts.streams or not view.caller.sees_provider(did, view.facts):
+        raise not_found(f"stream {provider}/{dataset}")
+    partitions = [one for _, one in fetch_from(view.facts.partitions, provider=did, dataset=name)(None, SLICES_MAX)]
+    report = _figures(view, did, name, partitions).report()
+    assert report is not None
+    return report
+
+
+def _figures(view: View, provider: str, dataset: str, partitions: list[domain.Partition]) -> StreamFigures:
+    """As the caller is shown them: its own lineage under its newest contract, or everyone together."""
+    facts, caller = view.facts, view.caller
+    watches = caller.sees_all or provider == caller.organisation or any(map(caller.watches, partitions))
+    known = facts.organisations.get(caller.organisation)
+    own = GLOBAL if watches or known is None else holder_of(known.node)
+    shown = facts if watches else facts_as_shown(facts, partitions, view.time, own)
+    newest = sorted(partitions, key=lambda one: -one.index)[:_LOOKED_AT_MAX]
+    last = next((one for each in newest if (one := answers.last_charge(facts, each.ref, caller, all_=watches))), None)
+    contract = None if last is None or own == GLOBAL else facts.contracts[last.contract]
+    return StreamFigures(
+        shown,
+        provider,
+        dataset,
+        view.time,
+        partitions,
+        own,
+        None if last is None else charged_body(facts, last),
+        None if contract is None else facts.contracts[facts.contract_heads[contract.id]],
+    )

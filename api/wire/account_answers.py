@@ -248,6 +248,12 @@ def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, domain.Charge
     return {holder: one for holder, one in found if one}
 
 
+def last_charge(facts: Snapshot | PastSnapshot, ref: str, caller: Caller, *, all_: bool) -> domain.Charge | None:
+    """The newest charge to a partition; ``all_``: of anybody, and else of those that the caller may see."""
+    found = (one for one in _newest(facts, ref).values() if all_ or caller.sees_charge(one, facts))
+    return max(found, key=lambda one: one.index, default=None)
+
+
 def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:
     node = None if holder == GLOBAL else facts.nodes.get(int(holder.partition(":")[2]))
     return () if node is None else tuple(sorted(node.members))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from client.cli import charge, clock, contract, key, lineage, policy, seal
+from client.cli import charge, clock, contract, key, lineage, policy
 from client.cli.command_group import TOP_LEVEL, Result
 from client.cli.output import cell, objects, print_rows
+from client.cli.streams import advance, show
 
 if TYPE_CHECKING:
     from client.profile.profile import Profile
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
 
 WAIT_S: Final = 300
 app = TOP_LEVEL.app
-for _group in (policy.group, seal.group, contract.group, charge.group, lineage.group, key.group, clock.group):
+_GROUPS: Final = (
+    policy.group,
+    advance.group,
+    show.group,
+    contract.group,
+    charge.group,
+    lineage.group,
+    key.group,
+    clock.group,
+)
+for _group in _GROUPS:
     app.add_typer(_group.app, name=_group.name)
 
 

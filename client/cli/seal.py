@@ -162,6 +162,11 @@ def _schema(  # noqa: PLR0913, PLR0917 - each an option
     )
 
 
+def person_columns(person: str) -> tuple[str, ...]:
+    """The columns that say whose a record is. Raises: Malformed."""
+    return _listed(person, "--person")
+
+
 def _listed(text: str, option: str) -> tuple[str, ...]:
     from ledger.wire.malformed import Malformed
 

@@ -38,13 +38,14 @@ class ArchiveRecords:
         layout: the archive's own arrays, as they are; their numbers little-endian.
     """
 
-    def __init__(self, path: Path, identity: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path, identity: tuple[str, ...] = (), person: tuple[str, ...] = ()) -> None:
         """Read what the arrays are. Raises: Malformed, OSError.
 
         Args:
             identity: the arrays that a record is committed by, which are not sealed unless they train; none: all.
+            person: those that say whose a record is, likewise; none: ``users``, or else the identity.
         """
-        self._path, self._identity = path, identity
+        self._path, self._identity, self._person = path, identity, person
         with path.open("rb"):
             pass
         self._arrays = self._described()
@@ -52,13 +53,13 @@ class ArchiveRecords:
         used = {part: names_of(part, names) for part in PARTS}
         for part, found in used.items():
             assembled(part, dict.fromkeys(found), str(path))
-        for name in (*(part for part in PARTS if not used[part]), *identity):
+        for name in (*(part for part in PARTS if not used[part]), *identity, *person):
             if name not in names:
                 raise self._refused(f"has no array {name}: it has {', '.join(names) or 'none'}")
         self._records = self._arrays[0].shape[0]
         if not self._records:
             raise self._refused("holds no record")
-        hidden = {name for name in identity if name not in {*used[INPUTS], *used[TARGETS], "users"}}
+        hidden = {name for name in (*identity, *person) if name not in {*used[INPUTS], *used[TARGETS], "users"}}
         self._sealed = [one for one in self._arrays if one.name not in hidden]
         self.layout = RecordLayout(np.dtype([(one.name, _little(one.dtype), one.shape[1:]) for one in self._sealed]))
 
@@ -74,13 +75,21 @@ class ArchiveRecords:
                 rows = np.zeros(count, self.layout.dtype)
                 for one in self._sealed:
                     rows[one.name] = parts[one.name]
-                yield Batch(rows, self._identities(parts, rows))
+                identities = self._identities(parts, rows)
+                yield Batch(rows, identities, self._persons(parts) or identities)
 
     def _identities(self, parts: dict[str, NDArray[Any]], rows: NDArray[np.void]) -> list[bytes]:
         if not self._identity:
             return [b"record\n" + one.tobytes() for one in rows]
         named = [np.ascontiguousarray(parts[name]) for name in self._identity]
         return [b"identity\n" + b"".join(part[place].tobytes() for part in named) for place in range(len(rows))]
+
+    def _persons(self, parts: dict[str, NDArray[Any]]) -> list[bytes]:
+        """Empty where no array says whose a record is: then each record is a person's one."""
+        named = self._person or (("users",) if "users" in parts else ())
+        arrays = [np.ascontiguousarray(parts[name]) for name in named]
+        rows = range(len(arrays[0]) if arrays else 0)
+        return [b"person\n" + b"".join(part[place].tobytes() for part in arrays) for place in rows]
 
     def _check(self, parts: dict[str, NDArray[Any]], start: int) -> None:
         for name, part in parts.items():

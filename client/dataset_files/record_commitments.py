@@ -27,6 +27,8 @@ from ledger.files.atomic_file import create_file
 from ledger.wire.malformed import Malformed
 
 MAGIC: Final = b"epsilon-commitments/1\n"
+PERSONS_MAGIC: Final = b"epsilon-persons/1\n"
+"""Of commitments to the persons of a stream's slice: by ``person``, a line feed, and the same of its own columns."""
 SIZE: Final = 32
 KEY_BYTES: Final = 32
 DOCUMENTS_MAX: Final = 32
@@ -36,11 +38,11 @@ COMMITTED_MAX: Final = DOCUMENTS_MAX * PER_DOCUMENT
 
 
 class RecordCommitments:
-    """The commitments to some records, each once."""
+    """The commitments to some records, each once; or to persons."""
 
-    def __init__(self, key: bytes) -> None:
-        """None yet."""
-        self._key = key
+    def __init__(self, key: bytes, magic: bytes = MAGIC) -> None:
+        """None yet; ``magic`` says of what."""
+        self._key, self._magic = key, magic
         self._made: set[bytes] = set()
 
     def add(self, identities: Iterable[bytes]) -> None:
@@ -60,7 +62,7 @@ class RecordCommitments:
 
     def documents(self, only: frozenset[bytes] | None = None) -> Iterator[bytes]:
         """The documents that hold them, or ``only`` these of them."""
-        head = MAGIC + hashlib.sha256(hmac.digest(self._key, b"", "sha256")).digest()
+        head = self._magic + hashlib.sha256(hmac.digest(self._key, b"", "sha256")).digest()
         ordered = sorted(self._made if only is None else self._made & only)
         for start in range(0, len(ordered), PER_DOCUMENT):
             yield head + b"".join(ordered[start : start + PER_DOCUMENT])
@@ -68,9 +70,10 @@ class RecordCommitments:
 
 def read_values(document: bytes) -> list[bytes]:
     """The commitments in a document, in order. Raises: Malformed, for what is no such document."""
-    if not document.startswith(MAGIC) or len(document) <= len(MAGIC) + SIZE or (len(document) - len(MAGIC)) % SIZE:
+    head = len(PERSONS_MAGIC if document.startswith(PERSONS_MAGIC) else MAGIC)
+    if not document.startswith((MAGIC, PERSONS_MAGIC)) or len(document) <= head + SIZE or (len(document) - head) % SIZE:
         raise Malformed("commitments", "are none as `epsilon dataset seal` and `commit` write them")
-    return [document[at : at + SIZE] for at in range(len(MAGIC) + SIZE, len(document), SIZE)]
+    return [document[at : at + SIZE] for at in range(head + SIZE, len(document), SIZE)]
 
 
 def read_or_make_key(path: Path, field: str) -> tuple[bytes, bool]:

@@ -23,10 +23,11 @@ _VALUES: Final = "name its values, as --values {}=A,B, or leave it out of the in
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some records as they are sealed, and what each is committed by."""
+    """Some records as they are sealed, what each is committed by, and by what its person is."""
 
     rows: Rows
     identities: list[bytes]
+    persons: list[bytes]
 
 
 class TableRecords:
@@ -40,7 +41,7 @@ class TableRecords:
         """Hold the schema to the table's columns. Raises: Malformed."""
         self._table, self._schema = table, schema
         self._check_columns()
-        special = {*schema.target, schema.user, *schema.identity}
+        special = {*schema.target, schema.user, *schema.identity, *schema.person}
         self._inputs = schema.inputs or tuple(name for name in table.columns if name not in special)
         if not self._inputs:
             raise Malformed("inputs", "name no column: all columns are target, user or identity")
@@ -61,6 +62,7 @@ class TableRecords:
             "inputs": schema.inputs,
             "user": (schema.user,) if schema.user else (),
             "identity": schema.identity,
+            "person": schema.person,
             "values": tuple(schema.values),
             "missing": tuple(schema.missing),
         }
@@ -90,7 +92,8 @@ class TableRecords:
         if schema.user:
             users = _texts(chunk, schema.user)
             rows["users"] = [self._users.setdefault(one, len(self._users)) for one in users]
-        return Batch(rows, self._identities(chunk, rows))
+        identities = self._identities(chunk, rows)
+        return Batch(rows, identities, self._persons(chunk) or identities)
 
     def _input(self, chunk: Chunk, name: str) -> NDArray[np.float64]:
         values = self._schema.values.get(name)
@@ -115,6 +118,12 @@ class TableRecords:
             return [b"record\n" + one.tobytes() for one in rows]
         columns = [_texts(chunk, name) for name in self._schema.identity]
         return [b"identity\n" + c.dump([*cells]) for cells in zip(*columns, strict=True)]
+
+    def _persons(self, chunk: Chunk) -> list[bytes]:
+        """Empty where no column says whose a record is: then each record is a person's one."""
+        named = self._schema.person or ((self._schema.user,) if self._schema.user else ())
+        cells = zip(*[_texts(chunk, name) for name in named], strict=True)
+        return [b"person\n" + c.dump([*one]) for one in cells]
 
 
 def _numbers(chunk: Chunk, name: str, fill: float | None, advice: str) -> NDArray[np.float64]:

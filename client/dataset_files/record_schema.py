@@ -39,7 +39,7 @@ COLUMNS_MAX: Final = 65_536
 VALUES_MAX: Final = 4_096
 KINDS: Final = ("integer", "number")
 SCHEMA_FILE: Final = "schema.toml"
-_OPTIONAL: Final = ("classes", "identity", "inputs", "missing", "target_kind", "user", "values")
+_OPTIONAL: Final = ("classes", "identity", "inputs", "missing", "person", "target_kind", "user", "values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class RecordSchema:
         inputs: columns in order; empty: all that are nothing else.
         user: whose each record is; empty where the unit is the record.
         identity: what a record is committed by; empty: the whole record as it is sealed.
+        person: whose a record is, among all slices of a stream; empty: the user, or else the record's identity.
         values: by column, the values that text may have.
         missing: by column, the number that replaces an empty cell.
     """
@@ -64,6 +65,7 @@ class RecordSchema:
     identity: tuple[str, ...] = ()
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
+    person: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Hold it to itself. Raises: Malformed."""
@@ -88,7 +90,9 @@ class RecordSchema:
 
 def _read(known: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"target": _columns(known["target"], "target")}
-    found |= {name: c.strings(known[name], name, COLUMNS_MAX) for name in ("identity", "inputs") if name in known}
+    found |= {
+        name: c.strings(known[name], name, COLUMNS_MAX) for name in ("identity", "inputs", "person") if name in known
+    }
     if "classes" in known:
         found["classes"] = c.strings(known["classes"], "classes", VALUES_MAX)
     for name in ("target_kind", "user"):

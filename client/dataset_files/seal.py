@@ -64,14 +64,30 @@ def open_records(path: Path, schema: RecordSchema) -> Records:
         schema: of an archive, whose arrays speak for themselves, the identity alone is used.
     """
     if path.suffix.lower() == ARCHIVE_SUFFIX and not path.is_dir():
-        return ArchiveRecords(path, schema.identity)
+        return ArchiveRecords(path, schema.identity, schema.person)
     if not schema.target and (path / SCHEMA_FILE).is_file():
         schema = RecordSchema.load(path / SCHEMA_FILE)
     return TableRecords(open_table(path), schema)
 
 
-def seal_dataset(
-    records: Records, ref: str, folder: Path, data_key: Path | None, commitment_key: Path | None
+class Beside(Protocol):
+    """What is made of a slice's records while they are sealed, beside what is made of every partition's."""
+
+    def pass_on(self, batch: Batch, key: bytes) -> Batch:
+        """The records that are sealed, of some; ``key`` is that of commitments. Raises: Malformed."""
+
+    def files(self, seen: SealReport) -> dict[Path, bytes]:
+        """More files, by their place in the folder; commitments are ``share/*.bin``. Raises: Malformed."""
+
+
+def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
+    records: Records,
+    ref: str,
+    folder: Path,
+    data_key: Path | None,
+    commitment_key: Path | None,
+    *,
+    beside: Beside | None = None,
 ) -> SealedDataset:
     """Seal records for one partition.
 
@@ -81,6 +97,7 @@ def seal_dataset(
         folder: is made; there is none of its name yet.
         data_key: the file of the data key, made if it is not there; None: a fresh key in the folder.
         commitment_key: the same of the key of commitments; None: no commitments are made.
+        beside: of a stream's slice, what is looked at and made beside that.
 
     Raises:
         Malformed: for records that cannot be sealed. FileExistsError: for a folder that is there. OSError.
@@ -90,7 +107,8 @@ def seal_dataset(
         commitments, report = RecordCommitments(committing or b""), SealReport(records.layout)
 
         def rows() -> Iterator[Rows]:
-            for batch in records.batches():
+            for read in records.batches():
+                batch = read if beside is None or committing is None else beside.pass_on(read, committing)
                 report.add(batch.rows)
                 if committing is not None:
                     commitments.add(batch.identities)
@@ -105,12 +123,13 @@ def seal_dataset(
         if data_key is None:
             create_file(made / DATA_KEY, key)
         documents = [*commitments.documents()] if committing is not None else []
-        names = [_document(number) for number in range(1, len(documents) + 1)]
-        for name, document in zip(names, documents, strict=True):
-            create_file(made / name, document)
+        found = {_document(number): one for number, one in enumerate(documents, start=1)}
+        found |= {} if beside is None else beside.files(report)
+        for name, content in found.items():
+            create_file(made / name, content)
         shown = report.to_json(len(commitments) if committing is not None else None)
         create_file(made / REPORT, c.dump(shown) + b"\n")
-    files = tuple((folder / name, c.digest(one)) for name, one in zip(names, documents, strict=True))
+    files = tuple((folder / name, c.digest(one)) for name, one in found.items() if name.suffix == ".bin")
     return SealedDataset(folder, data_key or folder / DATA_KEY, files, shown)
 
 

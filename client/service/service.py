@@ -189,6 +189,10 @@ class Service(WhatIfQuestions):
         """The references of all partitions. Raises: Refused, Unreachable."""
         return tuple(str(one["partition"]) for one in self._list("/v1/partitions", {})[1])
 
+    def stream(self, provider: str, dataset: str) -> c.Object:
+        """A stream with its slices and windows. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/streams/{path_of(provider)}/{path_of(dataset)}")
+
     def charges(self) -> tuple[str, ...]:
         """The ids of all charges that the caller sees. Raises: Refused, Unreachable."""
         return tuple(str(one["id"]) for one in self._list("/v1/charges", {})[1])

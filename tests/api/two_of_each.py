@@ -7,7 +7,7 @@ from typing import Final
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
-from tests.factories.documents import PARTITION, contract, dataset, recommendation
+from tests.factories.documents import PARTITION, contract, dataset, recommendation, stream
 from tests.factories.people import (
     AUDITOR,
     BANK_A,
@@ -83,6 +83,9 @@ class TwoOfEach:
         self._run(self.foreign, BANK_B, self.other_bank)
         for provider in (HOSPITAL, CLINIC):
             self._recommend(provider)
+        for provider, signer in ((HOSPITAL, world.hospital), (CLINIC, self.clinic)):
+            world.enter("dataset", dataset(provider, "claims"), provider, signer)
+            world.enter("stream", stream(provider, dataset="claims"), provider, signer)
         self.people = self._people()
 
     def _declare(self, *members: str) -> str:

@@ -44,7 +44,7 @@ class Made:
             rows = np.zeros(min(BATCH, self._records - start), self.layout.dtype)
             rows["inputs"] = np.arange(start, start + len(rows), dtype=np.float32)[:, None] % 7
             rows["targets"] = np.arange(len(rows)) % 2
-            yield Batch(rows, [])
+            yield Batch(rows, [], [])
 
 
 def _status(field: str) -> int:

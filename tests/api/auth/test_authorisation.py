@@ -216,7 +216,7 @@ def _named(operation: str, things: Things, index: str, ownership: str) -> dict[s
     missing = things is MISSING
     head = {"own": "digits-bank-a", "foreign": "digits-bank-b", "none": "nothing"}[ownership]
     return {
-        "dataset": "digits",
+        "dataset": "claims" if operation == "read_stream" else "digits",
         "did": did,
         "holder": "global",
         "domain": "nowhere" if missing else "health",

@@ -185,6 +185,7 @@ class Tour:
             f"recommendations/{HOSPITAL}/digits",
             f"organisations/{BANK_A}/keys",
         )
+        self._get(f"/v1/streams/{CLINIC}/claims")
         released = (f"key-releases/key-of-{SEALED}", f"model-releases/model-of-{things.run}")
         for path in (*registered, *released, "contract-heads/digits-bank-a", "decisions/run-10"):
             self._unchanged(f"/v1/{path}")

@@ -1,0 +1,1 @@
+"""Commands about streams: ``epsilon dataset advance`` and ``epsilon stream``."""

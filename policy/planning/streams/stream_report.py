@@ -1,0 +1,280 @@
+"""What people read of a stream: its slices, the runs that its newest window has room for, and what closes when.
+
+Whoever does not watch the provider's accounts is shown everyone's account rounded up: the facts given here are those
+that it is shown (:func:`policy.planning.shared_account.facts_as_shown`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from ledger.accounts.pricing import COMPUTED, PricedRun
+from ledger.commands.registration.partition import BlockPrices
+from ledger.commands.runs.account_epsilon import odometer_epsilon
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import GLOBAL, Contract, Facts, Partition
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import loss_of
+from ledger.mechanisms.plan import RunPlan
+from ledger.wire.exact_numbers import ceil_decimal, format_number
+from ledger.wire.field_types import Did, Name, Ref, Sha256, words
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+from policy.checks.calendar_periods import BY_HAND, MONTH, PERIODS, period_before, period_of, periods_from, start_of
+from policy.checks.field_readers import DAY_MS
+from policy.decisions.last_run import LastRun
+from policy.decisions.streams_in_force import stream_in_force
+from policy.documents.stream import StreamDocument
+from policy.planning.account_figures import PartitionFigures
+from policy.planning.reported_values import Moment, Natural, Percent
+from policy.planning.streams.slice_status import OPEN, STATUSES, Slice, slice_status, stream_slices
+
+ALERT_DAYS: Final = (30, 7, 1)
+"""So many days before a slice closes it is said."""
+MONTHS_AHEAD: Final = 12
+
+Closes = Annotated[int, Meta(description="the last moment of a charge, by the slice's age")]
+Exact = Annotated[str, Meta(description="an exact number, as a decimal or ratio")]
+Rounded = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]{4}$", description="four digits after the point, rounded up")]
+
+
+class SliceReport(Record, frozen=True):
+    """One slice, or a period that was missed: what a calendar shows of it.
+
+    Attributes:
+        alert_days: it closes within so many days; None if later, or if it is not open.
+        odometer: the ε so far for everyone together, rounded up; no decree takes from it.
+        spent: the share of its budget that is used.
+    """
+
+    alert_days: Annotated[int, Meta(description="it closes within so many days")] | None
+    closes: Closes | None
+    odometer: Rounded | None
+    opened: Moment | None
+    partition: Ref | None
+    period: Name
+    spent: Percent | None
+    starts: Annotated[int, Meta(description="the first moment of the period")] | None
+    status: Annotated[str, words(*STATUSES)]
+
+
+class WindowReport(Record, frozen=True):
+    """Slices in a row that a run may cover at a time, the newest ones, and the runs like the last one that fit.
+
+    Attributes:
+        at: the time (ms) that it is told for, as if nothing were charged or opened until then.
+        binding: what bars or binds them; None before the first run.
+        runs: None before the first run of the stream.
+    """
+
+    at: Moment
+    binding: Annotated[str, Meta(description="what binds")] | None
+    first: Name | None
+    last: Name | None
+    runs: Natural | None
+    slices: Natural
+
+
+class SliceTerms(Record, frozen=True):
+    """What the next slice opens with."""
+
+    delta: Exact
+    epsilon: Exact
+    load: RunPlan | None
+    prices: BlockPrices | None
+    records_min: Natural
+    relation: str
+    rule: str
+    slack: Exact | None
+    unit: str
+    unit_records_max: Natural | None
+
+
+class StreamReport(Record, frozen=True):
+    """A stream as people read it.
+
+    Attributes:
+        last_complete: the newest period that is over; None where periods are by hand.
+        may_open: the periods that a slice may open for now, the oldest first; empty where periods are by hand.
+        months: the newest window at the first moment of each of the coming months.
+        odometer: the most that all slices so far show of one person, whatever was reset; None if it passes the budget.
+        soundness: what holds a person's loss within the budget.
+    """
+
+    appearances_max: Natural
+    budget_delta: Exact
+    budget_epsilon: Exact
+    dataset: Name
+    document: Sha256
+    last_complete: Name | None
+    life_days: Natural
+    may_open: tuple[Name, ...]
+    months: tuple[WindowReport, ...]
+    newest_window: WindowReport
+    odometer: Rounded | None
+    period: Annotated[str, words(*PERIODS)]
+    persons: str
+    provider: Did
+    slice: SliceTerms
+    slices: tuple[SliceReport, ...]
+    soundness: str
+    version: Natural
+    window_max: Natural
+
+
+@dataclass(frozen=True)
+class StreamFigures:
+    """The figures of one stream at a time, for the holder of one account.
+
+    Attributes:
+        facts: as the reader is shown them.
+        partitions: those of the dataset.
+        last: the newest run on the stream that the reader knows of, and the contract of the next one like it.
+    """
+
+    facts: Facts
+    provider: str
+    dataset: str
+    now: int
+    partitions: Sequence[Partition]
+    holder: str = GLOBAL
+    last: PricedRun | None = None
+    contract: Contract | None = None
+
+    def report(self) -> StreamReport | None:
+        """Everything; None without a stream."""
+        stream = stream_in_force(self.facts, self.provider, self.dataset)
+        if stream is None:
+            return None
+        slices = stream_slices(self.facts, self.provider, self.dataset, self.now, self.partitions)
+        epsilon, delta = stream.slice_budget
+        return StreamReport(
+            appearances_max=stream.appearances_max,
+            budget_delta=format_number(stream.budget.delta),
+            budget_epsilon=format_number(stream.budget.epsilon),
+            dataset=self.dataset,
+            document=self.facts.streams[self.provider, self.dataset][-1].document,
+            last_complete=_last_complete(stream, self.now),
+            life_days=stream.life_days,
+            may_open=_may_open(stream, slices, self.now),
+            months=tuple(self._window(stream, slices, at) for at in _months(self.now)),
+            newest_window=self._window(stream, slices, self.now),
+            odometer=self._odometer(stream, slices, epsilon),
+            period=stream.period,
+            persons=stream.persons,
+            provider=self.provider,
+            slice=SliceTerms(
+                delta=format_number(delta),
+                epsilon=format_number(epsilon),
+                load=stream.load,
+                prices=stream.prices,
+                records_min=stream.records_min,
+                relation=stream.relation,
+                rule=stream.rule,
+                slack=None if stream.slack is None else format_number(stream.slack),
+                unit=stream.unit,
+                unit_records_max=stream.unit_records_max,
+            ),
+            slices=tuple(map(self._slice, slices)),
+            soundness=stream.soundness,
+            version=stream.version,
+            window_max=stream.window_max,
+        )
+
+    def _slice(self, one: Slice) -> SliceReport:
+        found = one.partition
+        starts = next((at for kind in PERIODS if (at := start_of(kind, one.period)) is not None), None)
+        open_until = one.closes if one.status == OPEN else None
+        soon = [days for days in ALERT_DAYS if open_until is not None and open_until - self.now <= days * DAY_MS]
+        spent, odometer = None, None
+        if found is not None:
+            account, rule = self.facts.accounts.get((found.ref, GLOBAL)), read_rule(found.terms)
+            used = Fraction(0) if account is None else rule.share(account.loss, rule.cap(found.epsilon))
+            spent, epsilon = Percent.of(used), self._epsilon(found)
+            odometer = None if epsilon is None else ceil_decimal(epsilon, 4)
+        return SliceReport(
+            alert_days=min(soon, default=None),
+            closes=one.closes,
+            odometer=odometer,
+            opened=None if found is None else found.opened,
+            partition=None if found is None else found.ref,
+            period=one.period,
+            spent=spent,
+            starts=starts,
+            status=one.status,
+        )
+
+    def _epsilon(self, partition: Partition) -> Fraction | None:
+        account = self.facts.accounts.get((partition.ref, GLOBAL))
+        return Fraction(0) if account is None else odometer_epsilon(self.facts, account).epsilon
+
+    def _odometer(self, stream: StreamDocument, slices: Sequence[Slice], part: Fraction) -> str | None:
+        """The sum of the most that any slices show which one person may be in, by the chain of its slices."""
+        found = [self._epsilon(one.partition) for one in slices if one.partition is not None]
+        most = sorted((one for one in found if one is not None), reverse=True)[: stream.appearances_max]
+        # Beyond a slice's part of the budget its part of delta does not hold either, where a person is in several.
+        beyond = stream.appearances_max > 1 and any(one > part for one in most)
+        return None if beyond or None in found else ceil_decimal(sum(most, Fraction(0)), 4)
+
+    def _window(self, stream: StreamDocument, slices: Sequence[Slice], at: int) -> WindowReport:
+        """The newest slices in a row that are open at a time (ms)."""
+        inside: list[Partition] = []
+        for one in reversed(slices):
+            if one.partition is None:
+                continue
+            if len(inside) == stream.window_max:
+                break
+            if slice_status(self.facts, one.partition, at).status == OPEN:
+                inside.append(one.partition)
+            elif inside:
+                break
+        names = [one.ref.rpartition("/")[2] for one in inside]
+        runs, binds = self._runs(inside, at)
+        ends = (names[-1], names[0]) if names else (None, None)
+        return WindowReport(at=at, binding=binds, first=ends[0], last=ends[1], runs=runs, slices=len(inside))
+
+    def _runs(self, inside: Sequence[Partition], at: int) -> tuple[int | None, str | None]:
+        """How many more runs like the last one fit in all of these together, and what binds them."""
+        if self.last is None or not inside:
+            return (None, None) if self.last is None else (0, "no slice is open")
+        fewest: tuple[int, str | None] | None = None
+        for one in inside:
+            try:
+                loss = loss_of(COMPUTED.price(one, self.last), self.last.plan.steps)
+            except (Malformed, Rejected) as error:
+                return 0, f"{one.ref}: {error}"
+            run = LastRun(loss, self.last.plan, self.last.unit_records_max)
+            figures = PartitionFigures.at(self.facts, one, at, run).of(self.holder, self.contract)
+            if figures.runs is None:
+                continue
+            words_ = f"{one.ref.rpartition('/')[2]}: {figures.closed or figures.binding}"
+            if fewest is None or figures.runs < fewest[0]:
+                fewest = figures.runs, words_
+        return (None, "nothing is capped") if fewest is None else fewest
+
+
+def _last_complete(stream: StreamDocument, now: int) -> str | None:
+    return None if stream.period == BY_HAND else period_before(stream.period, period_of(stream.period, now))
+
+
+def _may_open(stream: StreamDocument, slices: Sequence[Slice], now: int) -> tuple[str, ...]:
+    if stream.period == BY_HAND:
+        return ()
+    current = period_of(stream.period, now)
+    opened = {one.period for one in slices if one.partition is not None}
+    both = (period_before(stream.period, current), current)
+    # One that was skipped stays missed: only what is after the newest slice opens.
+    return both if not set(both) & opened else both[1:] if both[0] in opened and both[1] not in opened else ()
+
+
+def _months(now: int) -> list[int]:
+    """The first moment of each of the coming months."""
+    names = periods_from(MONTH, period_of(MONTH, now))
+    next(names)
+    starts = (start_of(MONTH, name) for name, _ in zip(names, range(MONTHS_AHEAD), strict=False))
+    return [one for one in starts if one is not None]

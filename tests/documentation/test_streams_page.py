@@ -1,0 +1,35 @@
+"""docs/streams.md: its document is one, and its commands are commands of this program."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import typer
+
+from client.cli.main import app
+from policy.documents.stream import StreamDocument
+from tests.documentation.fenced_blocks import ROOT, blocks
+
+BLOCKS: Final = {one.language: one.text for one in blocks(ROOT / "docs" / "streams.md")}
+
+
+def test_the_document_can_be_read() -> None:
+    """With the budget of a slice that the page tells, for one appearance and for two."""
+    document = StreamDocument.parse(BLOCKS["yaml"].encode())
+    assert [str(one) for one in document.slice_budget] == ["6", "1/100000"]
+    twice = StreamDocument.parse(BLOCKS["yaml"].replace("appearances_max: 1", "appearances_max: 2").encode())
+    epsilon, delta = twice.slice_budget
+    assert (epsilon, f"{float(delta):.1e}") == (3, "4.7e-07")
+
+
+def test_each_command_is_one() -> None:
+    """By hand, by systemd and by cron: with arguments and options that it has."""
+    unit = next(one for one in BLOCKS["ini"].splitlines() if one.startswith("ExecStart="))
+    for line in (BLOCKS["sh"], unit, BLOCKS["cron"]):
+        words = shlex.split(line[line.index("dataset advance") :])
+        command = typer.main.get_command(app)
+        context = command.make_context("epsilon", words)
+        assert context.protected_args[:1] == ["dataset"] or context.args[:1] == ["dataset"]
+        group = command.get_command(context, "dataset")  # type: ignore[attr-defined]
+        assert group.get_command(context, "advance").make_context("advance", words[2:]).params["dataset"] == "claims"
