@@ -125,7 +125,7 @@ def functions(path: Path) -> list[Function]:
         name: "\n".join(lines[span.start - 1 : span.end]) for name, span in made.line_span_by_function_name.items()
     }
     found = (_function(path, source.splitlines(), qualname, node, texts) for qualname, node in nodes.items())
-    return [one for one in found if one.changes]
+    return sorted((one for one in found if one.changes), key=lambda one: one.body.start)
 
 
 def module_name(path: Path) -> str:

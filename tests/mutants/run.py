@@ -91,16 +91,16 @@ def _open(function: Function, statuses: Statuses) -> list[Change]:
 
 
 def _drop_and_type(found: list[list[Function]], statuses: Statuses) -> None:
-    """Decide what needs no test: a function that was met before has been read by the type check."""
-    new = [[one for one in one_module if (one.name, one.digest) not in statuses] for one_module in found]
-    if not any(new):
-        return
-    seen = refused([one for one in found if any((f.name, f.digest) not in statuses for f in one)], FOLDER / "types")
-    for function in (one for one_module in new for one in one_module):
-        letters = [
-            DROPPED if change.dropped else REFUSED if (function.name, change.place) in seen else NOT_RUN
-            for change in function.changes
-        ]
+    """Decide what needs no test, of the modules in which something is open."""
+    modules_open = [one for one in found if any(_open(function, statuses) for function in one)]
+    seen = refused(modules_open, FOLDER / "types") if modules_open else set()
+    for function in (function for one in modules_open for function in one):
+        letters = [letter(statuses, function, change) for change in function.changes]
+        for change in _open(function, statuses):
+            if change.dropped:
+                letters[change.place - 1] = DROPPED
+            elif (function.name, change.place) in seen:
+                letters[change.place - 1] = REFUSED
         statuses[function.name, function.digest] = "".join(letters)
 
 
