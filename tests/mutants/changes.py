@@ -23,13 +23,24 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _HideSentences(ast.NodeTransformer):
-    """Texts with a space in what is raised."""
+    """Texts with a space in what is raised, and what stands for one."""
 
-    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
-        for one in ast.walk(node):
-            if isinstance(one, ast.Constant) and isinstance(one.value, str) and " " in one.value:
-                one.value = ""
-        return node
+    def __init__(self) -> None:
+        self._raised = False
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        self._raised = True
+        try:
+            return self.generic_visit(node)
+        finally:
+            self._raised = False
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        return ast.Constant("") if self._raised else node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        sentence = node.value is None or (isinstance(node.value, str) and " " in node.value)
+        return ast.Constant("") if self._raised and sentence else node
 
 
 class _HideCasts(ast.NodeTransformer):

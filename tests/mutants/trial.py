@@ -34,6 +34,8 @@ CPU_S_MAX: Final = float(os.environ.get("MUTANT_CPU_S", "4"))
 """Of all tests of a change together; beyond it the change counts as one that had no time."""
 WALL_S_MAX: Final = 600
 _TEST_S_MIN: Final = 5.0
+_OWN: Final = 10
+"""A test in the module's own file may take so many times as long as another that goes before it."""
 _TEST_FACTOR: Final = 8
 """A test that takes so many times as long as without the change does not end: the change is seen."""
 
@@ -113,11 +115,14 @@ class Trials:
     def _queue(
         self, function: Function, change: Change, items: dict[str, pytest.Item], seen: Counter[str]
     ) -> list[tuple[pytest.Item, float]]:
-        """The tests of a change: quick ones, and those that saw another change of the function, come first."""
+        """The tests of a change: first quick ones, those of its module, and those that saw a change of it."""
         names = self._tests.names
         numbers = [one for one in self._tests.of(function, change) if names[one] in items]
         found = [(items[names[one]], self._tests.seconds[one]) for one in numbers]
-        return sorted(found, key=lambda one: one[1] / (1 + 10 * seen[one[0].nodeid]))
+        own = f"/test_{function.path.stem}.py"
+        return sorted(
+            found, key=lambda one: one[1] / (1 + 10 * seen[one[0].nodeid]) / (_OWN if own in one[0].nodeid else 1)
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,121 @@
+"""Edges of the rules' terms, caps and coordinates: each value that a small change of the source would move."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from msgspec import structs
+
+from ledger.accounting.rounding import float_down, float_up
+from ledger.filters import Cap, NoRoom, read_rule
+from ledger.filters.capacity import used
+from ledger.filters.catalogue import DELTA_LEAST, Catalogue, odometers_at, require_delta
+from ledger.filters.renyi import Renyi
+from ledger.filters.rule import SLACK, Coordinate
+from ledger.filters.step_types import StepType
+from ledger.mechanisms.loss import Loss
+from ledger.wire.exact_numbers import DELTA_ONE
+from ledger.wire.malformed import Malformed
+
+TYPE = StepType(steps=50, noise_multiplier=Fraction(2), probability=Fraction(1, 20), ticks=1)
+RENYI = Renyi(Fraction(1, 1_000), (2, 3, 4), (200, 300, 500), 7, 2)
+CAP = Cap(Fraction(3), (100, None, 400, 7))
+
+
+def catalogue(delta: Fraction, slack: int = 0, odometers: int | None = None) -> Catalogue:
+    """Terms of one type."""
+    terms = Catalogue(delta, Fraction(3), slack, 10, (TYPE,))
+    return terms if odometers is None else structs.replace(terms, odometers=odometers)
+
+
+@pytest.mark.parametrize("terms", ["{", "7", '{"kind":"renyi"}', "{}"])
+def test_terms_that_cannot_be_read_are_named(terms: str) -> None:
+    """Whatever is wrong with them."""
+    with pytest.raises(Malformed) as refused:
+        read_rule(terms)
+    assert refused.value.field.partition(".")[0] == "terms"
+
+
+def test_what_has_no_room_names_the_least_that_has_some() -> None:
+    """Rounded up to a thousandth."""
+    error = NoRoom(Fraction(1, 4), Fraction(10_001, 10_000))
+    assert str(error) == "an ε of 0.25 has no room at any coordinate; the least that has some is 1.001"
+    assert (error.epsilon, error.least) == (Fraction(1, 4), Fraction(10_001, 10_000))
+
+
+def test_a_closed_coordinate_is_full_at_once() -> None:
+    """And empty while nothing is charged."""
+    assert [used(at, bound) for at, bound in ((0, 0), (1, 0), (1, None), (None, 5), (2, 5))] == [
+        0,
+        1,
+        1,
+        1,
+        Fraction(2, 5),
+    ]
+
+
+def test_the_potential_needs_a_millionth_and_two_odometers_twice_that() -> None:
+    """Exactly, and less than one."""
+    for certain in (DELTA_LEAST, Fraction(999, 1_000)):
+        require_delta(certain)
+    for certain in (DELTA_LEAST - Fraction(1, 10**12), Fraction(1), Fraction(3, 2)):
+        with pytest.raises(Malformed) as refused:
+            require_delta(certain)
+        assert refused.value.field == "delta"
+    assert [odometers_at(one * DELTA_LEAST) for one in (Fraction(2), Fraction(199, 100), Fraction(5, 2))] == [
+        2,
+        None,
+        2,
+    ]
+
+
+def test_terms_with_two_odometers_that_have_too_little_are_refused() -> None:
+    """Of what is left beside the slack."""
+    assert catalogue(2 * DELTA_LEAST, odometers=2).odometer_delta == DELTA_LEAST
+    with pytest.raises(Malformed) as refused:
+        structs.replace(catalogue(2 * DELTA_LEAST, slack=1), odometers=2).__post_init__()
+    assert refused.value.field == "odometers"
+
+
+def test_a_catalogue_counts_ticks_and_slack() -> None:
+    """One tick is one unit; what is certain is δ less the slack."""
+    terms = catalogue(Fraction(1, 1_000), slack=DELTA_ONE // 4_000)
+    assert terms.coordinates == (Coordinate("ticks", 1, ""), SLACK)
+    assert terms.certain == Fraction(1, 1_000) - Fraction(DELTA_ONE // 4_000, DELTA_ONE)
+    assert terms.price_line.most == 20
+
+
+@pytest.mark.parametrize(
+    ("finite", "infinite", "decisive"),
+    [
+        # The order that is used least; the closed one is none of them.
+        ((50, 0, 100, 0), (0, 0, 0, 0), 2),
+        ((10, 0, 100, 7), (0, 0, 0, 0), 0),
+        # An infinite charge leaves the others.
+        ((10, 0, 399, 0), (1, 0, 0, 0), 2),
+        ((0, 0, 0, 0), (1, 1, 1, 0), None),
+        # The slack where it does not hold, unless nothing finite does.
+        ((10, 0, 100, 8), (0, 0, 0, 0), 3),
+        ((10, 0, 100, 8), (0, 1, 1, 0), 3),
+        ((10, 0, 100, 0), (0, 0, 0, 1), None),
+    ],
+)
+def test_the_decisive_order_is_the_emptiest_open_one(
+    finite: tuple[int, ...], infinite: tuple[int, ...], decisive: int | None
+) -> None:
+    """Of three orders, the second closed, and the slack."""
+    assert RENYI.decisive(Loss(finite, infinite), CAP) == decisive
+
+
+def test_the_share_of_orders_that_are_all_infinite_is_one() -> None:
+    """Neither more, nor what the slack has."""
+    assert RENYI.share(Loss((0, 0, 0, 0), (1, 0, 1, 0)), CAP) == 1
+    assert RENYI.share(Loss((50, 0, 100, 0), (0, 0, 0, 0)), CAP) == Fraction(1, 4)
+    assert RENYI.share(Loss((50, 0, 100, 7), (0, 0, 0, 0)), CAP) == 1
+
+
+def test_a_number_that_is_a_float_stays_it() -> None:
+    """Nothing is added on either side."""
+    for number in (Fraction(1, 4), Fraction(3), Fraction(0)):
+        assert float_up(number) == float_down(number) == number
