@@ -135,7 +135,10 @@ def _check_alerts(facts: Facts, priced: PricedCharge, entry: Entry) -> None:
 
 
 def _lenient(gate: Gate, *, denied: bool) -> Gate:
-    """The gate with the ε of a run moved a little towards the recorded verdict: it came from floats."""
+    """The gate with the ε of a run moved a little towards the recorded verdict: it came from floats.
+
+    What an earlier program permitted, without a check that was made later, it permits too (``Request.permitted``).
+    """
     sign = 1 if denied else -1
 
     def ask(request: Request, facts: Facts) -> Verdict:
@@ -145,7 +148,7 @@ def _lenient(gate: Gate, *, denied: bool) -> Gate:
         epsilon = tuple(
             (ref, max(one + sign * (one * EPSILON_SLACK + EPSILON_SLACK), ZERO)) for ref, one in request.epsilon
         )
-        return gate(replace(request, epsilon=epsilon), facts)
+        return gate(replace(request, epsilon=epsilon, permitted=not denied), facts)
 
     return ask
 

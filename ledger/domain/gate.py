@@ -79,6 +79,8 @@ class Request:
     Attributes:
         signers: the DIDs whose signatures over the entered document verify; empty for other kinds.
         epsilon: for a charge, per partition, the ε of the whole run at the partition's δ (PLD, rounded up).
+        permitted: whether replay asks, of an entry that is on record as permitted: a check that an earlier program did
+            not make binds those from the time on that it names.
     """
 
     command: Command
@@ -86,6 +88,7 @@ class Request:
     now: int
     signers: tuple[str, ...] = ()
     epsilon: tuple[tuple[str, Fraction], ...] = ()
+    permitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
