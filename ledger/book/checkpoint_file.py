@@ -4,6 +4,10 @@ A database cannot detect that it is an old copy of itself. So the writer keeps t
 that backups of the book do not touch; and a book that is shorter than that, or does not begin with the same entries,
 is not opened. Nor is a book with entries whose file is missing, unless its operator says that this is its first start.
 
+A file that bears the name of the log's key (:func:`default_path`) may be missing because that key is new: then the
+file of an earlier key, to which the log's own rotations lead, is what was kept. It is removed once the new one is
+written, so that no deletion of that goes back to it.
+
 The file is replaced whole and synchronised when the book is opened, at most once a second, and when it is closed: a
 power cut may leave it a second older than the book, never newer. Processes that write one PostgreSQL book may share it.
 """
@@ -22,9 +26,9 @@ from ledger.files.file_update import locked
 from ledger.files.state_folder import state_folder
 from ledger.log.checkpoint import LogSigner
 from ledger.log.verification import open_checkpoint
-from ledger.store.log_key.rotation_proofs import rotation_places, trusted
+from ledger.store.log_key.rotation_proofs import Trust, rotation_places, trusted
 from ledger.store.snapshot import Snapshot
-from ledger.verifier import LogKey, verify_consistency
+from ledger.verifier import LogKey, Policy, verify_consistency
 from ledger.wire.malformed import Malformed
 
 KEEP_S: Final = 1.0
@@ -35,7 +39,11 @@ _LOG: Final = logging.getLogger("ledger.rollback")
 
 def default_path(key: LogKey) -> Path:
     """The file of a log whose operator named none: in the user's state folder, by the digest of the log's key."""
-    return state_folder() / "kept-checkpoints" / sha256(key.vkey.encode()).hexdigest()
+    return state_folder() / "kept-checkpoints" / _name(key)
+
+
+def _name(key: LogKey) -> str:
+    return sha256(key.vkey.encode()).hexdigest()
 
 
 class CheckpointFile:
@@ -51,6 +59,7 @@ class CheckpointFile:
         """
         self._path, self._signer, self._first_start = path, signer, first_start
         self._written: str | None = None
+        self._earlier: tuple[Path, ...] = ()
         self._next = 0.0
         self.note: str | None = None
 
@@ -68,9 +77,11 @@ class CheckpointFile:
         key = self._signer.key
         self.note = book.checkpoint if book.size else self._signer.sign(0, root)
         try:
-            self._written = self._read()
+            self._written = _read(self._path)
             trust = trusted(book.connection, key, rotation_places(book))
-            kept = None if self._written is None else open_checkpoint(self._written, trust)
+            self._earlier = self._earlier_files(trust)
+            notes = [one for one in (self._written, *map(_read, self._earlier)) if one is not None]
+            kept = max((open_checkpoint(one, trust) for one in notes), key=lambda one: one.size, default=None)
         except (Malformed, UnicodeDecodeError, OSError) as error:
             raise BookUnusable(f"the checkpoint kept at {self._path} cannot be read: {error}") from None
         if kept is None:
@@ -107,6 +118,8 @@ class CheckpointFile:
         """
         try:
             self.write()
+            for path in self._earlier:
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise BookUnusable(f"the newest checkpoint cannot be kept at {self._path}: {error.strerror}") from None
 
@@ -126,19 +139,27 @@ class CheckpointFile:
                 replace_file(self._path, note.encode(), mode=SHARED)
         self._written, self._next = note, time.monotonic() + KEEP_S
 
-    def _read(self) -> str | None:
-        try:
-            with self._path.open("rb") as file:
-                return file.read(NOTE_BYTES_MAX).decode()
-        except FileNotFoundError:
-            return None
+    def _earlier_files(self, trust: Trust) -> tuple[Path, ...]:
+        """Where the checkpoint was kept under the keys that the log had before."""
+        key = self._signer.key
+        if not isinstance(trust, Policy) or self._path.name != _name(key):
+            return ()
+        return tuple(self._path.with_name(_name(one)) for one in trust.logs if one != key)
 
     def _size_now(self) -> int:
         try:
-            note = self._read() or ""
+            note = _read(self._path) or ""
             # By whoever signed it: another process may have the key that replaced this one.
             origin, size, _ = note.split("\n", 2)
             return int(size) if origin == self._signer.key.name else 0
         except ValueError:
             # It was read when the book was opened; whatever broke it since, the newest checkpoint is here.
             return 0
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(NOTE_BYTES_MAX).decode()
+    except FileNotFoundError:
+        return None

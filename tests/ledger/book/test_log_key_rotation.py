@@ -9,6 +9,7 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -190,6 +191,31 @@ def test_what_is_kept_of_the_log_goes_over_to_the_new_key(world: StoredWorld, tm
     world.book = world.open(log_key=NEW_KEY, kept=new)
     world.book.close()
     assert Checkpoint.open(new.read_text(encoding="utf-8"), NEW).size == done.entry + 1
+
+
+def test_another_host_is_led_on_from_what_it_kept(world: StoredWorld, tmp_path: Path) -> None:
+    """Its file bears the old key's name; once it is led on, a deleted file is missing, and no older one stands in."""
+    old, new = (tmp_path / sha256(key.vkey.encode()).hexdigest() for key in (LOG, NEW))
+    world.book.close()
+    world.book = world.open(kept=old, first_start=True)
+    world.submit(world.charge("seen", run=SMALL))
+    size = world.size
+    world.book.close()
+    before = old.read_text(encoding="utf-8")
+    done = rotate(world)
+    for forged_size, why in ((size, "it has another history"), (done.entry + 5, "cannot be read")):
+        old.write_text(sign(Checkpoint(ORIGIN, forged_size, bytes(32)), LOG_KEY), encoding="utf-8")
+        with pytest.raises(BookUnusable, match=why):
+            world.open(log_key=NEW_KEY, kept=new)
+    old.write_text(before, encoding="utf-8")
+    with pytest.raises(BookUnusable, match="no checkpoint kept"):
+        world.open(log_key=NEW_KEY, kept=tmp_path / "a name of its own")
+    world.open(log_key=NEW_KEY, kept=new).close()
+    assert (old.exists(), Checkpoint.open(new.read_text(encoding="utf-8"), NEW).size) == (False, done.entry + 1)
+    new.unlink()
+    with pytest.raises(BookUnusable, match="no checkpoint kept"):
+        world.open(log_key=NEW_KEY, kept=new)
+    world.book = world.open(log_key=NEW_KEY)
 
 
 def test_a_stolen_old_key_signs_nothing_that_is_accepted(world: StoredWorld, tmp_path: Path) -> None:
