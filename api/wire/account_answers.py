@@ -233,7 +233,7 @@ def _rounded(
 
 def _last_run(facts: Snapshot | PastSnapshot, partition: domain.Partition, charge: domain.Charge) -> LastRun:
     body = charged_body(facts, charge)
-    price = loss_of(dict(charge.prices)[partition.ref], charge.steps)
+    price = loss_of(charge.price_of(partition.ref), charge.steps)
     return LastRun(price, body.plan, body.unit_records_max)
 
 

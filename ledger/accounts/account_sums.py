@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ledger.domain.facts import GLOBAL, Account, holder_of
+from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import knowers
-from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 
 Prices = tuple[tuple[str, tuple[Segment, ...]], ...]
@@ -66,11 +65,18 @@ class AccountSums:
         # What is added first: on the way no sum is less than what it holds in the end.
         for count in sorted(counts.values(), key=lambda one: -one.pending):
             loss = loss_of(count.segments, count.steps)
+            zero = _zero(len(loss.finite))
+            # Of many partitions most accounts are equal, and equal ones share their sums.
+            moved: dict[tuple[Loss, Loss], tuple[Loss, Loss]] = {}
             for place in count.places:
-                had = changed.get(place) or accounts.get(place) or _empty(self._state, *place)
-                ref, holder, posted, pending = had
-                more = Account(ref, holder, _moved(posted, loss, count.posted), _moved(pending, loss, count.pending))
-                changed[place] = more
+                had = changed.get(place) or accounts.get(place)
+                before = (zero, zero) if had is None else had[2:]
+                after = moved.get(before)
+                if after is None:
+                    posted, pending = before
+                    after = _moved(posted, loss, count.posted), _moved(pending, loss, count.pending)
+                    moved[before] = after
+                changed[place] = Account(*place, *after)
         for place, account in changed.items():
             accounts[place] = account
 
@@ -92,19 +98,18 @@ def _moved(total: Loss, loss: Loss, count: int) -> Loss:
     return total + many if count > 0 else total - many
 
 
-def touched(
-    state: MemoryState, author: int, index: int, prices: Prices
-) -> Iterator[tuple[Places, tuple[Segment, ...]]]:
-    """Per partition: everyone's account and those of all who may know this charge; and its price."""
-    nodes = knowers(state.nodes, author, index)
-    return ((_places(ref, nodes), segments) for ref, segments in prices)
+def touched(state: MemoryState, charge: Charge) -> Iterator[tuple[Places, tuple[Segment, ...]]]:
+    """Per partitions of one price: everyone's accounts and those of all who may know this charge; and its price."""
+    nodes = knowers(state.nodes, charge.author, charge.index)
+    return ((_places(refs, nodes), segments) for refs, segments in charge.price_groups)
 
 
 @lru_cache(maxsize=4_096)
-def _places(ref: str, nodes: frozenset[int]) -> Places:
-    return (ref, GLOBAL), *((ref, holder_of(node)) for node in sorted(nodes))
+def _places(refs: tuple[str, ...], nodes: frozenset[int]) -> Places:
+    holders = GLOBAL, *map(holder_of, sorted(nodes))
+    return tuple((ref, holder) for holder in holders for ref in refs)
 
 
-def _empty(state: MemoryState, ref: str, holder: str) -> Account:
-    zero = Loss.zero(len(read_rule(state.partitions[ref].terms).coordinates))
-    return Account(ref, holder, zero, zero)
+@lru_cache(maxsize=64)
+def _zero(coordinates: int) -> Loss:
+    return Loss.zero(coordinates)

@@ -10,8 +10,8 @@ others in an account rounded up; the decision itself is made on the exact sum.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -67,6 +67,11 @@ class Room(NamedTuple):
         account = facts.accounts.get((limit.partition, limit.holder))
         before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
         return cls(limit, rule, before, segments, steps)
+
+    @property
+    def used(self) -> Fraction:
+        """The share of the capacity that would be used."""
+        return self.rule.share(self.after, self.limit.cap)
 
     @property
     def run(self) -> Loss:
@@ -161,6 +166,39 @@ def _sum(values: tuple[int, int, int], one: int) -> str:
             return "{} + {} {side} {}".format(*shown, side=side)
     of = "" if one == 1 else f" times 1/{one}"
     return f"{before} + {run} {side} {bound}{of}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimit:
+    """A limit that binds a charge on several partitions alike, each by itself; ``limit`` names the first of them."""
+
+    limit: Limit
+    partitions: tuple[str, ...]
+
+    def rooms(self, facts: Facts, segments: tuple[Segment, ...], steps: int) -> Iterator[Room]:
+        """The account of each partition before and after a run."""
+        for ref in self.partitions:
+            yield Room.of(facts, replace(self.limit, partition=ref), segments, steps)
+
+    def full(self, facts: Facts, segments: tuple[Segment, ...], steps: int) -> list[str]:
+        """The partitions whose accounts have no room for a run."""
+        cap, holder, accounts, forgiven = self.limit.cap, self.limit.holder, facts.accounts, facts.forgiven
+        rule, run = read_rule(facts.partitions[self.partitions[0]].terms), loss_of(segments, steps)
+        # Of many partitions most accounts are equal.
+        admitted: dict[Loss, bool] = {}
+        found = []
+        for ref in self.partitions:
+            account = accounts.get((ref, holder))
+            if account is None:
+                before = Loss.zero(len(rule.coordinates))
+            else:
+                before = account.loss if (ref, holder) not in forgiven else counted_loss(facts, account)
+            enough = admitted.get(before)
+            if enough is None:
+                enough = admitted[before] = rule.admits(before + run, cap)
+            if not enough:
+                found.append(ref)
+        return found
 
 
 def silent(partition: str, *, enough: bool) -> str:

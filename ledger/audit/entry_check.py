@@ -29,10 +29,11 @@ from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.signing_keys.key_authority import require_key_in_force
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import GLOBAL, Facts, holder_of
+from ledger.domain.facts import GLOBAL, Facts, grouped, holder_of
 from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
+from ledger.domain.partition_ranges import partitions_within
 from ledger.filters import PureSum, Rule, read_rule
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number, parse_number
@@ -103,7 +104,7 @@ def _check_refused(facts: Facts, pending: PendingCommand, index: int, gate: Gate
     decided = decide_unsigned(facts, pending, entry.time, index, gate)
     if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
         rooms = price(CHARGE.context(facts, pending, entry.time, index, gate)).rooms(facts)
-        if max(room.rule.share(room.after, room.limit.cap) for room in rooms) >= NEARLY_FULL:
+        if max(room.used for room in rooms) >= NEARLY_FULL:
             return
     _check_code(decided, entry)
 
@@ -169,7 +170,8 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
         epsilons = [parse_number(cap["epsilon"], "body.caps.epsilon") for cap in named]
         return ((body.ref, Caps(epsilons[0], epsilons[-1])),)
     caps: dict[str, dict[str, Fraction]] = {}
-    alerts = _alerts(entry)
+    members = _members(entry, facts)
+    alerts = _alerts(entry, facts)
     limits: Any = entry.body.get("limits", [])
     # The caps of coalitions are the book's own, and are decided again.
     pending = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
@@ -181,16 +183,44 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
         caps.setdefault(limit["partition"], {})[kind] = epsilon
     return tuple(
         (ref, Caps(found.get(GLOBAL), found["lineage"], found.get("share"), alerts.get(ref, ())))
-        for ref, found in caps.items()
+        for first, found in caps.items()
+        for ref in members.get(first, (first,))
     )
 
 
-def _alerts(entry: Entry) -> dict[str, tuple[Fraction, ...]]:
+def _charged_to(entry: Entry, facts: Facts) -> tuple[str, ...]:
+    """The partitions of a charge that names ranges, in its order; none of any other."""
+    body = entry.command_body
+    if not isinstance(body, MakeCharge) or not body.ranges:
+        return ()
+    return partitions_within(facts, body.partitions, body.ranges)
+
+
+def _members(entry: Entry, facts: Facts) -> dict[str, tuple[str, ...]]:
+    """The partitions of each group that a charge's entry records, by the first one. Raises: Malformed."""
+    partitions: Any = _charged_to(entry, facts)
+    recorded: Any = entry.body.get("groups", [])
+    try:
+        found = grouped(partitions, tuple((number, count) for number, count in recorded))
+    except ValueError as error:
+        raise Malformed("body.groups", str(error)) from None
+    return {refs[0]: refs for refs in found}
+
+
+def _alerts(entry: Entry, facts: Facts) -> dict[str, tuple[Fraction, ...]]:
     """Per partition the recorded shares: each must have been crossed by the recorded account and no other."""
     alerts: Any = entry.body.get("alerts", [])
+    partitions = _charged_to(entry, facts) if alerts else ()
     shares: dict[str, set[Fraction]] = {}
     for one in alerts:
-        shares.setdefault(one["partition"], set()).add(parse_number(one["share"], "body.alerts.share"))
+        share, runs = parse_number(one["share"], "body.alerts.share"), one.get("places")
+        refs = (
+            (one["partition"],)
+            if runs is None
+            else [ref for first, count in runs for ref in partitions[first : first + count]]
+        )
+        for ref in refs:
+            shares.setdefault(ref, set()).add(share)
     return {ref: tuple(sorted(found)) for ref, found in shares.items()}
 
 
@@ -227,14 +257,17 @@ def check_fits(state: MemoryState, entry: Entry) -> None:
     charge = state.charges[entry.id]
     limits: Any = entry.body["limits"]
     pending = {(limit["partition"], limit["holder"]) for limit in limits}
-    for ref in charge.partitions:
+    members = {refs[0]: refs for refs, _ in charge.price_groups}
+    for ref in members:
         if (ref, holder_of(charge.author)) not in pending:
             raise Malformed("body.limits", f"do not bind the author's lineage on {ref}")
     for limit in limits:
-        partition = state.partitions[limit["partition"]]
-        if read_cap(limit["cap"]).epsilon > partition.epsilon:
-            raise Malformed("body.limits.cap.epsilon", f"is above the budget of {partition.ref}")
-        rule: Rule = read_rule(partition.terms)
-        account = state.accounts[limit["partition"], limit["holder"]]
-        if not rule.admits(counted_loss(state, account), read_cap(limit["cap"])):
-            raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {limit['partition']} had no room")
+        cap = read_cap(limit["cap"])
+        for ref in members[limit["partition"]]:
+            partition = state.partitions[ref]
+            if cap.epsilon > partition.epsilon:
+                raise Malformed("body.limits.cap.epsilon", f"is above the budget of {ref}")
+            rule: Rule = read_rule(partition.terms)
+            account = state.accounts[ref, limit["holder"]]
+            if not rule.admits(counted_loss(state, account), cap):
+                raise Malformed("body.outcome", f"is pending, but {limit['holder']} of {ref} had no room")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ledger.accounts.account_loss import counted_loss
+from ledger.accounts.account_sums import Places
 from ledger.audit.entry_check import PERMIT
 from ledger.audit.recorded_prices import RecordedPrices
 from ledger.audit.signed_run import SignedRun
@@ -39,7 +40,7 @@ class _Permitted(NamedTuple):
     key: SignerKey
     priced: PricedCharge
     numbers: RecordedPrices
-    limits: tuple[tuple[tuple[str, str], Rule, Cap], ...]
+    limits: tuple[tuple[Places, Rule, Cap], ...]
 
 
 class RunPermits:
@@ -96,7 +97,7 @@ class RunPermits:
         """Whether a run that was permitted here, and applied, left room in every account that it touches."""
         permitted, state = self._charges.get(run.alike), self._state
         limits = () if permitted is None else permitted.limits
-        return all(rule.admits(counted_loss(state, state.accounts[place]), cap) for place, rule, cap in limits)
+        return all(_fit(state, *limit) for limit in limits)
 
     def keep(self, run: SignedRun | None, entry: Entry, key: SignerKey, priced: PricedCharge | None) -> None:
         """Keep what was decided in full of an entry, which was applied; drop all that it may have changed.
@@ -119,6 +120,20 @@ class RunPermits:
             if kept is not None and kept.permit and kept.until is not None:
                 self._others.keep(run.alike, kept)
 
-    def _limits(self, priced: PricedCharge) -> tuple[tuple[tuple[str, str], Rule, Cap], ...]:
-        terms = {one.ref: one.terms for one in priced.partitions}
-        return tuple(((one.partition, one.holder), read_rule(terms[one.partition]), one.cap) for one in priced.limits)
+    def _limits(self, priced: PricedCharge) -> tuple[tuple[Places, Rule, Cap], ...]:
+        terms = {group[0].ref: group[0].terms for group in priced.groups}
+        return tuple(
+            (
+                tuple((ref, one.limit.holder) for ref in one.partitions),
+                read_rule(terms[one.limit.partition]),
+                one.limit.cap,
+            )
+            for one in priced.limits
+        )
+
+
+def _fit(state: MemoryState, places: Places, rule: Rule, cap: Cap) -> bool:
+    """Whether each of these accounts, which have one rule, is within a capacity."""
+    # Of many partitions most accounts are equal.
+    losses = {counted_loss(state, state.accounts[place]) for place in places}
+    return all(rule.admits(loss, cap) for loss in losses)

@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 from ledger.commands.entry_reader import ChargeRecord, Read, RunEntry, read_run
 
 _CHARGE: Final = (
-    b'{"actor":"%s","body":{"author":%d,"limits":%s,"outcome":"pending","plan":"%s","prices":%s,%s"request":'
+    b'{"actor":"%s","body":{"author":%d,%s"limits":%s,"outcome":"pending","plan":"%s","prices":%s,%s"request":'
 )
 _REFUND: Final = b'"refund":"%s",'
+_GROUPS: Final = b'"groups":%s,'
 _OTHER: Final = b'{"actor":"%s","body":{"outcome":"%s","request":'
 _NAMED: Final = b',"id":"%s","key_id":"%s","kind":"%s",'
 _REST: Final = b'}%s"signature":"%s","time":%d,"v":1}'
@@ -49,7 +50,8 @@ def read_signed(data: bytes) -> SignedRun | None:
         if request.base or body.alerts is not None:
             return None
         refund = b"" if body.refund is None else _REFUND % body.refund.encode()
-        front = _CHARGE % (actor, body.author, body.limits, body.plan.encode(), body.prices, refund)
+        groups = b"" if body.groups is None else _GROUPS % bytes(body.groups)
+        front = _CHARGE % (actor, body.author, groups, body.limits, body.plan.encode(), body.prices, refund)
         alike = (
             front,
             entry.key_id,
@@ -60,6 +62,7 @@ def read_signed(data: bytes) -> SignedRun | None:
             request.pipeline,
             request.unit_records_max,
             request.step_leases,
+            request.ranges,
         )
     else:
         front = _OTHER % (actor, body.outcome.encode())

@@ -216,4 +216,4 @@ def _key(pending: PendingCommand) -> Hashable:
     body = pending.body
     if not isinstance(body, MakeCharge):
         return None
-    return body.contract, body.partitions, c.spelled(pending.command.body["plan"]), body.unit_records_max
+    return body.contract, body.partitions, body.ranges, c.spelled(pending.command.body["plan"]), body.unit_records_max

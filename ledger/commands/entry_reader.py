@@ -85,6 +85,7 @@ class ChargeRecord(_Plain, frozen=True):
     request: ChargeRequest
     alerts: Raw | None = None
     refund: Refund | None = None
+    groups: Raw | None = None
 
 
 def _charged(entry: RunEntry[ChargeRecord]) -> Charged:
@@ -94,8 +95,9 @@ def _charged(entry: RunEntry[ChargeRecord]) -> Charged:
     _recorded(bytes(body.limits))
     if body.alerts is not None:
         _recorded(bytes(body.alerts))
-    prices = _prices(bytes(body.prices), request.partitions)
-    return charged(entry.id, entry.actor, body.author, request, plan_of(request), prices, body.refund or "")
+    groups = None if body.groups is None else _recorded(bytes(body.groups))
+    prices = _prices(bytes(body.prices), None if request.ranges else request.partitions)
+    return charged(entry.id, entry.actor, body.author, request, plan_of(request), prices, body.refund or "", groups)
 
 
 def _released(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
@@ -169,6 +171,6 @@ def _recorded(data: bytes) -> Any:  # noqa: ANN401 - JSON as recorded
 
 
 @lru_cache(maxsize=4_096)
-def _prices(data: bytes, partitions: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+def _prices(data: bytes, partitions: tuple[str, ...] | None) -> tuple[tuple[str, bytes], ...]:
     recorded = _recorded(data)
-    return tuple((ref, c.spelled(recorded[ref])) for ref in partitions)
+    return tuple((ref, c.spelled(recorded[ref])) for ref in (recorded if partitions is None else partitions))

@@ -5,15 +5,17 @@ Every value is a projection of entries and can be rebuilt from them; none is eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from ledger.crypto.organisation_keys import SignerKey, key_of
 from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
+from ledger.domain.partition_ranges import OpeningOrder
 from ledger.mechanisms.loss import Loss, Segment
 
 GLOBAL: Final = "global"
@@ -184,6 +186,8 @@ class Charge(NamedTuple):
         leases: of a run that leases its steps, what is leased; forgotten once it is settled. None of any other run.
         post: the id of the post of a run that leased its steps.
         model: the digest of its one model, as the post names it.
+        groups: of a charge that names ranges, how its ``partitions`` are grouped: a group's number and how many
+            partitions in a row are of it. ``prices`` then names the first partition of each group. None of any other.
     """
 
     id: str
@@ -208,6 +212,22 @@ class Charge(NamedTuple):
     leases: StepLeases | None = None
     post: str | None = None
     model: str | None = None
+    groups: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def price_groups(self) -> tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...]:
+        """The partitions that have one price, and that price; each partition is in one group."""
+        if self.groups is None:
+            return tuple(((ref,), segments) for ref, segments in self.prices)
+        members = grouped(self.partitions, self.groups)
+        return tuple((refs, segments) for refs, (_, segments) in zip(members, self.prices, strict=True))
+
+    def price_of(self, partition: str) -> tuple[Segment, ...]:
+        """What it costs on one of its partitions. Raises: KeyError."""
+        for refs, segments in self.price_groups:
+            if partition in refs:
+                return segments
+        raise KeyError(partition)
 
     @property
     def is_meant_for_everyone(self) -> bool:
@@ -226,6 +246,26 @@ class Charge(NamedTuple):
     def has_leased_since(self, before: Charge) -> bool:
         """Whether it is the same pending charge with other leases, of which nothing is kept once it is settled."""
         return self.state is ChargeState.PENDING and self.leases != before.leases
+
+
+@lru_cache(maxsize=512)
+def grouped(partitions: tuple[str, ...], groups: tuple[tuple[int, int], ...]) -> tuple[tuple[str, ...], ...]:
+    """The partitions of each group. Raises: ValueError, where the groups are not of so many partitions."""
+    members: list[list[str]] = []
+    place = 0
+    for number, count in groups:
+        # A group gets its number where its first partition is.
+        if number > len(members) or count < 1:
+            message = f"group {number} is out of order"
+            raise ValueError(message)
+        if number == len(members):
+            members.append([])
+        members[number] += partitions[place : place + count]
+        place += count
+    if place != len(partitions):
+        message = f"the groups are of {place} partitions, not of {len(partitions)}"
+        raise ValueError(message)
+    return tuple(map(tuple, members))
 
 
 class Account(NamedTuple):
@@ -293,6 +333,9 @@ class Facts(Protocol):
     def partitions(self) -> Mapping[str, Partition]:
         """By reference."""
 
+    def opening_order(self, dataset: str) -> OpeningOrder:
+        """The partitions of a dataset (``provider/dataset``) in order of opening."""
+
     @property
     def contracts(self) -> Mapping[str, Contract]:
         """By the document's digest."""
@@ -308,6 +351,9 @@ class Facts(Protocol):
     @property
     def accounts(self) -> Mapping[tuple[str, str], Account]:
         """By partition and holder; an account without charges is absent."""
+
+    def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
+        """Read accounts, and what was forgiven of them, in one step where each look-up would be one."""
 
     @property
     def forgiven(self) -> Mapping[tuple[str, str], Loss]:

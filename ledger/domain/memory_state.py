@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 from ledger.domain.facts import (
     Account,
@@ -23,7 +24,11 @@ from ledger.domain.facts import (
 from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
 from ledger.domain.organisation_graph import Node, NodeKind
 from ledger.domain.outcomes import ChargeState
+from ledger.domain.partition_ranges import OpeningOrder, OpeningOrders, PartitionRange, partitions_within
 from ledger.mechanisms.loss import Loss, Segment, loss_of
+
+_WITHIN_MAX: Final = 512
+"""Ranges of which the partitions are kept."""
 
 
 @dataclass
@@ -51,6 +56,8 @@ class MemoryState:
         """Begin without indexes; they grow as they are used."""
         self._authored = Authored()
         self._published = 0, -1
+        self._orders = OpeningOrders()
+        self._within: dict[tuple[tuple[str, ...], tuple[PartitionRange, ...]], tuple[str, ...]] = {}
 
     @property
     def publication(self) -> int | None:
@@ -60,6 +67,24 @@ class MemoryState:
             newest = node.index if node.kind is NodeKind.PUBLIC else newest
         self._published = len(self.nodes), newest
         return None if newest < 0 else newest
+
+    def opening_order(self, dataset: str) -> OpeningOrder:
+        """The partitions of a dataset in order of opening."""
+        return self._orders.of(self.partitions, dataset)
+
+    def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
+        """They are in memory."""
+
+    def partitions_of(self, listed: tuple[str, ...], ranges: tuple[PartitionRange, ...]) -> tuple[str, ...]:
+        """What a charge names that was admitted; the same value for charges alike. Raises: Rejected."""
+        if not ranges:
+            return listed
+        found = self._within.get((listed, ranges))
+        if found is None:
+            if len(self._within) >= _WITHIN_MAX:
+                self._within.clear()
+            found = self._within[listed, ranges] = partitions_within(self, listed, ranges)
+        return found
 
     def change_charge(self, name: str, change: Callable[[Charge], Charge]) -> None:
         """Change a charge that may be settled already. Raises: KeyError."""
@@ -115,17 +140,18 @@ class Authored:
 def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]:
     """Per partition, what these charges have posted and have pending."""
     # Runs alike are counted, and their loss taken once: most runs of a contract cost the same.
-    counts: Counter[tuple[tuple[tuple[str, tuple[Segment, ...]], ...], bool, int | None]] = Counter(
-        (one.prices, True, one.steps) if one.state is ChargeState.PENDING else (one.prices, False, one.steps_posted)
+    counts: Counter[tuple[tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...], bool, int | None]] = Counter(
+        (one.price_groups, True, one.steps)
+        if one.state is ChargeState.PENDING
+        else (one.price_groups, False, one.steps_posted)
         for one in charges
     )
     sums: dict[str, tuple[Loss, Loss]] = {}
     for (prices, waits, steps), count in counts.items():
-        for ref, segments in prices:
+        for refs, segments in prices:
             zero = Loss.zero(len(segments[0].price))
-            posted, pending = sums.get(ref, (zero, zero))
-            if steps is not None:
-                loss = loss_of(segments, steps).times(count)
-                posted, pending = (posted, pending + loss) if waits else (posted + loss, pending)
-            sums[ref] = (posted, pending)
+            loss = zero if steps is None else loss_of(segments, steps).times(count)
+            for ref in refs:
+                posted, pending = sums.get(ref, (zero, zero))
+                sums[ref] = (posted, pending + loss) if waits else (posted + loss, pending)
     return ((ref, posted, pending) for ref, (posted, pending) in sorted(sums.items()))

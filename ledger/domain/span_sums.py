@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ledger.domain.facts import Charge, Span
-from ledger.mechanisms.loss import Loss, Segment, loss_of
+from ledger.mechanisms.loss import Loss, loss_of
 
 _Sums = tuple[tuple[str, Loss, Loss], ...]
 """By partition: posted and pending."""
-Prices = tuple[tuple[str, tuple[Segment, ...]], ...]
-"""By partition: the pieces that a charge is charged by."""
 
 
 class SpanSums:
@@ -38,7 +36,7 @@ class SpanSums:
         self._cuts = array("Q", (0,))
         self._newest = -1
         self._authors: dict[int, _Author] = {}
-        self._counts: dict[tuple[int, int, int, int], _Count] = {}
+        self._counts: dict[tuple[int, int, int, int, int], _Count] = {}
 
     def resume(self, size: int, cuts: Iterable[int], buckets: Iterable[tuple[int, int, int, _Sums]]) -> None:
         """Go on from a log of ``size`` entries, with its cuts and each bucket's author, start, count and sums."""
@@ -104,10 +102,11 @@ class SpanSums:
     def _count(self, author: _Author, at: int, charge: Charge, steps: int, posted: int, pending: int) -> None:  # noqa: PLR0913, PLR0917 - whose, where, and what
         """Count so many losses of the first ``steps`` steps more."""
         # By what prices are and not by what they say, which is long; the count holds them, so no other gets their id.
-        key = id(author), at, id(charge.prices), steps
+        several = 0 if charge.groups is None else id(charge.partitions)
+        key = id(author), at, id(charge.prices), several, steps
         found = self._counts.get(key)
         if found is None:
-            self._counts[key] = _Count(author, at, charge.prices, steps, posted, pending)
+            self._counts[key] = _Count(author, at, charge, steps, posted, pending)
         else:
             found.posted += posted
             found.pending += pending
@@ -119,7 +118,7 @@ class SpanSums:
         counts, self._counts = [*self._counts.values()], {}
         for one in counts:
             # Partitions stand in the order in which they came.
-            one.author.sums[one.at] = _with_all(one.author.sums[one.at], one.prices)
+            one.author.sums[one.at] = _with_all(one.author.sums[one.at], one.charge)
         # What is added first: on the way no sum is less than what it holds in the end.
         for one in sorted(counts, key=lambda one: -one.pending):
             one.author.sums[one.at] = _moved(one.author.sums[one.at], one)
@@ -164,26 +163,38 @@ class _Count:
 
     author: _Author
     at: int
-    prices: Prices
+    charge: Charge
     steps: int
     posted: int
     pending: int
 
 
-def _with_all(sums: _Sums, prices: Prices) -> _Sums:
+def _with_all(sums: _Sums, charge: Charge) -> _Sums:
     """Sums with a place for every partition."""
     known = {one[0] for one in sums}
-    new = [(ref, zero := _zero(len(segments[0].price)), zero) for ref, segments in prices if ref not in known]
+    new = [
+        (ref, zero := _zero(len(segments[0].price)), zero)
+        for refs, segments in charge.price_groups
+        for ref in refs
+        if ref not in known
+    ]
     return (*sums, *new) if new else sums
 
 
 def _moved(sums: _Sums, count: _Count) -> _Sums:
     """Sums with the losses that were counted."""
     found = {one[0]: one for one in sums}
-    for ref, segments in count.prices:
-        _, had, waits = found[ref]
+    for refs, segments in count.charge.price_groups:
         loss = loss_of(segments, count.steps)
-        found[ref] = ref, _sum(had, loss, count.posted), _sum(waits, loss, count.pending)
+        # Of many partitions most have equal sums.
+        moved: dict[tuple[Loss, Loss], tuple[Loss, Loss]] = {}
+        for ref in refs:
+            _, had, waits = found[ref]
+            after = moved.get((had, waits))
+            if after is None:
+                after = _sum(had, loss, count.posted), _sum(waits, loss, count.pending)
+                moved[had, waits] = after
+            found[ref] = ref, *after
     return tuple(found.values())
 
 

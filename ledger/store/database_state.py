@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select, text
@@ -12,6 +12,7 @@ from ledger.domain.facts import Account, Charge, SigningKey, Span
 from ledger.domain.memory_state import MemoryState, sum_exposures
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
+from ledger.domain.partition_ranges import OpeningOrder
 from ledger.log.verification_findings import VerificationFailed
 from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t
@@ -76,6 +77,18 @@ class DatabaseState:
         table = t.ACCOUNTS.table
         chosen = select(table.c.partition).where(table.c.holder == holder).distinct().order_by(table.c.partition)
         return [self.accounts[str(ref), holder] for (ref,) in self.connection.execute(chosen).all()]
+
+    def opening_order(self, dataset: str) -> OpeningOrder:
+        """The partitions of a dataset in order of opening."""
+        table = t.PARTITIONS.table
+        provider, _, name = dataset.rpartition("/")
+        found = self.partitions.fetch(table.c.provider == provider, table.c.dataset == name)
+        return OpeningOrder(sorted(found, key=lambda ref: found[ref].index))
+
+    def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
+        """Read accounts, and what was forgiven of them, in one step."""
+        for held in (self.accounts, self.forgiven):
+            held.fetch_keys([(ref, holder) for holder in holders for ref in partitions])
 
     def keys_of(self, did: str) -> list[SigningKey]:
         """Every key that was ever an organisation's, in the order of their entries."""

@@ -17,6 +17,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+_KEYS_MAX: Final = 256
+"""Keys of one query."""
+
+
 class ProjectionTable(Mapping[K, V], Generic[K, V]):
     """One table seen as a mapping: a read-through cache of its values."""
 
@@ -76,6 +80,22 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
     def where(self, *conditions: Any) -> list[V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values of one-row tables that meet conditions."""
         return [self._mapping.load([row]) for row in self._select(*conditions)]
+
+    def fetch(self, *conditions: Any) -> dict[K, V]:  # noqa: ANN401 - SQLAlchemy's own types
+        """The values that meet conditions, by key; they are kept for later look-ups."""
+        rows = self._select(*conditions)
+        found: dict[K, V] = {key: self._mapping.load([*group]) for key, group in groupby(rows, self._of_key)}
+        self._known.update(found)
+        return found
+
+    def fetch_keys(self, keys: Sequence[K]) -> None:
+        """Read the values of these keys for later look-ups, many in one query."""
+        missing = [key for key in keys if key not in self._known]
+        for start in range(0, len(missing), _KEYS_MAX):
+            some = missing[start : start + _KEYS_MAX]
+            parts = [key if isinstance(key, tuple) else (key,) for key in some]
+            found = self.fetch(tuple_(*self._columns).in_(parts))
+            self._known.update((key, None) for key in some if key not in found)
 
     def page(self, after: K | None, most: int, **same: str) -> list[tuple[K, V]]:
         """The next values in order of their keys; those with ``same`` values in these columns alone."""

@@ -130,6 +130,7 @@ _CONVERTERS: Final[dict[object, _Converter]] = {
 _FIRST: Final = "first"
 """Under which the field that had a column first is held in it, beside those that share it."""
 _LATE: Final[dict[str, Callable[[Any], Any]]] = {
+    "groups": lambda found: None if found is None else tuple(map(tuple, found)),
     "leases": lambda found: None if found is None else StepLeases(*found),
     "model": lambda found: found,
     "post": lambda found: found,

@@ -202,7 +202,7 @@ CHARGES: Final[TableMapping[str, Charge]] = _projection(
         Index("ix_charge_due", "state", "deadline"),
         Index("ix_charge_authored", "author", "entered"),
     ),
-    together=("notices", "leases", "post", "model"),
+    together=("notices", "leases", "post", "model", "groups"),
 )
 NODES: Final[TableMapping[int, Node]] = _projection(
     "node",

@@ -84,6 +84,8 @@ Ref = Annotated[
     str, pattern(rf"(?=[^/]{{1,255}}/){_DID}/{_NAME}/{_NAME}", "must be 'provider/dataset/partition'", longest=513)
 ]
 """A partition reference, ``provider/dataset/partition``."""
+DatasetRef = Annotated[str, pattern(rf"(?=[^/]{{1,255}}/){_DID}/{_NAME}", "must be 'provider/dataset'", longest=384)]
+"""A reference to a dataset, ``provider/dataset``."""
 Sha256 = Annotated[str, pattern("[0-9a-f]{64}", "must be a SHA-256 digest, 64 lower-case hexadecimal digits")]
 """A digest in lower-case hexadecimal."""
 KeyBytes = Annotated[str, pattern("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]", "must hold 32 bytes in base64url")]

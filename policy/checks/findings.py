@@ -11,7 +11,7 @@ from ledger.wire.exact_numbers import ceil_decimal, format_number
 from policy.checks.field_readers import format_time
 
 EXACT_CHARACTERS_MAX: Final = 20
-TEXT_MAX: Final = 400
+TEXT_MAX: Final = 4_000
 
 
 class Findings:

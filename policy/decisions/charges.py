@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from fractions import Fraction
 from typing import Final
 
@@ -10,12 +11,21 @@ from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.gate import REFUNDS
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
+from ledger.domain.partition_ranges import in_words, partitions_within
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
 from policy.decisions.contract_waivers import check_waivers
-from policy.decisions.documents_in_force import Binding, binding, binding_until, caps_of, last_moment, read_contract
+from policy.decisions.documents_in_force import (
+    Binding,
+    binding,
+    binding_until,
+    bindings,
+    caps_of,
+    last_moment,
+    read_contract,
+)
 from policy.decisions.request import Case, on
 from policy.decisions.stream_slices import check_windows
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
@@ -34,13 +44,9 @@ def charge(case: Case, body: MakeCharge) -> None:
     waived_until = check_waivers(case, document, body.pipeline)
     runs, source = contract.runs + 1, document.source
     case.count_at_most("runs_exhausted", "the number of runs with this one,", runs, document.runs_max, source)
-    bound: dict[str, Binding] = {}
-    for ref in body.partitions:
-        found = case.exists("partition_unknown", facts.partitions.get(ref), ref)
-        if found is not None and (binds := _charged(case, found, document)):
-            bound[ref] = binds
+    bound = _check_partitions(case, body, document)
     check_windows(case, [facts.partitions[ref] for ref in bound])
-    policies = tuple(dict.fromkeys(binds.policy for binds in bound.values()))
+    policies = tuple(dict.fromkeys(binds.policy for binds in {id(one): one for one in bound.values()}.values()))
     check_run_bounds(case, body.plan, document, policies)
     for policy in policies:
         if policy.pipeline:
@@ -50,10 +56,48 @@ def charge(case: Case, body: MakeCharge) -> None:
                 "leases_not_asked", bool(body.step_leases), "step leases", "asked for by the charge", policy.source
             )
     case.refund = strictest_refund(policies)
-    case.caps = ((ref, caps_of(facts.partitions[ref].epsilon, binds, document)) for ref, binds in bound.items())
-    changes = (binding_until(facts, facts.partitions[ref], binds, case.now) for ref, binds in bound.items())
+    known = {ref: facts.partitions[ref] for ref in bound}
+    # Terms that are one value are the same; to compare them takes longer.
+    caps = {(known[ref].epsilon, id(one)): (known[ref].epsilon, one) for ref, one in bound.items()}
+    found = {alike: caps_of(*stated, document) for alike, stated in caps.items()}
+    case.caps = ((ref, found[known[ref].epsilon, id(binds)]) for ref, binds in bound.items())
+    changes = (binding_until(facts, known[ref], binds, case.now) for ref, binds in bound.items())
     ends = document.ends if waived_until is None else waived_until
     case.until, case.runs_max = min((ends, *changes)), document.runs_max
+
+
+def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) -> dict[str, Binding]:
+    """Check every partition of a charge; the terms that bind each. Those of ranges that are alike, in one check."""
+    facts = case.facts
+    bound: dict[str, Binding] = {}
+    for ref in body.partitions:
+        found = case.exists("partition_unknown", facts.partitions.get(ref), ref)
+        if found is not None and (binds := _charged(case, found, document)):
+            bound[ref] = binds
+    if not body.ranges:
+        return bound
+    refs = partitions_within(facts, body.partitions, body.ranges)
+    partitions = [facts.partitions[ref] for ref in refs[len(body.partitions) :]]
+    for group in _alike(case, partitions):
+        named = in_words(refs, [one.ref for one in group])
+        # The oldest of them is the first that is too old.
+        if binds := _charged(case, min(group, key=lambda one: one.opened), document, named):
+            bound |= {one.ref: binds for one in group}
+    return bound
+
+
+def _alike(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
+    """Partitions of which every check says the same."""
+    facts, now, found = case.facts, case.now, dict[Hashable, list[Partition]]()
+    epsilon = dict(case.request.epsilon)
+    for one, binds in zip(partitions, bindings(facts, partitions, now), strict=True):
+        age = None if binds is None else binds.age_days_max
+        too_old = age is not None and last_moment(one, age) < now
+        # Terms that are one value are the same; to compare them takes longer.
+        terms = one.epsilon, one.delta, epsilon.get(one.ref), id(binds)
+        alike = one.provider, one.dataset, one.retired, too_old, *terms
+        found.setdefault(alike, []).append(one)
+    return [*found.values()]
 
 
 def strictest_refund(policies: tuple[Policy, ...]) -> str:
@@ -101,20 +145,20 @@ def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> b
     return not together or organisation.did == contract.consumer
 
 
-def _charged(case: Case, found: Partition, document: ContractDocument) -> Binding | None:
-    """Check one partition; its binding terms, or None without a policy in force."""
-    ref, pair = found.ref, DatasetName(found.dataset, found.provider)
+def _charged(case: Case, found: Partition, document: ContractDocument, named: str = "") -> Binding | None:
+    """Check one partition, or many alike by one of them; the binding terms, or None without a policy in force."""
+    ref, pair = named or found.ref, DatasetName(found.dataset, found.provider)
     expected = "of a dataset in the contract"
     case.check("dataset_not_in_contract", pair in document.datasets, ref, expected, document.source)
     case.check("partition_retired", not found.retired, ref, "open")
-    case.exists("run_not_told", dict(case.request.epsilon).get(ref), f"the run's epsilon on {ref}", "known")
-    _check_run(case, "contract", found, document.run, document.source)
+    case.exists("run_not_told", _epsilon_on(case, found), f"the run's epsilon on {ref}", "known")
+    _check_run(case, "contract", found, document.run, document.source, ref)
     binds = case.exists("policy_missing", binding(case.facts, found, case.now), ref, "under a policy in force")
     if binds is None:
         return None
     policy = binds.policy
-    _check_run(case, "policy", found, policy.run, policy.source)
-    _check_delta(case, "lineage_delta_above_policy", found, policy.lineage.delta_max, policy.source)
+    _check_run(case, "policy", found, policy.run, policy.source, ref)
+    _check_delta(case, "lineage_delta_above_policy", found, policy.lineage.delta_max, policy.source, ref)
     _check_coalitions(case, policy)
     if binds.age_days_max is not None:
         limit = (f"the last moment of a charge to {ref},", last_moment(found, binds.age_days_max))
@@ -122,18 +166,23 @@ def _charged(case: Case, found: Partition, document: ContractDocument) -> Bindin
     return binds
 
 
-def _check_run(case: Case, who: str, found: Partition, limits: RunLimits, source: str) -> None:
+def _epsilon_on(case: Case, found: Partition) -> Fraction | None:
+    """The ε of the run on a partition, if it is known."""
+    return next((epsilon for ref, epsilon in case.request.epsilon if ref == found.ref), None)
+
+
+def _check_run(case: Case, who: str, found: Partition, limits: RunLimits, source: str, named: str) -> None:  # noqa: PLR0913, PLR0917 - whose bounds, of what
     """Check the ε of the run, if it is known, and the δ it is at, against one document's caps on one run."""
-    epsilon = dict(case.request.epsilon).get(found.ref)
+    epsilon = _epsilon_on(case, found)
     if epsilon is not None:
-        case.at_most(f"run_above_{who}", f"epsilon of the run on {found.ref}", epsilon, limits.epsilon_max, source)
-    _check_delta(case, f"run_delta_above_{who}", found, limits.delta_max, source)
+        case.at_most(f"run_above_{who}", f"epsilon of the run on {named}", epsilon, limits.epsilon_max, source)
+    _check_delta(case, f"run_delta_above_{who}", found, limits.delta_max, source, named)
 
 
-def _check_delta(case: Case, code: str, found: Partition, most: Fraction | None, source: str) -> None:
+def _check_delta(case: Case, code: str, found: Partition, most: Fraction | None, source: str, named: str) -> None:  # noqa: PLR0913, PLR0917 - as above
     """Check the partition's own δ: every ε of it is at that δ, so no smaller δ can be promised."""
     if most is not None:
-        case.at_most(code, f"delta of {found.ref}", found.delta, most, source)
+        case.at_most(code, f"delta of {named}", found.delta, most, source)
 
 
 def _check_coalitions(case: Case, policy: Policy) -> None:

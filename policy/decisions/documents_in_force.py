@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -96,13 +97,33 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     highest Level it ever had. So it is with caps: a wider one, or none, is for partitions to come, and what is frozen
     stays so until new records or a decree.
     """
-    domain = dataset_of(facts, partition).domain
+    return bindings(facts, [partition], now)[0]
+
+
+def bindings(facts: Facts, partitions: Sequence[Partition], now: int) -> list[Binding | None]:
+    """The terms that bind each of several partitions; those of one dataset and one policy share one value."""
+    found: dict[tuple[str, str, int], Binding | None] = {}
+    bound = []
+    for one in partitions:
+        # Only what was entered before the partition: a version entered later and dated back never lowers it.
+        opening = policy_in_force(facts, dataset_of(facts, one).domain, one.opened, before=one.index)
+        first = one.provider, one.dataset, opening.version if opening else 0
+        if first not in found:
+            found[first] = _bound_since(facts, first, now)
+        bound.append(found[first])
+    return bound
+
+
+def _bound_since(facts: Facts, first: tuple[str, str, int], now: int) -> Binding | None:
+    """What binds the partitions of a dataset (its provider and id) that opened under one version of the policy."""
+    provider, name, version = first
+    of_dataset = provider, name
+    domain = facts.datasets[of_dataset].domain
     current = policy_in_force(facts, domain, now)
     if current is None:
         return None
     policy = read_policy(facts.documents[current.document])
-    of_dataset = partition.provider, partition.dataset
-    since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, partition, now)]
+    since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, version, now)]
     highest = max(since, key=lambda one: (one.level_of(*of_dataset), one.version))
     capped = any(caps_everyone(one, one.level_of(*of_dataset)) for one in since)
     tightest = min(since, key=lambda one: (one.lineage.epsilon_max, -one.version))
@@ -127,11 +148,8 @@ def last_moment(partition: Partition, age_days_max: int) -> int:
     return partition.opened + age_days_max * DAY_MS
 
 
-def _since(facts: Facts, domain: str, partition: Partition, now: int) -> list[PolicyVersion]:
-    """Versions in force at some time from the partition's opening until now."""
-    # Only what was entered before the partition: a version entered later and dated back never lowers it.
-    opening = policy_in_force(facts, domain, partition.opened, before=partition.index)
-    first = opening.version if opening else 0
+def _since(facts: Facts, domain: str, first: int, now: int) -> list[PolicyVersion]:
+    """Versions in force at some time since the ``first`` one was, until now."""
     effective = [one for one in facts.policies[domain] if first <= one.version and one.effective <= now]
     return [
         one

@@ -15,12 +15,13 @@ from ledger.commands.runs.step_refund import RETURNING, returned_steps
 from ledger.domain.facts import Charge, Contract
 from ledger.domain.gate import REFUNDS
 from ledger.domain.outcomes import ChargeState
+from ledger.domain.partition_ranges import in_words
 from ledger.wire.field_types import TIME_MAX
 from policy.attestation.verification import VMPL_CHECK, VMPL_SINCE_MS, Expected, verify
 from policy.checks.field_readers import HOUR_MS
 from policy.decisions.charges import check_consumer, check_contract_in_force, check_not_revoked
 from policy.decisions.contract_waivers import check_waivers
-from policy.decisions.documents_in_force import Binding, binding, read_contract
+from policy.decisions.documents_in_force import Binding, bindings, read_contract
 from policy.decisions.request import Case, on
 from policy.documents import LEVEL_SEALED, ContractDocument
 
@@ -163,11 +164,18 @@ def _charge(case: Case, name: str) -> Charge | None:
 
 
 def _bindings(case: Case, charge: Charge) -> dict[str, Binding]:
-    bound = {}
-    for ref in charge.partitions:
-        in_force = binding(case.facts, case.facts.partitions[ref], case.now)
-        if binds := case.exists("policy_missing", in_force, ref, "under a policy in force"):
-            bound[ref] = binds
+    """By partition the terms that bind it; of a charge that names ranges, by the words for all that are bound alike."""
+    facts, bound = case.facts, dict[str, Binding]()
+    found = bindings(facts, [facts.partitions[ref] for ref in charge.partitions], case.now)
+    in_force = dict(zip(charge.partitions, found, strict=True))
+    if charge.groups is not None:
+        alike: dict[int, tuple[Binding | None, list[str]]] = {}
+        for ref, binds in in_force.items():
+            alike.setdefault(id(binds), (binds, []))[1].append(ref)
+        in_force = {in_words(charge.partitions, refs): binds for binds, refs in alike.values()}
+    for named, binds in in_force.items():
+        if terms := case.exists("policy_missing", binds, named, "under a policy in force"):
+            bound[named] = terms
     return bound
 
 

@@ -6,11 +6,12 @@ The gate and the rules decide on it as they do on the current state, which nothi
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, cast
 
 from ledger.domain.facts import Account, Contract, Facts, PolicyVersion, Span
 from ledger.domain.organisation_graph import END
+from ledger.domain.partition_ranges import OpeningOrder
 from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c
 from policy.decisions.documents_in_force import read_policy
@@ -50,6 +51,14 @@ class HypotheticalFacts:
     def publication(self) -> int | None:
         """See :class:`ledger.domain.facts.Facts`."""
         return self._facts.publication
+
+    def opening_order(self, dataset: str) -> OpeningOrder:
+        """See :class:`ledger.domain.facts.Facts`."""
+        return self._facts.opening_order(dataset)
+
+    def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
+        """See :class:`ledger.domain.facts.Facts`."""
+        self._facts.fetch_accounts(partitions, holders)
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""

@@ -189,6 +189,7 @@ class OpenState(MemoryState):
         }
         parts: dict[str, Any] = {**self.parts}
         super().__init__(documents=documents, **parts)
+        records.state = self
         self.folding = False
         self.account_sums = AccountSums(self)
         self.note_sums: Callable[[list[Noted], Mapping[tuple[str, str], bytes]], None] = lambda _accounts, _last: None

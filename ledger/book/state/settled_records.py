@@ -20,6 +20,7 @@ from ledger.commands.runs.charge_entry import Charged
 from ledger.commands.runs.key_release import Released
 from ledger.commands.runs.settlement import Settled
 from ledger.domain.facts import Charge, SigningKey
+from ledger.domain.memory_state import MemoryState
 
 
 class SettledRecords:
@@ -31,6 +32,8 @@ class SettledRecords:
         changes: of what changed a charge after its own entry, by the charge's id.
         keys: of what bound a key to a charge, by the key's id.
         charges: how many charges there are.
+        state: has the partitions that charges name; that of an empty log until the state that these records are of is
+            made.
     """
 
     def __init__(self) -> None:
@@ -38,6 +41,7 @@ class SettledRecords:
         self.position = 0
         self.ids, self.changes, self.keys = PositionIndex(), PositionIndex(), PositionIndex()
         self.charges = 0
+        self.state = MemoryState()
 
     def resume(self, names: bytes, charges: int) -> None:
         """Go on with the names that a log uses, as its leaf hashes them, and the number of its charges."""
@@ -59,7 +63,7 @@ class SettledRecords:
         entries.read(positions)
         charge: Charge | None = None
         for position in positions:
-            charge = _changed(charge, read_entry(entries.bytes_at(position)), position, name)
+            charge = _changed(charge, read_entry(entries.bytes_at(position)), position, name, self.state)
         return charge
 
     def key(self, entries: ProvenEntries, key_id: str) -> SigningKey | None:
@@ -75,11 +79,11 @@ class SettledRecords:
         return None
 
 
-def _changed(charge: Charge | None, entry: Read, position: int, name: str) -> Charge | None:
+def _changed(charge: Charge | None, entry: Read, position: int, name: str, state: MemoryState) -> Charge | None:
     """The charge of this name from an entry on; of another name's entry, as it was before."""
     effect = entry.effect
     if isinstance(effect, Charged):
-        return effect.charge_at(position) if entry.id == name else charge
+        return effect.charge_at(position, state) if entry.id == name else charge
     if charge is None:
         return None
     if isinstance(effect, Released | Settled):

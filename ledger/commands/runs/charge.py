@@ -6,13 +6,16 @@ names every such account and how much would fit.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final, NamedTuple
 
+from ledger.accounts.account_loss import counted_loss
 from ledger.accounts.account_sums import Prices
-from ledger.accounts.headroom import Limit, Room
+from ledger.accounts.headroom import GroupLimit, Room
 from ledger.accounts.limits import limits_on, no_room
+from ledger.accounts.partition_groups import Group, group_by_caps, group_by_terms, group_runs, require_same_unit
 from ledger.accounts.pricing import Bound, ComputedPrices
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
@@ -21,11 +24,13 @@ from ledger.commands.runs.charge_entry import MakeCharge, Reserved, effect
 from ledger.commands.runs.charge_reader import read_request
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition, holder_of
-from ledger.domain.gate import Caps, Verdict
+from ledger.domain.gate import Caps, Check, Verdict
 from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import Code
+from ledger.domain.partition_ranges import in_words, partitions_within, runs_of_places
 from ledger.domain.roles import TDC
 from ledger.filters import read_rule
+from ledger.mechanisms.loss import Loss, loss_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 
@@ -37,27 +42,42 @@ class PricedCharge:
     """A charge on every account that it touches, before any of them is checked for room.
 
     Attributes:
+        groups: its partitions, those alike together; without ranges each is alone.
+        prices: of each group, under the name of its first partition.
+        limits: of each group.
         verdict: the gate's, and until when it holds for charges alike.
     """
 
     body: MakeCharge
     author: Organisation
     partitions: tuple[Partition, ...]
+    groups: tuple[Group, ...]
     caps: tuple[tuple[str, Caps], ...]
     prices: Prices
-    limits: list[Limit]
+    limits: list[GroupLimit]
     verdict: Verdict
 
-    def rooms(self, facts: Facts) -> list[Room]:
+    def rooms(self, facts: Facts) -> Iterator[Room]:
         """Every account before and after."""
-        by_partition = dict(self.prices)
-        return [Room.of(facts, limit, by_partition[limit.partition], self.body.plan.steps) for limit in self.limits]
+        prices = dict(self.prices)
+        for limit in self.limits:
+            yield from limit.rooms(facts, prices[limit.limit.partition], self.body.plan.steps)
+
+    def full(self, facts: Facts) -> list[GroupLimit]:
+        """The accounts that have no room, as limits on these alone."""
+        if self.body.ranges:
+            holders = {limit.limit.holder for limit in self.limits}
+            facts.fetch_accounts([one.ref for one in self.partitions], sorted(holders))
+        prices, steps = dict(self.prices), self.body.plan.steps
+        found = ((limit, limit.full(facts, prices[limit.limit.partition], steps)) for limit in self.limits)
+        return [replace(limit, partitions=tuple(refs)) for limit, refs in found if refs]
 
     def derived(self) -> c.Object:
         """What its entry records of it; but for the alerts."""
         return {
             "author": self.author.node,
-            "limits": [limit.to_json() for limit in self.limits],
+            **({"groups": group_runs(self.partitions, self.groups)} if self.body.ranges else {}),
+            "limits": [one.limit.to_json() for one in self.limits],
             "plan": self.body.plan.digest,
             "prices": {ref: [one.to_json() for one in segments] for ref, segments in self.prices},
             **({"refund": self.refund} if self.refund else {}),
@@ -74,15 +94,48 @@ class PricedCharge:
         The global account is compared with the partition's own budget, capped or only watched; then the lineage's.
         """
         found: list[c.Json] = []
-        caps, prices = dict(self.caps), dict(self.prices)
-        for partition in (one for one in self.partitions if caps[one.ref].alerts):
-            named, rule = caps[partition.ref], read_rule(partition.terms)
-            for holder, epsilon in ((GLOBAL, partition.epsilon), (holder_of(self.author.node), named.lineage)):
-                limit = Limit(partition.ref, holder, numbers.watched(Bound(partition, holder, epsilon)))
-                room = Room.of(facts, limit, prices[partition.ref], self.body.plan.steps)
-                low, high = rule.share(room.before, limit.cap), rule.share(room.after, limit.cap)
-                passed = [share for share in named.alerts if low < share <= high]
-                found += [{"holder": holder, "partition": partition.ref, "share": format_number(one)} for one in passed]
+        many: dict[tuple[str, Fraction], list[str]] = {}
+        for group, (_, segments) in zip(self.groups, self.prices, strict=True):
+            for holder, share, ref in self._crossed(facts, numbers, group, loss_of(segments, self.body.plan.steps)):
+                many.setdefault((holder, share), []).append(ref)
+                found.append({"holder": holder, "partition": ref, "share": format_number(share)})
+        return self._in_ranges(many) if self.body.ranges else found
+
+    def _crossed(
+        self, facts: Facts, numbers: ComputedPrices, group: Group, run: Loss
+    ) -> Iterator[tuple[str, Fraction, str]]:
+        caps, first = dict(self.caps), group[0]
+        watched = [one.ref for one in group if caps[one.ref].alerts]
+        if not watched:
+            return
+        rule = read_rule(first.terms)
+        for holder, epsilon in ((GLOBAL, first.epsilon), (holder_of(self.author.node), caps[first.ref].lineage)):
+            cap = numbers.watched(Bound(first, holder, epsilon))
+            # Of many partitions most accounts are equal.
+            crossed: dict[tuple[Loss, tuple[Fraction, ...]], list[Fraction]] = {}
+            for ref in watched:
+                account, shares = facts.accounts.get((ref, holder)), caps[ref].alerts
+                before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
+                passed = crossed.get((before, shares))
+                if passed is None:
+                    low, high = rule.share(before, cap), rule.share(before + run, cap)
+                    passed = crossed[before, shares] = [share for share in shares if low < share <= high]
+                yield from ((holder, share, ref) for share in passed)
+
+    def _in_ranges(self, many: dict[tuple[str, Fraction], list[str]]) -> list[c.Json]:
+        """Alerts of a charge that names ranges: each share once for each holder, with the places of its partitions."""
+        places = {one.ref: place for place, one in enumerate(self.partitions)}
+        found: list[c.Json] = []
+        for (holder, share), refs in many.items():
+            at = sorted(places[ref] for ref in refs)
+            found.append(
+                {
+                    "holder": holder,
+                    "partition": self.partitions[at[0]].ref,
+                    "places": [[*run] for run in runs_of_places(at)],
+                    "share": format_number(share),
+                }
+            )
         return found
 
 
@@ -116,9 +169,13 @@ _Kept = tuple[PricedCharge, c.Object, bytes]
 
 def _has_room(facts: Facts, kept: KeptVerdicts[_Kept], found: _Kept) -> bool:
     """Whether every account has room for one more charge alike: known from the one before it, or looked up."""
+    if found[0].body.ranges:
+        # To count how many fit would take longer than to look whether one does.
+        kept.forget_room()
+        return not found[0].full(facts)
     if kept.takes_room(found):
         return True
-    rooms = found[0].rooms(facts)
+    rooms = [*found[0].rooms(facts)]
     if not all(room.enough for room in rooms):
         return False
     kept.note_room(found, lambda: min((room.runs for room in rooms), default=0))
@@ -127,11 +184,23 @@ def _has_room(facts: Facts, kept: KeptVerdicts[_Kept], found: _Kept) -> bool:
 
 def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     """Admit what was priced, or refuse it for lack of room."""
-    own = holder_of(priced.author.node)
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
-    if full := [room.check(context.facts.accounts, own) for room in priced.rooms(context.facts) if not room.enough]:
-        raise no_room(full)
+    if full := priced.full(context.facts):
+        raise no_room([check for limit in full for check in _checks(context.facts, priced, limit)])
     return _admitted(context, priced, priced.derived())
+
+
+def _checks(facts: Facts, priced: PricedCharge, full: GroupLimit) -> list[Check]:
+    """What a refusal says of accounts without room: of each, or of a charge that names ranges, of all of one holder."""
+    own, segments = holder_of(priced.author.node), dict(priced.prices)
+    price = segments[next(group[0].ref for group in priced.groups if full.partitions[0] in {one.ref for one in group})]
+    rooms = [*full.rooms(facts, price, priced.body.plan.steps)]
+    if not priced.body.ranges:
+        return [room.check(facts.accounts, own) for room in rooms]
+    every = [one.ref for one in priced.partitions]
+    fullest = max(rooms, key=lambda room: room.used).check(facts.accounts, own)
+    text = f"no room on {len(rooms)} of {len(every)} partitions: {in_words(every, full.partitions)}; {fullest.text}"
+    return [Check(fullest.code, passed=False, text=text, source=fullest.source)]
 
 
 def _admitted(context: Context[MakeCharge], priced: PricedCharge, derived: c.Object, spelled: bytes = b"") -> Decision:
@@ -160,6 +229,7 @@ def _alike(context: Context[MakeCharge]) -> Hashable:
         body.pipeline,
         body.unit_records_max,
         body.step_leases,
+        body.ranges,
     )
 
 
@@ -197,18 +267,43 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
     """Everything that is decided of a charge but whether there is room. Raises: Malformed, Rejected."""
     body, numbers, author = context.body, context.prices, context.require_role()
     context.contract(body.contract)
-    partitions = tuple(context.partition(ref, f"partitions[{place}]") for place, ref in enumerate(body.partitions))
+    partitions = charged_partitions(context)
     context.require_new_clean_room(body.clean_room, "run")
     context.organisations(body.recipients if isinstance(body.recipients, tuple) else (), "recipients")
     _check_base(context, author.node)
     if not context.now < body.deadline <= context.now + DEADLINE_MS_MAX:
         rule = "must lie after now and within thirty days of it"
         raise Rejected(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
-    prices = tuple((one.ref, numbers.price(one, body)) for one in partitions)
-    epsilon = tuple((one.ref, numbers.epsilon(one, body)) for one in partitions)
-    verdict = context.require_permit(epsilon=epsilon)
-    limits = limits_on(context.facts, partitions, verdict, author, numbers)
-    return PricedCharge(body, author, partitions, verdict.caps, prices, limits, verdict)
+    alike = group_by_terms(partitions) if body.ranges else [(one,) for one in partitions]
+    price_of = {one.ref: found for group in alike for found in (numbers.price(group[0], body),) for one in group}
+    epsilon_of = {one.ref: found for group in alike for found in (numbers.epsilon(group[0], body),) for one in group}
+    verdict = context.require_permit(epsilon=tuple((one.ref, epsilon_of[one.ref]) for one in partitions))
+    groups = group_by_caps(partitions, dict(verdict.caps)) if body.ranges else tuple((one,) for one in partitions)
+    members = {group[0].ref: tuple(one.ref for one in group) for group in groups}
+    limits = limits_on(context.facts, tuple(group[0] for group in groups), verdict, author, numbers)
+    return PricedCharge(
+        body,
+        author,
+        partitions,
+        groups,
+        verdict.caps,
+        tuple((ref, price_of[ref]) for ref in members),
+        [GroupLimit(one, members[one.partition]) for one in limits],
+        verdict,
+    )
+
+
+def charged_partitions(context: Context[MakeCharge]) -> tuple[Partition, ...]:
+    """The partitions that a charge lists, and those of its ranges. Raises: Rejected."""
+    body = context.body
+    listed = tuple(context.partition(ref, f"partitions[{place}]") for place, ref in enumerate(body.partitions))
+    if not body.ranges:
+        return listed
+    found = tuple(
+        context.facts.partitions[ref] for ref in partitions_within(context.facts, body.partitions, body.ranges)
+    )
+    require_same_unit(found)
+    return found
 
 
 def _check_base(context: Context[MakeCharge], author: int) -> None:

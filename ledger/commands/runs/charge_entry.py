@@ -6,24 +6,31 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
+from msgspec import Meta
+
 from ledger.accounts.account_sums import AccountSums, Prices, touched
 from ledger.commands.command_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.command_kind import Recorded
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
-from ledger.domain.facts import EVERYONE, Charge, SigningKey, StepLeases
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import EVERYONE, Charge, SigningKey, StepLeases, grouped
 from ledger.domain.gate import Refund
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
+from ledger.domain.partition_ranges import PARTITIONS_MAX, PartitionRange, Ranges
 from ledger.filters import Cap
 from ledger.mechanisms.loss import parse_segments
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, Name, Ref, Sha256, Time, distinct
+from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
 RUNS_MAX: Final = 16
 """Recipients that a charge names, and runs that it starts from."""
+LISTED_MAX: Final = 16
+"""Partitions that a charge lists; it may name more in ranges."""
 
 
 Recipients = Annotated[tuple[Did, ...], distinct(RUNS_MAX)] | Literal["everyone"]
@@ -47,10 +54,12 @@ class MakeCharge(Record, frozen=True):
             than in the partition.
         step_leases: whether the run leases its steps, block by block, before it takes them; then a resumed run takes a
             new generation, and what is posted and released is of the live one.
+        ranges: partitions that follow one another, beside those that are listed; at most 1,024 with them. Then none
+            needs to be listed.
     """
 
     contract: Sha256
-    partitions: Annotated[tuple[Ref, ...], distinct(16)]
+    partitions: Annotated[tuple[Ref, ...], distinct(LISTED_MAX, 0)]
     plan: RunPlan
     clean_room: CleanRoomKeys
     deadline: Time
@@ -59,6 +68,18 @@ class MakeCharge(Record, frozen=True):
     pipeline: Sha256 | None = None
     unit_records_max: UnitRecords | None = None
     step_leases: bool | None = None
+    ranges: Ranges = ()
+
+    def __post_init__(self) -> None:
+        """Some partition is named. Raises: Malformed."""
+        super().__post_init__()
+        if not self.partitions and not self.ranges:
+            raise Malformed("partitions", f"must be a list of 1 to {LISTED_MAX} different items, or there are ranges")
+
+
+Pair = Annotated[tuple[Natural, ...], Meta(min_length=2, max_length=2)]
+Groups = Annotated[tuple[Pair, ...], Meta(max_length=PARTITIONS_MAX)]
+"""Numbers, each with a count."""
 
 
 class RecordedLimit(Record, frozen=True):
@@ -79,11 +100,17 @@ class PriceSegment(Record, frozen=True):
 
 
 class BudgetAlert(Record, frozen=True):
-    """A share of a capacity that this charge reached or crossed."""
+    """A share of a capacity that this charge reached or crossed.
+
+    Attributes:
+        places: of a charge that names ranges, all its partitions of which this is so: the place of one among them and
+            how many follow one another from it on. ``partition`` is then the first.
+    """
 
     holder: RecordedHolder
     partition: Ref
     share: Fraction
+    places: Groups | None = None
 
 
 class Reserved(Record, frozen=True):
@@ -92,6 +119,9 @@ class Reserved(Record, frozen=True):
     Attributes:
         refund: of a run that leases its steps, what the policies of all its partitions state about leased steps that it
             does not take, the strictest; absent where one of them is silent.
+        groups: of a charge that names ranges, its partitions in order: the number of a group, and how many partitions
+            in a row are of it. Partitions of one group have the same unit, rule, budget and caps. Limits and prices
+            then name the first partition of each group, for all of it.
     """
 
     author: NodeIndex
@@ -100,6 +130,7 @@ class Reserved(Record, frozen=True):
     prices: dict[Ref, tuple[PriceSegment, ...]]
     alerts: tuple[BudgetAlert, ...] = ()
     refund: Refund | None = None
+    groups: Groups | None = None
 
 
 class Charged(NamedTuple):
@@ -108,30 +139,52 @@ class Charged(NamedTuple):
     Attributes:
         charge: the pending charge, without its index and prices.
         signing: the clean room's key for signatures.
-        prices: each partition with its price as recorded, in canonical bytes.
+        prices: each partition with its price as recorded, in canonical bytes; of a charge that names ranges, the first
+            partition of each group.
+        ranges: that it names; which partitions these are, the state says.
     """
 
     charge: Charge
     signing: str
     prices: tuple[tuple[str, bytes], ...]
+    ranges: tuple[PartitionRange, ...] = ()
 
     def apply(self, state: MemoryState, index: int, sums: AccountSums) -> None:
         """Add the charge, the key of its clean room and a run of its contract; its loss is pending."""
-        charge = self.charge_at(index)
+        charge = self.charge_at(index, state)
         state.charges[charge.id] = charge
         state.keys[charge.key_id] = self.key_at(index)
         state.contracts[charge.contract] = state.contracts[charge.contract].counting(1)
-        for places, segments in touched(state, charge.author, index, charge.prices):
+        for places, segments in touched(state, charge):
             sums.add(places, segments, charge.steps, 0, 1)
 
-    def charge_at(self, index: int) -> Charge:
-        """The charge that the entry at ``index`` makes."""
-        return self.charge._replace(prices=_prices(self.prices), index=index)
+    def charge_at(self, index: int, state: MemoryState) -> Charge:
+        """The charge that the entry at ``index`` makes; its partitions are open in ``state``. Raises: Malformed."""
+        prices = _prices(self.prices)
+        if not self.ranges:
+            return self.charge._replace(prices=prices, index=index)
+        try:
+            partitions = state.partitions_of(self.charge.partitions, self.ranges)
+            members = grouped(partitions, self.charge.groups or ())
+        except (Rejected, ValueError) as error:
+            raise Malformed("body.groups", str(error)) from None
+        # A recorded object has its names in order, and not its groups.
+        by_first = dict(prices)
+        if {refs[0] for refs in members} != by_first.keys():
+            raise Malformed("body.prices", "names other partitions than the first of each group")
+        in_order = _ordered(prices, tuple(refs[0] for refs in members))
+        return self.charge._replace(partitions=partitions, prices=in_order, index=index)
 
     def key_at(self, index: int) -> SigningKey:
         """The key of its clean room."""
         charge = self.charge
         return SigningKey(charge.key_id, charge.actor, self.signing, charge.id, index)
+
+
+@lru_cache(maxsize=512)
+def _ordered(prices: Prices, refs: tuple[str, ...]) -> Prices:
+    by_ref = dict(prices)
+    return tuple((ref, by_ref[ref]) for ref in refs)
 
 
 @lru_cache(maxsize=4_096)
@@ -143,8 +196,10 @@ def effect(entry: Recorded[MakeCharge]) -> Charged:
     """What a charge changes."""
     body = entry.body
     derived: Any = entry.derived
-    prices = tuple((ref, c.spelled(derived["prices"][ref])) for ref in body.partitions)
-    return charged(entry.id, entry.actor, derived["author"], body, body.plan, prices, derived.get("refund", ""))
+    recorded = derived["prices"]
+    prices = tuple((ref, c.spelled(recorded[ref])) for ref in (recorded if body.ranges else body.partitions))
+    refund, groups = derived.get("refund", ""), derived.get("groups")
+    return charged(entry.id, entry.actor, derived["author"], body, body.plan, prices, refund, groups)
 
 
 def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
@@ -155,8 +210,11 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
     plan: RunPlan,
     prices: tuple[tuple[str, bytes], ...],
     refund: str = "",
+    groups: Any = None,  # noqa: ANN401 - JSON as recorded
 ) -> Charged:
-    """What applying a charge takes of its entry."""
+    """What applying a charge takes of its entry. Raises: Malformed."""
+    if bool(body.ranges) != (groups is not None):
+        raise Malformed("body.groups", "are of a charge that names ranges, and of no other")
     keys = body.clean_room
     charge = Charge(
         id=name,
@@ -178,5 +236,6 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
         index=-1,
         pipeline=body.pipeline,
         leases=StepLeases(refund=refund) if body.step_leases else None,
+        groups=None if groups is None else tuple((number, count) for number, count in groups),
     )
-    return Charged(charge, keys.signing.x, prices)
+    return Charged(charge, keys.signing.x, prices, body.ranges)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Raw
 
-from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.commands.runs.charge_entry import LISTED_MAX, MakeCharge
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.mechanisms.plan import RunPlan, parse_plan
 from ledger.wire import canonical_json as c
@@ -31,7 +31,7 @@ class ChargeRequest(MakeCharge, frozen=True, kw_only=True):
     """The request of a charge. What repeats is matched afterwards, and its plan is in bytes: each is read once."""
 
     contract: str
-    partitions: Annotated[tuple[str, ...], distinct(16)]
+    partitions: Annotated[tuple[str, ...], distinct(LISTED_MAX, 0)]
     plan: Raw  # type: ignore[assignment] # read by plan_of
 
     def match(self) -> None:
@@ -75,4 +75,5 @@ def read_request(data: bytes) -> MakeCharge | None:
         found.pipeline,
         found.unit_records_max,
         found.step_leases,
+        found.ranges,
     )

@@ -85,7 +85,7 @@ def _together(book: RecordedFacts, partition: Partition, runs: list[Charge]) -> 
     total = Loss.zero(len(rule.coordinates))
     for run in runs:
         # In full, whatever was posted: what a run reveals may rest on where it stopped.
-        total += loss_of(dict(run.prices)[partition.ref], run.steps)
+        total += loss_of(run.price_of(partition.ref), run.steps)
     plans = [whole_run(partition, charged_body(book, run)) for run in sorted(runs, key=lambda one: one.index)]
     return _bound(partition, runs, *least_odometer(rule, total, plans, partition.relation))
 

@@ -78,7 +78,7 @@ class Settled(NamedTuple):
         found = state.charges[self.charge]
         assert found.state is ChargeState.PENDING, f"charge {found.id} is settled twice"
         settled = self.changed(found)
-        for places, segments in touched(state, found.author, found.index, found.prices):
+        for places, segments in touched(state, found):
             sums.add(places, segments, found.steps, 0, -1)
             if settled.steps_posted:
                 sums.add(places, segments, settled.steps_posted, 1, 0)

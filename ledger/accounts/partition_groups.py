@@ -1,0 +1,68 @@
+"""Partitions of one charge that are priced and limited alike: one number serves a whole group of them.
+
+A charge that names ranges may be on a thousand partitions, nearly all of the same terms. Its prices and capacities are
+computed once for each group, recorded once for each, and every partition of it is charged and checked by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import groupby
+from typing import Final
+
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import Partition
+from ledger.domain.gate import Caps
+from ledger.domain.outcomes import Code
+from ledger.wire import canonical_json as c
+
+GROUPS_MAX: Final = 32
+"""Different terms among the partitions of one charge: its entry records the price and the caps of each."""
+Group = tuple[Partition, ...]
+
+
+def group_by_terms(partitions: Sequence[Partition]) -> tuple[Group, ...]:
+    """Partitions on which any run costs the same. Raises: Rejected, for too many groups."""
+    return _grouped(partitions, _terms)
+
+
+def group_by_caps(partitions: Sequence[Partition], caps: dict[str, Caps]) -> tuple[Group, ...]:
+    """Those that have the same caps too. Raises: Rejected, for too many groups."""
+
+    def alike(one: Partition) -> Hashable:
+        named = caps[one.ref]
+        return *_terms(one), named.everyone, named.lineage, named.share
+
+    return _grouped(partitions, alike)
+
+
+def _terms(one: Partition) -> tuple[Hashable, ...]:
+    return one.terms, one.relation, one.unit, one.unit_records_max, one.epsilon, one.delta
+
+
+def _grouped(partitions: Sequence[Partition], key: Callable[[Partition], Hashable]) -> tuple[Group, ...]:
+    found: dict[Hashable, list[Partition]] = {}
+    for one in partitions:
+        found.setdefault(key(one), []).append(one)
+    if len(found) > GROUPS_MAX:
+        rule = f"partitions of {len(found)} different terms are more than the {GROUPS_MAX} of one charge"
+        raise Rejected(Code.MALFORMED, f"body.ranges: {rule}", "body.ranges")
+    return tuple(map(tuple, found.values()))
+
+
+def group_runs(partitions: Sequence[Partition], groups: Sequence[Group]) -> list[c.Json]:
+    """The partitions in order, as numbers of groups, each with how many in a row are of it."""
+    number = {one.ref: place for place, group in enumerate(groups) for one in group}
+    return [[group, sum(1 for _ in run)] for group, run in groupby(number[one.ref] for one in partitions)]
+
+
+def require_same_unit(partitions: Sequence[Partition]) -> None:
+    """Check that partitions of ranges have one privacy unit and one neighbouring relation. Raises: Rejected."""
+    first = partitions[0]
+    for other in partitions:
+        if (other.unit, other.relation) != (first.unit, first.relation):
+            rule = (
+                f"{first.ref} has the unit {first.unit} and the relation {first.relation}, "
+                f"{other.ref} has {other.unit} and {other.relation}: one run cannot span both"
+            )
+            raise Rejected(Code.MALFORMED, f"body.ranges: {rule}", "body.ranges")
