@@ -1244,7 +1244,7 @@ def _with_entry(
     if charge is None or charge.get("kind") != "charge":
         raise VerificationError(where, "settles a charge that is not shown, or was settled before")
     try:
-        segments = charge["body"]["prices"][partition]
+        segments = _price_on(charge["body"], partition)
         whole = sum(one["steps"] for one in segments)
         # A lapse says how many steps were leased, where only they are posted.
         ran = request["steps"] if kind == "post" else entry["body"].get("steps", whole)
@@ -1253,6 +1253,16 @@ def _with_entry(
         return base.plus(posted, _loss_of(segments, whole), 1 if kind == "charge" else -1)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise VerificationError(where, f"has no price on {partition}") from None
+
+
+def _price_on(body: Mapping[str, Any], partition: str) -> Sequence[Any]:
+    """What a charge costs on a partition; of one that names ranges, the one price of all. Raises: KeyError."""
+    prices: Mapping[str, Sequence[Any]] = body["prices"]
+    datasets = {one["dataset"] for one in body["request"].get("ranges", ())}
+    # Which of several prices a partition has, the state says and no entry: a later statement has the sum.
+    if partition not in prices and len(prices) == 1 and partition.rpartition("/")[0] in datasets:
+        return next(iter(prices.values()))
+    return prices[partition]
 
 
 def _loss_of(segments: Sequence[Any], steps: int) -> _Sum:

@@ -107,6 +107,14 @@ def _of_charge(caller: Caller, body: MakeCharge, facts: Facts, providers: tuple[
         partition = facts.partitions.get(ref)
         if partition is not None and not caller.sees_partition(partition, facts):
             yield f"partition {ref}", f"partitions[{place}]"
+    for place, named in enumerate(body.ranges):
+        if provider_of(named.dataset) in providers:
+            continue
+        # Each by itself: whoever sees neither end learns of no partition between them.
+        for ref in facts.opening_order(named.dataset).refs:
+            if not caller.sees_partition(facts.partitions[ref], facts):
+                yield f"partition {named.dataset}/{named.first}", f"ranges[{place}].first"
+                break
     for place, name in enumerate(body.base):
         charge = facts.charges.get(name)
         if charge is not None and not caller.sees_charge(charge, facts):

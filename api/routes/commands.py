@@ -37,7 +37,7 @@ from ledger.accounts.run_epsilon import run_epsilon
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.registry import PATHS
 from ledger.commands.runs.charge import CHARGE
-from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.commands.runs.charge_entry import MakeCharge, reported_partitions
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import POST
 from ledger.domain.command import COMMAND_BYTES_MAX
@@ -138,7 +138,7 @@ class _Decider(NamedTuple):
     async def _with_epsilon(self, caller: Caller, outcome: Outcome, run: MakeCharge) -> Outcome:
         """A permitted charge with the ε of its run, or without: what is recorded is answered whatever fails here."""
         try:
-            partitions = await self.reads.run(lambda facts: [facts.partitions[ref] for ref in run.partitions])
+            partitions = await self.reads.run(partial(reported_partitions, body=run))
             return await run_sync(_with_epsilon, self.limits.quotas.metered(caller), outcome, partitions, run)
         except Exception:  # noqa: BLE001 - whatever it was, the charge is recorded
             _LOG.exception("the answer to a charge does not have its epsilon")

@@ -24,6 +24,7 @@ from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import Facts, Partition, holder_of
 from ledger.domain.outcomes import Code
+from ledger.domain.partition_ranges import partitions_within
 from ledger.domain.roles import TDC
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
@@ -83,18 +84,25 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     run = PlannedRun.parse({name: one for name, one in body.items() if name != "policy"}, caller.organisation)
     for ref in run.partitions:
         visible_partition(facts, ref, "partitions", caller)
+    try:
+        refs = partitions_within(facts, run.partitions, run.ranges)
+    except Rejected as refusal:
+        decided = refusal.decided
+        raise Problem(decided.code, decided.detail, field=decided.field.removeprefix("body.")) from None
+    for ref in refs[len(run.partitions) :]:
+        visible_partition(facts, ref, "ranges", caller)
     contract = facts.contracts.get(run.contract)
     contract = get_visible(contract, caller.sees_contract, facts, f"contract {run.contract}")
     if TDC not in caller.roles:
         # Who makes no charges asks for the consumer: a provider of its own partitions, and of charges that it sees.
         run = structs.replace(run, actor=contract.consumer)
-        for ref in run.partitions:
+        for ref in refs:
             if not _is_own(view, ref):
                 raise not_found(f"partition {ref}")
         for name in run.base:
             get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
     since = now - days * DAY_MS
-    first, partitions = first_since(facts.size, facts.entry, since), [facts.partitions[ref] for ref in run.partitions]
+    first, partitions = first_since(facts.size, facts.entry, since), [facts.partitions[ref] for ref in refs]
     shared = [one for one in partitions if not caller.watches(one)]
     if not shared:
         return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since)

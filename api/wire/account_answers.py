@@ -26,15 +26,17 @@ from api.http.problems import RemainingShare
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.registration.partition import UNITS, RuleTerms
 from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsilon
+from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.runs.model_ancestry import charged_body
 from ledger.domain import facts as domain
+from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Facts, holder_of
+from ledger.domain.partition_ranges import partitions_within
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import RELATIONS
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.store.snapshot import Snapshot
-from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
@@ -259,13 +261,26 @@ def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:
     return () if node is None else tuple(sorted(node.members))
 
 
-def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[RemainingShare, ...]:
-    """For a rejected charge: the share of capacity left on the global account and on that of the caller's lineage."""
+_LEAST_MAX: Final = 32
+"""Shares that the refusal of a charge with ranges shows."""
+
+
+def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[RemainingShare, ...]:
+    """For a rejected charge: the share of capacity left on the global account and on that of the caller's lineage.
+
+    Of ranges, the least shares alone.
+    """
     known = facts.organisations.get(caller.organisation)
     holders = [GLOBAL, *([holder_of(known.node)] if known else [])]
-    shares: list[RemainingShare] = []
-    for ref in refs if isinstance(refs, list) else []:
-        partition = facts.partitions.get(str(ref))
+    try:
+        refs = partitions_within(facts, body.partitions, body.ranges)
+    except Rejected:
+        return ()
+    if body.ranges:
+        facts.fetch_accounts(refs, holders)
+    shares: list[tuple[Fraction, RemainingShare]] = []
+    for ref in refs:
+        partition = facts.partitions.get(ref)
         if partition is None or not caller.sees_partition(partition, facts):
             continue
         for holder in holders:
@@ -274,5 +289,6 @@ def remaining(facts: Snapshot, refs: c.Json, caller: Caller) -> tuple[RemainingS
             rule = read_rule(partition.terms)
             used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
             floor = Fraction(int(max(1 - used, Fraction(0)) * _SHARE_UNIT), _SHARE_UNIT)
-            shares.append(RemainingShare(holder=holder, partition=partition.ref, share=format_number(floor)))
-    return tuple(shares)
+            shares.append((floor, RemainingShare(holder=holder, partition=ref, share=format_number(floor))))
+    least = sorted(shares, key=lambda one: one[0])[:_LEAST_MAX] if body.ranges else shares
+    return tuple(one for _, one in least)

@@ -15,6 +15,7 @@ from api.wire.account_answers import remaining
 from api.wire.command_answers import CommandAnswer
 from client.http.endpoints import JSON_TYPE
 from ledger.book.book import Book, Outcome
+from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import Command
 from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
@@ -103,7 +104,8 @@ def with_headroom(book: Book, outcome: Outcome, command: Command, caller: Caller
     if outcome.code not in {Code.BUDGET_EXHAUSTED, Code.POLICY_DENIED}:
         return refusal(outcome)
     with book.read() as facts:
-        return refusal(outcome, remaining(facts, command.body.get("partitions"), caller))
+        body = CHARGE.read_body(command) if command.kind == CHARGE.name else None
+        return refusal(outcome, remaining(facts, body, caller) if body is not None else ())
 
 
 def reasons(body: c.Object) -> tuple[Reason, ...]:

@@ -16,10 +16,13 @@ from msgspec import structs
 
 from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.entry import Entry
+from ledger.commands.runs.charge_entry import LISTED_MAX
+from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Facts
 from ledger.domain.gate import Check
 from ledger.mechanisms.plan import Plan, RunPlan
 from ledger.wire.field_types import Ref
+from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.planning.account_caps import cap_of, partition_bounds
 from policy.planning.burn_rate import Projection, projection
@@ -132,7 +135,7 @@ def _as_epochs(plan: RunPlan, steps: int) -> StepsThatFit:
 def _lasts(question: WhatIf, first: int, since: int) -> Iterator[Projection]:
     """How long the accounts of the run last at the recent rate of charges."""
     facts = question.facts
-    for ref in question.run.partitions:
+    for ref in _shown(question):
         partition = facts.partitions.get(ref)
         bounds = partition_bounds(facts, partition, question.now) if partition else None
         author = facts.organisations.get(question.run.actor)
@@ -142,6 +145,17 @@ def _lasts(question: WhatIf, first: int, since: int) -> Iterator[Projection]:
             cap = cap_of(facts, partition, holder, bounds)
             if cap is not None:
                 yield projection(facts, ref, holder, cap, first, since, question.now)
+
+
+def _shown(question: WhatIf) -> tuple[str, ...]:
+    """The partitions whose accounts a report projects; of those in ranges, as many as may be listed, the fullest."""
+    if not question.run.ranges:
+        return question.run.partitions
+    try:
+        rooms = sorted(question.rooms(question.run.plan), key=lambda room: room.used, reverse=True)
+    except (Rejected, Malformed, KeyError):
+        return question.run.partitions
+    return (*dict.fromkeys(room.limit.partition for room in rooms),)[:LISTED_MAX]
 
 
 def advise(question: WhatIf) -> Advice:

@@ -148,7 +148,9 @@ def _denied(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int], f
 def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
     """The cap on the ε of one run, once for each combination of δ, relation and unit among the partitions."""
     least: dict[tuple[Fraction, str, str, int], tuple[Partition, Fraction]] = {}
-    for one in question.partitions:
+    # Partitions of one dataset and of the same terms have the same caps on a run.
+    first = {(one.provider, one.dataset, group[0].ref): one for group in question.alike for one in reversed(group)}
+    for one in first.values():
         cap = question.run_cap(one.ref)
         view = (one.delta, one.relation, one.unit, one.unit_records_max)
         if view not in least or cap < least[view][1]:

@@ -14,19 +14,21 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, structs
 
-from ledger.accounts.headroom import Limit, Room
+from ledger.accounts.headroom import GroupLimit, Room
 from ledger.accounts.limits import limits_on
+from ledger.accounts.partition_groups import Group, group_by_caps, group_by_terms
 from ledger.accounts.pricing import COMPUTED
 from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned
-from ledger.commands.runs.charge_entry import RUNS_MAX, MakeCharge
+from ledger.commands.runs.charge_entry import LISTED_MAX, RUNS_MAX, MakeCharge, require_partitions
 from ledger.crypto.public_keys import CleanRoomKeys, PublicKey
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Check, Gate, Request, Verdict
 from ledger.domain.outcomes import Code
+from ledger.domain.partition_ranges import Ranges, partitions_within
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX
@@ -48,10 +50,16 @@ class PlannedCharge(Record, frozen=True):
     """The body of a charge, without what a plan does not need."""
 
     contract: Sha256
-    partitions: Annotated[tuple[Ref, ...], distinct(16)]
+    partitions: Annotated[tuple[Ref, ...], distinct(LISTED_MAX, 0)]
     plan: RunPlan
     base: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
     recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] | Literal["everyone"] = ()
+    ranges: Ranges = ()
+
+    def __post_init__(self) -> None:
+        """Some partition is named. Raises: Malformed."""
+        super().__post_init__()
+        require_partitions(self.partitions, self.ranges)
 
 
 class PlannedRun(PlannedCharge, frozen=True, kw_only=True):
@@ -112,7 +120,8 @@ class WhatIf:
         """The body of a command that would ask for it."""
         run = self.run
         keys = CleanRoomKeys(PublicKey("X25519", _NO_KEY), PublicKey("Ed25519", _NO_KEY))
-        return MakeCharge(run.contract, run.partitions, plan, keys, self.now + 1, run.recipients, run.base)
+        made = MakeCharge(run.contract, run.partitions, plan, keys, self.now + 1, run.recipients, run.base)
+        return structs.replace(made, ranges=run.ranges) if run.ranges else made
 
     def decide(self) -> Decision:
         """The ledger's decision. Never raises for what a caller can send."""
@@ -129,7 +138,8 @@ class WhatIf:
         """The decision with every check, including those that passed."""
         decided = self.decide()
         try:
-            epsilons = tuple((one.ref, COMPUTED.epsilon(one, self.body(self.run.plan))) for one in self.partitions)
+            body = self.body(self.run.plan)
+            epsilons = tuple((one.ref, COMPUTED.epsilon(group[0], body)) for group in self.alike for one in group)
             verdict = self.verdict(epsilons)
             rooms = self.rooms(self.run.plan) if verdict.permit else []
         except (Rejected, Malformed, KeyError):
@@ -143,7 +153,7 @@ class WhatIf:
     def run_epsilon(self) -> tuple[RunEpsilon, ...]:
         """The ε of the whole run, one line a partition; none if it has no price."""
         try:
-            return tuple(run_epsilon(one, self.body(self.run.plan)) for one in self.partitions)
+            return tuple(run_epsilon(group[0], self.body(self.run.plan)) for group in self.alike)
         except (Rejected, Malformed, KeyError):
             return ()
 
@@ -155,8 +165,18 @@ class WhatIf:
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
-        """Those it is charged to. Raises: KeyError."""
-        return tuple(self.facts.partitions[ref] for ref in self.run.partitions)
+        """Those it is charged to. Raises: KeyError, Rejected."""
+        refs = partitions_within(self.facts, self.run.partitions, self.run.ranges)
+        return tuple(self.facts.partitions[ref] for ref in refs)
+
+    @cached_property
+    def alike(self) -> tuple[Group, ...]:
+        """Those it is charged to; where it names ranges, those on which it costs the same together. Raises: as above.
+
+        Raises:
+            KeyError, Rejected.
+        """
+        return group_by_terms(self.partitions) if self.run.ranges else tuple((one,) for one in self.partitions)
 
     @property
     def author(self) -> Organisation:
@@ -171,19 +191,32 @@ class WhatIf:
     @cached_property
     def without_epsilon(self) -> Verdict:
         """The gate's verdict on a run of zero ε: no change of noise or steps lifts what it denies."""
-        return self.verdict([(ref, Fraction(0)) for ref in self.run.partitions])
+        return self.verdict([(one.ref, Fraction(0)) for one in self.partitions])
 
     @cached_property
-    def limits(self) -> list[Limit]:
+    def limits(self) -> list[GroupLimit]:
         """Every cap that binds. Raises: Rejected, if one has no room for anything."""
-        limits = limits_on(self.facts, self.partitions, self.without_epsilon, self.author)
-        return [replace(one, rounded=False) for one in limits] if self.exact else limits
+        caps = dict(self.without_epsilon.caps)
+        groups = group_by_caps(self.partitions, caps) if self.run.ranges else self.alike
+        members = {group[0].ref: tuple(one.ref for one in group) for group in groups}
+        firsts = tuple(group[0] for group in groups)
+        limits = limits_on(self.facts, firsts, self.without_epsilon, self.author)
+        exact = [replace(one, rounded=False) for one in limits] if self.exact else limits
+        return [GroupLimit(one, members[one.partition]) for one in exact]
 
     def rooms(self, plan: RunPlan) -> list[Room]:
-        """Every account it would be charged to, before and after. Raises: Rejected, Malformed, if it has no price."""
+        """Every account it would be charged to, before and after; of equal ones in ranges, the first.
+
+        Raises:
+            Rejected, Malformed: if it has no price.
+        """
         body = self.body(plan)
-        prices = {one.ref: COMPUTED.price(one, body) for one in self.partitions}
-        return [Room.of(self.facts, limit, prices[limit.partition], plan.steps) for limit in self.limits]
+        prices = {one.ref: COMPUTED.price(group[0], body) for group in self.alike for one in group}
+        found: list[Room] = []
+        for limit in self.limits:
+            rooms = limit.rooms(self.facts, prices[limit.limit.partition], plan.steps)
+            found += {room.before: room for room in reversed([*rooms])}.values() if self.run.ranges else rooms
+        return found
 
     def run_cap(self, ref: str) -> Fraction:
         """The greatest ε of one run on a partition, in billionths, that the gate permits; the others at 0."""
@@ -191,7 +224,7 @@ class WhatIf:
         while high - low > 1:
             middle = (low + high) // 2
             epsilons = [
-                (one, Fraction(middle, _EPSILON_UNIT) if one == ref else Fraction(0)) for one in self.run.partitions
+                (one.ref, Fraction(middle, _EPSILON_UNIT) if one.ref == ref else Fraction(0)) for one in self.partitions
             ]
             low, high = (middle, high) if self.verdict(epsilons).permit else (low, middle)
         return Fraction(low, _EPSILON_UNIT)

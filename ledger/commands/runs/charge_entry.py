@@ -9,16 +9,17 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from msgspec import Meta
 
 from ledger.accounts.account_sums import AccountSums, Prices, touched
+from ledger.accounts.partition_groups import group_by_terms
 from ledger.commands.command_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.command_kind import Recorded
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import EVERYONE, Charge, SigningKey, StepLeases, grouped
+from ledger.domain.facts import EVERYONE, Charge, Facts, Partition, SigningKey, StepLeases, grouped
 from ledger.domain.gate import Refund
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
-from ledger.domain.partition_ranges import PARTITIONS_MAX, PartitionRange, Ranges
+from ledger.domain.partition_ranges import PARTITIONS_MAX, PartitionRange, Ranges, partitions_within
 from ledger.filters import Cap
 from ledger.mechanisms.loss import parse_segments
 from ledger.mechanisms.plan import RunPlan
@@ -40,6 +41,12 @@ Recipients = Annotated[tuple[Did, ...], distinct(RUNS_MAX)] | Literal["everyone"
 def named_recipients(recipients: Recipients) -> tuple[str, ...]:
     """As the charge keeps them."""
     return (EVERYONE,) if isinstance(recipients, str) else recipients
+
+
+def require_partitions(listed: tuple[str, ...], ranges: tuple[PartitionRange, ...]) -> None:
+    """Check that some partition is named. Raises: Malformed."""
+    if not listed and not ranges:
+        raise Malformed("partitions", f"must have 1 to {LISTED_MAX} items, or there are ranges")
 
 
 class MakeCharge(Record, frozen=True):
@@ -73,13 +80,22 @@ class MakeCharge(Record, frozen=True):
     def __post_init__(self) -> None:
         """Some partition is named. Raises: Malformed."""
         super().__post_init__()
-        if not self.partitions and not self.ranges:
-            raise Malformed("partitions", f"must be a list of 1 to {LISTED_MAX} different items, or there are ranges")
+        require_partitions(self.partitions, self.ranges)
 
 
 Pair = Annotated[tuple[Natural, ...], Meta(min_length=2, max_length=2)]
 Groups = Annotated[tuple[Pair, ...], Meta(max_length=PARTITIONS_MAX)]
 """Numbers, each with a count."""
+
+
+def reported_partitions(facts: Facts, body: MakeCharge) -> list[Partition]:
+    """The partitions of a charge that what a run reveals is shown of: of ranges, one for all of the same terms.
+
+    Raises:
+        Rejected.
+    """
+    found = [facts.partitions[ref] for ref in partitions_within(facts, body.partitions, body.ranges)]
+    return [group[0] for group in group_by_terms(found)] if body.ranges else found
 
 
 class RecordedLimit(Record, frozen=True):

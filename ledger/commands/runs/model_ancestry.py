@@ -20,7 +20,7 @@ from ledger.accounts.pricing import whole_run
 from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
-from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.commands.runs.charge_entry import MakeCharge, reported_partitions
 from ledger.domain.facts import Charge, Facts, Partition
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
@@ -42,9 +42,13 @@ def charged_body(book: RecordedFacts, charge: Charge) -> MakeCharge:
 
 
 def charged_epsilon(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ...]:
-    """What the run of a charge reveals, one line a partition. Raises: Malformed, Rejected."""
+    """What the run of a charge reveals, one line a partition; of ranges, one for all of the same terms.
+
+    Raises:
+        Malformed, Rejected.
+    """
     body = charged_body(book, charge)
-    return tuple(run_epsilon(book.partitions[ref], body) for ref in charge.partitions)
+    return tuple(run_epsilon(one, body) for one in reported_partitions(book, body))
 
 
 def epsilon_with_ancestry(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ...]:
