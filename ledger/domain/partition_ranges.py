@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
-from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final
 
 from ledger.domain.decision import Rejected
@@ -61,25 +60,23 @@ class OpeningOrders:
 
     def __init__(self) -> None:
         """None yet."""
-        self._lock = Lock()
-        self._seen = 0
-        self._orders: dict[str, OpeningOrder] = {}
+        self._known: tuple[int, dict[str, OpeningOrder]] = 0, {}
 
     def of(self, partitions: Mapping[str, Partition], dataset: str) -> OpeningOrder:
         """The order of one dataset, with all that opened since the last call."""
-        if self._seen != len(partitions):
-            with self._lock:
-                # In one step, whoever adds to them meanwhile.
-                every = [*partitions]
-                new: dict[str, list[str]] = {}
-                for ref in every[self._seen :]:
-                    new.setdefault(dataset_of_ref(ref), []).append(ref)
-                for name, refs in new.items():
-                    before = self._orders.get(name)
-                    known = [*(before.refs if before else ()), *refs]
-                    self._orders[name] = OpeningOrder(sorted(known, key=lambda ref: partitions[ref].index))
-                self._seen = len(every)
-        return self._orders.get(dataset) or OpeningOrder()
+        # Replaced as a whole and never changed: several threads may find the same at once.
+        seen, orders = self._known
+        if seen != len(partitions):
+            every = [*partitions]
+            new: dict[str, list[str]] = {}
+            for ref in every[seen:]:
+                new.setdefault(dataset_of_ref(ref), []).append(ref)
+            orders = {**orders}
+            for name, refs in new.items():
+                known = [*(orders[name].refs if name in orders else ()), *refs]
+                orders[name] = OpeningOrder(sorted(known, key=lambda ref: partitions[ref].index))
+            self._known = len(every), orders
+        return orders.get(dataset) or OpeningOrder()
 
 
 def dataset_of_ref(ref: str) -> str:

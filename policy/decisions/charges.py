@@ -27,7 +27,7 @@ from policy.decisions.documents_in_force import (
     read_contract,
 )
 from policy.decisions.request import Case, on
-from policy.decisions.stream_slices import check_windows
+from policy.decisions.stream_slices import check_gaps, check_windows
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
 from policy.documents.run_bounds import probability_of
 
@@ -78,6 +78,11 @@ def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) 
         return bound
     refs = partitions_within(facts, body.partitions, body.ranges)
     partitions = [facts.partitions[ref] for ref in refs[len(body.partitions) :]]
+    for one in body.ranges:
+        order = facts.opening_order(one.dataset)
+        ends = (order.places[f"{one.dataset}/{name}"] for name in (one.first, one.last))
+        first, last = ends
+        check_gaps(case, [facts.partitions[ref] for ref in order.refs[first : last + 1]])
     for group in _alike(case, partitions):
         named = in_words(refs, [one.ref for one in group])
         # The oldest of them is the first that is too old.

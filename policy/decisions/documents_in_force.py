@@ -102,22 +102,23 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
 
 def bindings(facts: Facts, partitions: Sequence[Partition], now: int) -> list[Binding | None]:
     """The terms that bind each of several partitions; those of one dataset and one policy share one value."""
-    found: dict[tuple[str, str, int], Binding | None] = {}
+    found: dict[tuple[str, str, int, int], Binding | None] = {}
     bound = []
     for one in partitions:
         # Only what was entered before the partition: a version entered later and dated back never lowers it.
         opening = policy_in_force(facts, dataset_of(facts, one).domain, one.opened, before=one.index)
-        first = one.provider, one.dataset, opening.version if opening else 0
-        if first not in found:
-            found[first] = _bound_since(facts, first, now)
-        bound.append(found[first])
+        version = opening.version if opening else 0
+        streams = sum(stated.index < one.index for stated in facts.streams.get((one.provider, one.dataset), ()))
+        opened_under = one.provider, one.dataset, version, streams
+        if opened_under not in found:
+            found[opened_under] = _bound_since(facts, one, version, now)
+        bound.append(found[opened_under])
     return bound
 
 
-def _bound_since(facts: Facts, first: tuple[str, str, int], now: int) -> Binding | None:
-    """What binds the partitions of a dataset (its provider and id) that opened under one version of the policy."""
-    provider, name, version = first
-    of_dataset = provider, name
+def _bound_since(facts: Facts, partition: Partition, version: int, now: int) -> Binding | None:
+    """What binds a partition that opened under a version of the policy, and all that opened under the same terms."""
+    of_dataset = partition.provider, partition.dataset
     domain = facts.datasets[of_dataset].domain
     current = policy_in_force(facts, domain, now)
     if current is None:

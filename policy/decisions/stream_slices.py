@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import islice, pairwise, takewhile
 from typing import Final
 
 from ledger.commands.registration.document import EnterDocument
@@ -14,7 +15,7 @@ from ledger.domain.facts import Facts, Partition
 from ledger.domain.gate import Header
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
-from policy.checks.calendar_periods import BY_HAND, EXAMPLES, period_before, period_of, span_of, start_of
+from policy.checks.calendar_periods import BY_HAND, EXAMPLES, period_before, period_of, periods_from, span_of, start_of
 from policy.decisions.documents_in_force import policy_in_force, read_dataset, read_policy
 from policy.decisions.request import Case, on
 from policy.decisions.streams_in_force import (
@@ -27,6 +28,9 @@ from policy.decisions.streams_in_force import (
 from policy.documents.partition_commitments import Stored, persons_beyond, read_commitments
 from policy.documents.policy import Policy
 from policy.documents.stream import COMMITTED, StreamDocument
+
+_MISSED_MAX: Final = 20
+"""Missed periods that a check names."""
 
 
 def stream(case: Case, body: EnterDocument) -> None:
@@ -184,6 +188,25 @@ def check_windows(case: Case, partitions: Sequence[Partition]) -> None:
         least = min(of_stream, key=lambda found: found.window_max)
         subject = f"the number of slices of {place[1]} in one run,"
         case.count_at_most("window_too_long", subject, count, least.window_max, least.window_source)
+
+
+def check_gaps(case: Case, partitions: Sequence[Partition]) -> None:
+    """Check that slices which follow one another in a range are of periods that do: what was missed is not in a run."""
+    missed = [period for first, then in pairwise(partitions) for period in _missed_between(case.facts, first, then)]
+    if missed:
+        named = ", ".join(missed[:_MISSED_MAX]) + (
+            f" and {len(missed) - _MISSED_MAX} more" if missed[_MISSED_MAX:] else ""
+        )
+        case.failed("range_has_gaps", f"no slice opened for {named}: name a range before and another one after")
+
+
+def _missed_between(facts: Facts, first: Partition, then: Partition) -> Iterator[str]:
+    terms = slice_terms(facts, then)
+    kind = BY_HAND if terms is None else terms.stream.period
+    before, after = (one.ref.rpartition("/")[2] for one in (first, then))
+    if kind == BY_HAND or start_of(kind, before) is None or start_of(kind, after) is None:
+        return iter(())
+    return takewhile(lambda period: period != after, islice(periods_from(kind, before), 1, None))
 
 
 VERDICTS: Final = (on(STREAM, stream),)

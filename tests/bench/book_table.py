@@ -44,6 +44,7 @@ from tests.bench.book_rows import Condition, in_turns, report, seconds
 from tests.bench.floor import Floor
 from tests.bench.grown import ENDLESS, TINY, grown
 from tests.bench.pipeline_parts import Pipeline
+from tests.bench.range_charges import range_charges
 from tests.bench.test_doors import CLIENTS, EACH, charge, packed, served, today
 from tests.bench.wire import send_all
 from tests.factories.memory import LOG_PUBLIC, MemoryWorld, entry_of
@@ -410,6 +411,7 @@ ROWS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
     "opening": openings,
     "grown": grown_books,
     "parts": parts,
+    "ranges": range_charges,
     "stages": stages,
 }
 
