@@ -99,11 +99,12 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
     as_of: int | None,
     document: Path | None,
 ) -> Reply:
+    from client.service.named_ranges import fix_ranges
     from ledger.wire.records import convert
     from policy.cli.text_report import run_lines
     from policy.planning.plan_report import PlanReport
 
-    body = plan.with_epochs(read_charge(charge, Changes(contract)), epochs)
+    body = fix_ranges(plan.with_epochs(read_charge(charge, Changes(contract)), epochs), service)
     found = service.plan_report(body, as_of, _moment(at), days, _policy(document))
     report = convert(PlanReport, found)
     return Reply(found, run_lines(report), not report.decision.permit)

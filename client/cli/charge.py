@@ -54,12 +54,14 @@ def quote(  # noqa: PLR0913 - each an option
     """Ask what a run would get: its ε, the budget used, the runs that remain."""
     from client.keys.clean_room_keys import RoomKeys
     from client.profile.profile import Profile
+    from client.service.named_ranges import fix_ranges
 
     changes = Changes(contract, deadline, noise, steps, tuple(partition or ()))
     with errors_reported(as_json=as_json, fields=changes.typed(charge)):
         caller = Profile.load(profile)
         signer, body = caller.signer(), read_charge(charge, changes)
         with caller.open() as service:
+            body = fix_ranges(body, service)
             request: Object = {
                 "clean_room": RoomKeys.generate().public,
                 "deadline": int(service.clock() * 1000) + QUOTE_MS,
@@ -101,6 +103,7 @@ def make(  # noqa: PLR0913 - each an option
 ) -> None:
     """Charge a run before it starts; it counts in full until it is settled."""
     from client.profile.profile import Profile
+    from client.service.named_ranges import fix_ranges
     from ledger.wire.malformed import Malformed
 
     name = fresh_id("charge", id)
@@ -110,13 +113,15 @@ def make(  # noqa: PLR0913 - each an option
         signer, body = caller.signer(), read_charge(charge, changes)
         if "deadline" not in body:
             raise Malformed("--deadline", "is missing: say until when the run is over, as 2026-01-31T00:00:00Z")
-        sent = body
+        room_keys: Object = {}
         if "clean_room" not in body:
             place = room or Path(f"{name}.room.pem")
-            sent = {**body, "clean_room": kept.enter_context(_room_keys(place, dry_run=dry_run))}
+            room_keys = {"clean_room": kept.enter_context(_room_keys(place, dry_run=dry_run))}
         elif room is not None:
             raise Malformed("--room", f"names keys, and {charge} has a clean room's: leave one of them out")
         with caller.open() as service:
+            body = fix_ranges(body, service)
+            sent = {**body, **room_keys}
 
             def ask() -> Answer:
                 return service.submit(signer, caller.actor, "charge", sent, name, dry_run=dry_run)

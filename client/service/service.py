@@ -193,6 +193,10 @@ class Service(WhatIfQuestions):
         """A stream with its slices and windows. Raises: Refused, Unreachable."""
         return self._get(f"/v1/streams/{path_of(provider)}/{path_of(dataset)}")
 
+    def every_partition(self) -> tuple[c.Object, ...]:
+        """The current state of all partitions that the caller sees. Raises: Refused, Unreachable."""
+        return tuple(self._list("/v1/partitions", {})[1])
+
     def charges(self) -> tuple[str, ...]:
         """The ids of all charges that the caller sees. Raises: Refused, Unreachable."""
         return tuple(str(one["id"]) for one in self._list("/v1/charges", {})[1])

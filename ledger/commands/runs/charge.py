@@ -123,7 +123,7 @@ class PricedCharge:
                 yield from ((holder, share, ref) for share in passed)
 
     def _in_ranges(self, many: dict[tuple[str, Fraction], list[str]]) -> list[c.Json]:
-        """Alerts of a charge that names ranges: each share once for each holder, with the places of its partitions."""
+        """Alerts of a charge that names ranges: each share once for each holder, with the places of partitions."""
         places = {one.ref: place for place, one in enumerate(self.partitions)}
         found: list[c.Json] = []
         for (holder, share), refs in many.items():

@@ -57,8 +57,8 @@ def test_a_charge_over_a_range_is_one_of_each(weeks: StoredWorld, tmp_path: Any)
     """The same sums as by single charges; posted, voided; equal rows, replay, and a book that is opened again."""
     done = over(weeks, "all", between("w1", "w4"), partitions=(f"{DIGITS}/w5",), run=plan())
     assert done.code.word == "pending", done
-    groups, prices = done.body["groups"], done.body["prices"]
-    assert (groups, [*prices]) == ([[0, 3], [1, 1], [0, 1]], [f"{DIGITS}/w5", f"{DIGITS}/w3"])
+    recorded: Any = done.body
+    assert (recorded["groups"], [*recorded["prices"]]) == ([[0, 3], [1, 1], [0, 1]], [f"{DIGITS}/w5", f"{DIGITS}/w3"])
     (tmp_path / "single").mkdir()
     with open_world(tmp_path / "single", "sqlite", founded=False) as single:
         single.found(*single.founding_with(partitions=OPENED))
