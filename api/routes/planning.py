@@ -82,15 +82,7 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     body = c.members(c.parse(raw, PLAN_BYTES_MAX), "")
     policy = _policy_in(body)
     run = PlannedRun.parse({name: one for name, one in body.items() if name != "policy"}, caller.organisation)
-    for ref in run.partitions:
-        visible_partition(facts, ref, "partitions", caller)
-    try:
-        refs = partitions_within(facts, run.partitions, run.ranges)
-    except Rejected as refusal:
-        decided = refusal.decided
-        raise Problem(decided.code, decided.detail, field=decided.field.removeprefix("body.")) from None
-    for ref in refs[len(run.partitions) :]:
-        visible_partition(facts, ref, "ranges", caller)
+    refs = _partitions_of(view, run)
     contract = facts.contracts.get(run.contract)
     contract = get_visible(contract, caller.sees_contract, facts, f"contract {run.contract}")
     if TDC not in caller.roles:
@@ -117,6 +109,20 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     # Not what the book would decide: by many policies and times the part of others could be searched.
     shown = _under(shown, policy)
     return report(WhatIf(shown, run, now), first, since, None if shown is facts else shown)
+
+
+def _partitions_of(view: View, run: PlannedRun) -> tuple[str, ...]:
+    """The partitions of a planned run, all of which the caller sees. Raises: Problem."""
+    for ref in run.partitions:
+        visible_partition(view.facts, ref, "partitions", view.caller)
+    try:
+        refs = partitions_within(view.facts, run.partitions, run.ranges)
+    except Rejected as refusal:
+        decided = refusal.decided
+        raise Problem(decided.code, decided.detail, field=decided.field.removeprefix("body.")) from None
+    for ref in refs[len(run.partitions) :]:
+        visible_partition(view.facts, ref, "ranges", view.caller)
+    return refs
 
 
 def _policy_in(body: c.Object) -> bytes | None:

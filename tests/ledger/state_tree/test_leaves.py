@@ -70,10 +70,10 @@ def test_every_part_of_the_state_has_leaves() -> None:
     # accounts the state has the part itself, and what is put down there before anyone reads it.
     state = OpenState(StoredDocuments(), SettledRecords(), ProvenEntries())
     made = {"open_charges", "open_keys", "parts", "noted", "folding", "_authored", "_published"}
-    made |= {"_accounts", "account_sums", "note_sums"}
+    made |= {"_accounts", "account_sums", "note_sums", "_orders", "_within"}
     assert vars(state).keys() - PARTS.keys() - made == {"sums", "_records", "documents"}
     assert state.parts.keys() == PARTS.keys() - OTHERS
-    assert vars(SettledRecords()).keys() == {"ids", "changes", "keys", "position", "charges"}
+    assert vars(SettledRecords()).keys() == {"ids", "changes", "keys", "position", "charges", "state"}
 
 
 def test_the_leaves_are_the_records_that_decide(tmp_path: Path) -> None:
