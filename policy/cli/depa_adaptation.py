@@ -139,6 +139,6 @@ def _print_changes(found: Adapted, into: Path) -> None:
         lines.append(f"{changed}, and nothing was written: decide what is needed; no change mends other refusals.")
     else:
         lines.append(f"{changed}; the files are in {into}.")
-        lines.append(f"For every party to sign: epsilon contract sign {into / 'document.json'}")
+        lines.append(f"For every party to sign: epsilon contract sign PROFILE {into / 'document.json'}")
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
