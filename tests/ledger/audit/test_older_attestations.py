@@ -10,7 +10,7 @@ import pytest
 from ledger.audit.replay import VerificationFailed, verify_book
 from ledger.book.book import Outcome
 from ledger.wire import canonical_json as c
-from policy.attestation import verification
+from policy.attestation.token import VMPL
 from policy.attestation.verification import VMPL_SINCE_MS
 from policy.checks.findings import Findings
 from policy.decisions.gate import gate
@@ -39,7 +39,7 @@ def release(world: StoredWorld, run: str, **claims: c.Json) -> Outcome:
 
 def _without_vmpl(equal: Any) -> Any:  # noqa: ANN401 - a method
     def checked(findings: Any, code: str, subject: str, *values: Any) -> None:  # noqa: ANN401
-        if subject != verification.VMPL:
+        if subject != VMPL:
             equal(findings, code, subject, *values)
 
     return checked
