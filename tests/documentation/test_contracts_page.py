@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from epsilon_ledger.__main__ import assemble
 from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.epsilon_ledger.commands import parsed
-from tests.policy.scene import GONE, decide
+from tests.policy.scene import decide
 
 PAGE: Final = [
     one for one in blocks(ROOT / "docs" / "contracts.md") if one.run_by == "tests/documentation/test_contracts_page.py"
@@ -39,7 +39,7 @@ def test_an_agreement_becomes_a_contract_that_governs(tmp_path: Path, monkeypatc
     contract = json.loads(Path("contract.json").read_text(encoding="utf-8"))
     assert decide("contract", {"entered": contract}).permit
     assert (contract["runs_max"], contract["run"]) == (3, {"delta_max": "0.00001", "epsilon_max": "2.4"})
-    run = {"contracts|0": contract, "policies|0|run": GONE}
+    run = {"contracts|0": contract}
     assert decide("charge", run).permit
     assert not decide("charge", {**run, "runs": 3}).permit
     assert not decide("charge", {**run, "now": "2026-12-01T00:00:00Z", "charge|deadline": contract["ends"]}).permit
