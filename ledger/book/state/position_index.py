@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from sys import byteorder
 from threading import Lock
 from typing import Final, Self
@@ -52,7 +53,7 @@ class PositionIndex:
 
     def add(self, name: str, position: int) -> None:
         """Note that the entry at ``position`` names it; positions are added in increasing order."""
-        digest = int.from_bytes(name_digest(name))
+        digest = digest_of(name)
         with self._lock:
             shard = self._shards.get(digest >> 64 - _SHARD_BITS)
             if shard is None:
@@ -80,6 +81,7 @@ class PositionIndex:
             yield from zip(digests, positions, strict=True)
 
 
+@lru_cache(maxsize=4_096)
 def digest_of(name: str) -> int:
     """The first 8 bytes of a name's SHA-256, as a number."""
     return int.from_bytes(name_digest(name))

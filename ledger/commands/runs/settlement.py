@@ -91,9 +91,10 @@ class Settled(NamedTuple):
         if self.outcome != Code.POSTED.word:
             return charge.settled(ChargeState.VOIDED, None)
         settled = charge.settled(ChargeState.POSTED, charge.steps if self.steps is None else self.steps)
-        # Of a run without leases that named no model, a post leaves what it always did.
-        named = self.post if self.model is not None or charge.leases is not None else ""
-        return settled._replace(post=named or None, model=self.model)
+        if self.model is None and charge.leases is None:
+            # A post leaves what it always did.
+            return settled
+        return settled._replace(post=self.post or None, model=self.model)
 
 
 def _post(context: Context[Post]) -> Decision:
