@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from time import monotonic
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine
@@ -45,6 +46,8 @@ from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock
 
 BATCH_MAX: Final = 512
 """Commands of one batch; a longer call goes into several."""
+GATHER_S: Final = 0.000_5
+"""How long the first of several callers who were answered together waits for the others to come again."""
 CLOSED: Final = "the book is closed"
 _CLOSE: Final = "close"
 """The message that ends the writer, once what came before it is committed."""
@@ -82,6 +85,7 @@ class Writer:
         self._batch: Batch | None = None
         self._transaction: Connection | None = None
         self._committing: Batch | None = None
+        self._answered = 0
         self._ending = False
         self._halted: Exception | None = None
         self.stopped: str | None = None
@@ -203,7 +207,7 @@ class Writer:
         # While a batch is committed, its end comes before anything is due.
         rest_s = 0 if at_once else REST_S if self._committing is not None else self._due.rest_s()
         message = self._queue.get(rest_s)
-        found = message is not None
+        found, since = message is not None, monotonic()
         while message is not None:
             if isinstance(message, Call):
                 self._calls.append(message)
@@ -215,14 +219,20 @@ class Writer:
                 raise message
             else:
                 self._note_finished(*message)
-            message = self._queue.get(0) if len(self._calls) < BATCH_MAX else None
+            message = self._queue.get(self._patience_s(since)) if len(self._calls) < BATCH_MAX else None
         return found
+
+    def _patience_s(self, since: float) -> float:
+        """How long to wait for another call before those are decided of which the first came at ``since``."""
+        waits = 0 < len(self._calls) < self._answered // 2 and self._committing is None and self._batch is None
+        return since + GATHER_S - monotonic() if waits else 0
 
     def _note_finished(self, batch: Batch | None, error: BaseException | None) -> None:
         if error is not None:
             raise error
         self._committing = None
         if batch is not None:
+            self._answered = len(batch.parts)
             self._state.committed(batch.tree.size)
 
     def _is_full(self) -> bool:
