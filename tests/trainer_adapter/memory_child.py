@@ -1,7 +1,8 @@
-"""Seals and trains on many records in a process whose memory is limited; prints how many MiB of records it had."""
+"""Seals and trains on many records in a process whose memory is limited; prints how many MiB it had, and took."""
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
 import tempfile
@@ -67,9 +68,9 @@ def main() -> None:
     made = Made(mib * MIB // Made.layout.dtype.itemsize + 1)
     # What PyTorch needs for any run is there before anything is measured.
     _train((torch.zeros(400, COLUMNS), torch.zeros(400, dtype=torch.int64)), 400, 1)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=sys.argv[2]) as folder:
         # The limit is on all private memory, PyTorch's included: what is above it cannot be allocated.
-        before = _status("VmData")
+        before, resident = _status("VmData"), _status("VmHWM")
         resource.setrlimit(resource.RLIMIT_DATA, (before + LIMIT, before + LIMIT))
         out = Path(folder) / "out"
         sealed = seal_dataset(made, REF, out, None, None)
@@ -78,7 +79,12 @@ def main() -> None:
         records = records_of({REF: opened}, read_records, lambda inputs: inputs, torch.device("cpu"))
         assert isinstance(records, RecordsOnDisk)
         _train(records, len(records), 5)
-        sys.stdout.write(f"{opened.nbytes // MIB}\n")
+        told = {
+            "limit_mib": LIMIT // MIB,
+            "memory_mib": (_status("VmHWM") - resident) // MIB,
+            "records_mib": opened.nbytes // MIB,
+        }
+        sys.stdout.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -149,8 +149,8 @@ class Engine:
         with without_checkpoints() as checkpoints:
             check_on_dummies(model, loss_fn, self._units.data)
         public, values = self._units.public_batch(microbatch, self._device), self._record.values()
-        drawn = max(Fraction(1), len(self._units) * plan.sampling_probability)
-        runs = plan.steps * math.ceil(drawn / microbatch)
+        # By the plan, so that an example before the charge decides and compiles what the run will use.
+        runs = plan.steps * math.ceil(plan.batch_size_expected / microbatch)
         self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled, runs=runs)
         self.compiled: Final = self._sum.compiled
         self.kernels: Final = self._sum.kernels

@@ -1,19 +1,27 @@
 """The choice of the kernel for a parameter's gradient norms: the fastest one, measured on public random tensors.
 
-Only shapes, types and the device count, never a value; what was measured is cached for the process.
+Only shapes, types and the device count, never a value; what was measured is cached for the process. A run whose graph
+is compiled also keeps it on disk, in the folder of TorchInductor's cache (``TORCHINDUCTOR_CACHE_DIR``): another choice
+is another graph, which would be compiled anew. Whoever writes there chooses among kernels that are all right.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from math import sqrt
+from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
+from ledger.files.atomic_file import replace_file
 from trainer_adapter.per_sample.gradient_factors import ConvGrad, EmbeddingGrad, OuterProductGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS, Kernel
 from trainer_adapter.per_sample.outer_product_norms import typical_margin
@@ -24,6 +32,9 @@ KEPT_BYTES_MAX: Final = 1 << 26
 TYPICAL_MARGIN_MAX: Final = 1 / 200
 """A kernel that would tell longer norms, of positions that are orthogonal, is taken only where no other is better."""
 _ROUNDS: Final = 4
+CHOICES_FILE: Final = "epsilon-kernels-1.json"
+CHOICES_BYTES_MAX: Final = 1 << 22
+"""Of the file that keeps which kernels were chosen."""
 
 
 def candidates(factors: Sequence[PerExampleGrad], size: int, precision: Precision) -> tuple[str, ...]:
@@ -73,18 +84,57 @@ _chosen: dict[tuple[object, ...], str] = {}
 """A cache for the process: two runs of one model use the same kernels."""
 
 
-def choose(factors: Sequence[PerExampleGrad], size: int, precision: Precision) -> str:
-    """The fastest of the candidates, measured on random tensors of the same shapes."""
+def choose(factors: Sequence[PerExampleGrad], size: int, precision: Precision, *, on_disk: bool = False) -> str:
+    """The fastest of the candidates, measured on random tensors of the same shapes.
+
+    Args:
+        on_disk: whether the choice is that of an earlier process, and kept for later ones.
+    """
     names = candidates(factors, size, precision)
     if len(names) == 1:
         return names[0]
     key = (precision.name, size, torch.get_num_threads(), *(_layout(factor) for factor in factors))
+    if key not in _chosen and on_disk and (known := _kept().get(_digest(key))) in names:
+        _chosen[key] = known
     if key not in _chosen:
         public = [_public(factor) for factor in factors]
         # In turns, so that none finds its own data in the caches; processor time, so that other processes do not count.
         times = [{name: _seconds(KERNELS[name], public, precision) for name in names} for _ in range(_ROUNDS)]
         _chosen[key] = min(names, key=lambda name: min(measured[name] for measured in times))
+    if on_disk:
+        _keep(_digest(key), _chosen[key])
     return _chosen[key]
+
+
+def _digest(key: tuple[object, ...]) -> str:
+    """A layout's name on disk: its shapes, and the versions and the device that decide what is fast."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else torch.backends.cpu.get_cpu_capability()
+    return hashlib.sha256(repr((torch.__version__, platform.machine(), device, key)).encode()).hexdigest()
+
+
+def _file() -> Path:
+    return Path(cache_dir()) / CHOICES_FILE
+
+
+def _kept() -> dict[str, str]:
+    """The choices on disk; none where they cannot be read: they are measured again."""
+    try:
+        with _file().open("rb") as file:
+            known = json.loads(file.read(CHOICES_BYTES_MAX))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _keep(layout: str, name: str) -> None:
+    """Write a choice beside the others; one that another process writes at the same moment may be measured again."""
+    known = _kept()
+    if known.get(layout) != name:
+        try:
+            replace_file(_file(), json.dumps({**known, layout: name}, sort_keys=True).encode())
+        except OSError:
+            # Where nothing can be written, a later process measures by itself.
+            return
 
 
 def _seconds(kernel: Kernel, factors: Sequence[PerExampleGrad], precision: Precision) -> float:

@@ -3,7 +3,7 @@
 To compile takes tens of seconds and may make a graph slower, as that of a convolutional network whose gradients are few
 large products. So ``"auto"`` compiles only where a run is long, measures both graphs on public dummies, and keeps the
 faster. TorchInductor keeps what it compiled in its own cache on disk (``TORCHINDUCTOR_CACHE_DIR``), where the next run
-of the same graph finds it.
+of the same graph finds it; ``autotune`` keeps the choice of kernels there, so that it is the same graph.
 """
 
 from __future__ import annotations

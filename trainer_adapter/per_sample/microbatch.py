@@ -126,6 +126,8 @@ class MicrobatchGradientSum:
             Malformed: if the model does not run record by record, or cannot be traced or compiled.
         """
         self._record, self._precision, self._bound = record, record.precision, bound
+        # What is compiled is found again on disk where it is the same graph, so with the same kernels.
+        self._on_disk = compiled is not False
         self._names = list(values)
         self._device = dummies.mask.device
         flat, self._form = tree_flatten(dummies)
@@ -201,7 +203,9 @@ class MicrobatchGradientSum:
         with RefuseRandomness(self._device) if alone else nullcontext():
             factors = self._factors(tensors)
         sizes = {name: value.numel() for name, value in zip(self._names, tensors, strict=False)}
-        self.kernels = {name: choose(own, sizes[name], self._precision) for name, own in factors.items()}
+        self.kernels = {
+            name: choose(own, sizes[name], self._precision, on_disk=self._on_disk) for name, own in factors.items()
+        }
         self.margin = max(margin_of(self.kernels[name], own, self._precision) for name, own in factors.items())
         if alone:
             return make_fx(self._sum, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
