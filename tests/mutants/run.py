@@ -124,8 +124,9 @@ def _try(work: list[tuple[Function, list[Change]]], children: int) -> None:
         part = FOLDER / f"work.{child}"
         part.write_bytes(pickle.dumps(work[child::children]))
         running.append(_pytest("tests.mutants.trial", {WORK: str(part)}))
-    for one in running:
-        one.wait()
+    codes = [one.wait() for one in running]
+    if any(codes):
+        raise SystemExit("the trial did not run to its end: what was decided is kept")
 
 
 def _pytest(plugin: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -60,13 +60,13 @@ class Tests(NamedTuple):
 
     def of(self, function: Function, change: Change) -> set[int]:
         """Those that execute the changed lines; those of the whole function where its head is changed."""
-        table = self.lines[str(function.path)]
+        table = self.lines.get(str(function.path), {})
         lines = change.lines or function.body
         return {test for line in lines for test in table.get(str(line), ())}
 
     def least(self, function: Function) -> float:
         """Seconds of the quickest test that calls a function."""
-        table = self.lines[str(function.path)]
+        table = self.lines.get(str(function.path), {})
         tests = {test for line in function.body[1:] for test in table.get(str(line), ())}
         return min((self.seconds[test] for test in tests), default=0.0)
 
