@@ -199,13 +199,13 @@ def _change(place: int, before: list[str], after: list[str], node: FunctionNode)
         place=place,
         was=" ".join(line.strip() for line in before[same : len(before) - tail]),
         now=" ".join(line.strip() for line in after[same : len(after) - tail]),
-        lines=_statement(node, node.lineno + same),
+        lines=statement_lines(node, node.lineno + same),
         text="\n".join(after),
-        dropped=_dropped("\n".join(before), "\n".join(after)),
+        dropped=dropped_as("\n".join(before), "\n".join(after)),
     )
 
 
-def _statement(node: FunctionNode, changed: int) -> tuple[int, ...]:
+def statement_lines(node: FunctionNode, changed: int) -> tuple[int, ...]:
     """The lines of the innermost statement that holds a line; of one with a body those of its head."""
     found: tuple[int, ...] = ()
     for one in ast.walk(node):
@@ -222,7 +222,8 @@ def _line(node: ast.stmt | ast.match_case) -> int:
     return node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
 
 
-def _dropped(before: str, after: str) -> str | None:
+def dropped_as(before: str, after: str) -> str | None:
+    """The kind under which a change is dropped, None if it is tried."""
     for kind, hide in DROPPED.items():
         trees = [ast.dump(hide().visit(ast.parse(textwrap.dedent(text)))) for text in (before, after)]
         if trees[0] == trees[1]:
