@@ -6,15 +6,57 @@
 
 ``configure_optimizers`` returns that optimiser. The batches of the loader are public: any gradient they give is
 thrown away before the optimiser steps, and the noisy sum over the sealed records is put in its place.
+
+Of a run that leases its steps no line of a logger leaves before a lease, or the post, names it: only a
+:class:`FencedLogger` around a logger is taken, and no progress bar, which writes at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import Logger
 from torch.optim import Optimizer
 
 from ledger.wire.malformed import Malformed
+from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.attach import ModelRun
+
+
+class FencedLogger(Logger):
+    """Another logger, which gets each line once it may leave the run."""
+
+    def __init__(self, run: Run, logger: Logger) -> None:
+        """Hold what is logged for ``logger`` behind the fence of ``run``."""
+        super().__init__()
+        self._run, self._logger = run, logger
+
+    @property
+    def name(self) -> str | None:
+        """The other's."""
+        return self._logger.name
+
+    @property
+    def version(self) -> int | str | None:
+        """The other's."""
+        return self._logger.version
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Log them once they may leave."""
+        held = {**metrics}
+        said = {name: repr(float(value)) for name, value in held.items()}
+        self._run.output.put({"metrics": {**said}, "step": step}, partial(self._log, held, step))
+
+    def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
+        """In the thread that trains; the Trainer has ended before the last ones, so each is saved."""
+        self._logger.log_metrics({**metrics}, step)
+        self._logger.save()
+
+    def log_hyperparams(self, params: object, *_: object, **__: object) -> None:
+        """Nothing: they are free in form, and would be no part of what a lease names."""
+        del params
 
 
 class LedgerCallback(Callback):
@@ -32,7 +74,20 @@ class LedgerCallback(Callback):
         del pl_module
         if trainer.accumulate_grad_batches != 1 or trainer.world_size != 1:
             raise Malformed("trainer", "must not accumulate batches, and has one device: a step is one noisy sum")
+        if self._run.wants_leases:
+            self._check_fenced(trainer)
         self._run.open()
+
+    @staticmethod
+    def _check_fenced(trainer: Trainer) -> None:
+        """Raises: Malformed, for what would write before a lease names it."""
+        for logger in trainer.loggers:
+            if not isinstance(logger, FencedLogger):
+                wrapped = f"FencedLogger(run, {type(logger).__name__}(...))"
+                rule = f"would write before a lease names it: give the Trainer {wrapped}"
+                raise Malformed("trainer.logger", rule)
+        if trainer.progress_bar_callback is not None:
+            raise Malformed("trainer.enable_progress_bar", "must be False: it would write before a lease names it")
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Replace the gradient; without one the step that follows changes nothing. Raises: Malformed, OSError."""

@@ -1,17 +1,32 @@
 """The Trainer of Transformers under a charge: its loop and its schedulers; every gradient is the run's.
 
     with attach(scores, optimiser, loss, "job.toml") as run:
-        arguments = TrainingArguments(..., max_steps=run.steps, max_grad_norm=0.0)
-        Trainer(model, arguments, train_dataset=public, optimizers=(optimiser, None),
-                callbacks=[LedgerTrainerCallback(run)]).train()
+        arguments = TrainingArguments(..., max_steps=run.steps, max_grad_norm=0.0, report_to=[])
+        trainer = Trainer(model, arguments, train_dataset=public, optimizers=(optimiser, None))
+        LedgerTrainerCallback(run).add_to(trainer)
+        trainer.train()
 
 ``scores`` is a module of the model's parameters that gives one tensor for inputs alone. The training set of the
 Trainer is public: any gradient it gives is thrown away before the optimiser steps.
+
+Of a run that leases its steps nothing that the Trainer logs leaves before a lease, or the post, names it: its printing
+and its progress bar are taken from it, it may report to nothing by itself, and what it logs goes through ``report``.
 """
 
 from __future__ import annotations
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from collections.abc import Callable
+from functools import partial
+
+from transformers import (
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.training.attach import ModelRun
@@ -20,14 +35,34 @@ from trainer_adapter.training.attach import ModelRun
 class LedgerTrainerCallback(TrainerCallback):
     """Puts the run's noisy gradient in place of the batch's, and stops when the run is over."""
 
-    def __init__(self, run: ModelRun) -> None:
-        """``run`` is attached to the parameters that the Trainer trains, and to its optimiser."""
-        self._run = run
+    def __init__(self, run: ModelRun, report: Callable[[dict[str, object]], None] | None = None) -> None:
+        """``run`` is attached to the parameters that the Trainer trains, and to its optimiser.
+
+        Args:
+            report: gets each line that the Trainer logs, once it may leave the run.
+        """
+        self._run, self._report, self._added = run, report, False
+
+    def add_to(self, trainer: Trainer) -> None:
+        """Join a Trainer, whose own printing and progress bar end."""
+        for one in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(one)
+        trainer.add_callback(self)
+        self._added = True
 
     def on_train_begin(self, args: TrainingArguments, *_: object, **__: object) -> None:
         """Charge, get the key, open the data. Raises: Malformed, Refused, OSError, Unreachable."""
         if args.gradient_accumulation_steps != 1 or args.world_size != 1:
             raise Malformed("arguments", "must not accumulate batches, and have one device: a step is one noisy sum")
+        if self._run.wants_leases:
+            if not self._added:
+                raise Malformed(
+                    "callbacks", "would print before a lease names it: use LedgerTrainerCallback(run).add_to(trainer)"
+                )
+            if args.report_to:
+                raise Malformed(
+                    "arguments.report_to", "must be []: give LedgerTrainerCallback a report, which waits for a lease"
+                )
         self._run.open()
 
     def on_pre_optimizer_step(self, args: object, state: object, control: TrainerControl, **_: object) -> None:
@@ -49,3 +84,6 @@ class LedgerTrainerCallback(TrainerCallback):
         for line in (logs, *state.log_history[-1:]):
             if isinstance(line, dict):
                 line["epsilon"] = float(self._run.remaining().epsilon)
+        if self._report is not None and isinstance(logs, dict):
+            said = {str(name): repr(value) for name, value in logs.items()}
+            self._run.output.put({"metrics": {**said}, "step": state.global_step}, partial(self._report, {**logs}))

@@ -134,10 +134,11 @@ class Run:
         Raises:
             Refused, Unreachable, Malformed, OSError.
         """
-        return Session(self.assignment, self.service, self.say, leases=self._wants_leases).quote()
+        return Session(self.assignment, self.service, self.say, leases=self.wants_leases).quote()
 
     @property
-    def _wants_leases(self) -> bool:
+    def wants_leases(self) -> bool:
+        """Whether it leases its steps, if the service knows leases: then nothing leaves but behind a fence."""
         wanted = self.assignment.step_leases
         return self.leases_by_default if wanted is None else wanted
 
@@ -156,7 +157,7 @@ class Run:
         identity = store.load_identity() if store and self._resume else None
         # What can fail before the charge fails before there is a folder.
         save = store.save_identity if store else (lambda _: None)
-        session = Session(self.assignment, self.service, self.say, identity, save, leases=self._wants_leases)
+        session = Session(self.assignment, self.service, self.say, identity, save, leases=self.wants_leases)
         session.check_key_sources()
         folder.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(locked(folder))

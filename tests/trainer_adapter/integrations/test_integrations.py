@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as lightning
 import torch
+from pytorch_lightning import LightningModule
+from pytorch_lightning.loggers import Logger
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import DataLoader, TensorDataset
 
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import blocks
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
+from trainer_adapter.training.attach import Options, attach
 
 ROOT = Path(__file__).parents[3]
 
@@ -78,11 +85,93 @@ def test_lightning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (place.folder / "runs" / "lightning" / "model.safetensors").exists()
 
 
-def test_transformers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+class Logged(Logger):
+    """Keeps what it gets."""
+
+    name, version = "logged", 0
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        super().__init__()
+        self.lines: list[int | None] = []
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Keep the step."""
+        assert "epsilon" in metrics
+        self.lines.append(step)
+
+    def log_hyperparams(self, params: object, *_: object, **__: object) -> None:
+        """Not called."""
+        raise AssertionError(params)
+
+
+@pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)`:FutureWarning")
+@pytest.mark.parametrize("fenced", [True, False])
+def test_of_a_leased_run_a_logger_of_lightning_waits_for_its_fence(place: Place, *, fenced: bool) -> None:
+    """Wrapped, it gets every line, none before a lease was asked after it; bare, nothing is charged."""
+    from trainer_adapter.integrations.lightning import FencedLogger, LedgerCallback
+
+    logged, name, ahead = Logged(), f"lightning-{fenced}", list[bool]()
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = attach(model, optimiser, cross_entropy, place.assignment(name), Options(service=place.service))
+
+    class Module(LightningModule):
+        """Made-up batches."""
+
+        def training_step(self, batch: list[Tensor], step: int) -> Tensor:
+            """Its loss."""
+            ahead.append(step > 0 and step - 1 in logged.lines)
+            return cross_entropy(model(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            """The run's."""
+            return optimiser
+
+    module = Module()
+    module.model = model
+    public = DataLoader(TensorDataset(torch.zeros(64, 64), torch.zeros(64, dtype=torch.int64)), batch_size=2)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.enter_context(run)
+        trainer = lightning.Trainer(
+            max_steps=run.steps, accelerator="cpu", callbacks=[LedgerCallback(run)], log_every_n_steps=1,
+            logger=FencedLogger(run, logged) if fenced else logged, default_root_dir=folder,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
+        if not fenced:
+            with pytest.raises(Malformed, match=r"^trainer\.logger: would write before a lease"):
+                trainer.fit(module, public)
+            assert place.charge(name) is None
+            return
+        trainer.fit(module, public)
+        assert len(logged.lines) < PLAN.steps
+    assert not any(ahead)
+    assert logged.lines == [*range(PLAN.steps)]
+
+
+def test_of_a_leased_run_the_trainer_of_transformers_prints_nothing(place: Place, tmp_path: Path) -> None:
+    """A callback that was added otherwise, and a reporter, are refused before anything is charged."""
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    from trainer_adapter.integrations.transformers import LedgerTrainerCallback
+
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = attach(model, optimiser, cross_entropy, place.assignment("bare"), Options(service=place.service))
+    arguments = TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
+    with pytest.raises(Malformed, match=r"add_to\(trainer\)"):
+        LedgerTrainerCallback(run).on_train_begin(arguments, TrainerState(), TrainerControl())
+    assert place.charge("bare") is None
+
+
+def test_transformers(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The code of docs/loops/transformers.md: a model that drops, twenty steps on the run's gradients."""
     with _page(place, "transformers", monkeypatch) as (names, seen):
         assert names["trainer"].state.global_step == PLAN.steps
         assert all("epsilon" in line for line in names["trainer"].state.log_history)
+        assert all("epsilon" in line for line in names["reported"])
+        assert len(names["reported"]) == len(names["trainer"].state.log_history)
+    assert "epsilon" not in capsys.readouterr().out
     assert len(seen) == _posted(place, "transformers") == PLAN.steps
     assert _noisy(seen)
     assert (place.folder / "runs" / "transformers" / "model.safetensors").exists()
