@@ -11,13 +11,16 @@ from ledger.accounting.rounding import float_down, float_up
 from ledger.filters import Cap, NoRoom, read_rule
 from ledger.filters.capacity import used
 from ledger.filters.catalogue import DELTA_LEAST, Catalogue, odometers_at, require_delta
+from ledger.filters.pure_dp import PureSum
 from ledger.filters.renyi import Renyi
-from ledger.filters.rule import SLACK, Coordinate
-from ledger.filters.step_types import StepType
-from ledger.mechanisms.loss import Loss
+from ledger.filters.rule import SLACK, Coordinate, Opening
+from ledger.filters.step_types import StepType, as_sampled
+from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.mechanism import Gaussian, PoissonGaussian, Pure
 from ledger.wire.exact_numbers import DELTA_ONE
 from ledger.wire.malformed import Malformed
 
+ZERO_OUT = "REPLACE_SPECIAL"
 TYPE = StepType(steps=50, noise_multiplier=Fraction(2), probability=Fraction(1, 20), ticks=1)
 RENYI = Renyi(Fraction(1, 1_000), (2, 3, 4), (200, 300, 500), 7, 2)
 CAP = Cap(Fraction(3), (100, None, 400, 7))
@@ -119,3 +122,27 @@ def test_a_number_that_is_a_float_stays_it() -> None:
     """Nothing is added on either side."""
     for number in (Fraction(1, 4), Fraction(3), Fraction(0)):
         assert float_up(number) == float_down(number) == number
+
+
+def test_a_pure_sum_reports_itself() -> None:
+    """In nats."""
+    rule = PureSum()
+    loss = loss_of(rule.segments(Pure(Fraction(3, 8), ZERO_OUT), ZERO_OUT), 1)
+    assert rule.odometer(loss.times(5)) == Fraction(15, 8)
+
+
+def test_a_gaussian_is_one_sampled_step_that_takes_every_record() -> None:
+    """And one that a type of that noise dominates."""
+    assert as_sampled(Gaussian(Fraction(3))) == PoissonGaussian(Fraction(1), Fraction(3), 1)
+    assert as_sampled(Pure(Fraction(1), ZERO_OUT)) is None
+
+
+@pytest.mark.parametrize(
+    ("delta", "slack", "field"),
+    [(Fraction(1), 0, "delta"), (Fraction(0), 0, "delta"), (Fraction(1, 1_024), DELTA_ONE // 1_024, "slack")],
+)
+def test_what_orders_cannot_share_is_named(delta: Fraction, slack: int, field: str) -> None:
+    """A δ that is none, and a slack that leaves nothing of it."""
+    with pytest.raises(Malformed) as refused:
+        Renyi.choose(Opening(delta, (Fraction(1),), None, slack=slack))
+    assert refused.value.field == field
