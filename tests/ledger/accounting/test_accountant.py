@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.accounting.calibration import calibrate_noise, most_steps
-from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.accounting.epsilon_report import report_epsilon, reported_epsilon
 from ledger.accounting.renyi import price
-from ledger.mechanisms.mechanism import STEPS_MAX, PoissonGaussian
+from ledger.mechanisms.mechanism import STEPS_MAX, BlackBox, PoissonGaussian, Pure
 from ledger.wire.exact_numbers import LOSS_MAX, NAT
 from ledger.wire.malformed import Malformed
 from tests.ledger.accounting.exact import sampled_gaussian
@@ -217,3 +217,12 @@ def test_noise_that_not_even_one_step_survives() -> None:
         return PoissonGaussian(Fraction(1), Fraction(1, 10), count)
 
     assert most_steps(of, Fraction(1), Fraction(1, 10**5), "REPLACE_SPECIAL", STEPS_MAX) == 0
+
+
+def test_a_pure_sum_is_told_as_basic_composition_and_an_infinite_loss_by_its_field() -> None:
+    """At δ = 0 nothing else proves less; a black box that may lose more than δ leaves no number."""
+    assert report_epsilon(Pure(Fraction(1, 2), "REPLACE_SPECIAL"), Fraction(0), "REPLACE_SPECIAL").accountant == "basic"
+    box = BlackBox(Fraction(1, 100), Fraction(1), "REPLACE_SPECIAL")
+    with pytest.raises(Malformed) as refused:
+        report_epsilon(box, Fraction(1, 1_000), "REPLACE_SPECIAL")
+    assert refused.value.field == "noise_multiplier"
