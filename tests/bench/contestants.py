@@ -23,6 +23,7 @@ from tests.bench.jax_networks import apply, weights
 from tests.bench.networks import Network, Sizes, loss
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.per_sample.graph_execution import Compiled
 
 RATE: Final = 0.05
 CLIPPING_NORM: Final = 1.0
@@ -59,7 +60,9 @@ def plain(network: Network, device: torch.device, *, compiled: bool = False) -> 
     return Contestant(f"non-private, {'compiled' if compiled else 'eager'}", step)
 
 
-def ours(network: Network, device: torch.device, *, compiled: bool = False, precision: str = "float32") -> Contestant:
+def ours(
+    network: Network, device: torch.device, *, compiled: Compiled = False, precision: str = "float32"
+) -> Contestant:
     """The project's engine, as a run uses it."""
     model, (inputs, targets) = network.model(device), network.data(device)
     batch = len(inputs)
@@ -71,7 +74,29 @@ def ours(network: Network, device: torch.device, *, compiled: bool = False, prec
         engine.step(next(numbers), optimiser, randomness)
 
     told = "" if precision == "float32" else f", {precision}"
-    return Contestant(f"ours, {'compiled' if compiled else 'eager'}{told}", step)
+    return Contestant(f"ours, {'compiled' if engine.compiled else 'eager'}{told}", step)
+
+
+def vmapped(network: Network, device: torch.device) -> Contestant:
+    """PyTorch's own ``vmap`` of ``grad``: every record's whole gradient, clipped, summed, with noise."""
+    model, (inputs, targets) = network.model(device), network.data(device)
+    now = {name: value.detach() for name, value in model.named_parameters()}
+
+    def of_one(values: dict[str, Tensor], record: Tensor, target: Tensor) -> Tensor:
+        return loss(torch.func.functional_call(model, values, (record.unsqueeze(0),)), target.unsqueeze(0))
+
+    gradients = torch.func.vmap(torch.func.grad(of_one), in_dims=(None, 0, 0), randomness="different")
+
+    def step() -> None:
+        found = gradients(now, inputs, targets)
+        norms = torch.stack([one.flatten(1).norm(dim=1) for one in found.values()]).norm(dim=0)
+        weights_ = (CLIPPING_NORM / norms.clamp(min=CLIPPING_NORM)).to(inputs.device)
+        for name, one in found.items():
+            total = torch.tensordot(weights_, one, dims=1)
+            noisy = total + CLIPPING_NORM * torch.randn_like(total)
+            now[name] = now[name] - RATE * noisy / len(inputs)
+
+    return Contestant("vmap", step)
 
 
 def opacus(network: Network, device: torch.device, mode: str) -> Contestant:

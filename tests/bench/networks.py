@@ -136,12 +136,13 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Network:
-    """One of the four, and how large it is where."""
+    """One network, how large it is where, and whether ``jax_networks`` has it."""
 
     name: str
     make: Callable[[Sizes], nn.Module]
     cpu: Sizes
     gpu: Sizes
+    in_jax: bool = True
 
     def sizes(self, device: torch.device) -> Sizes:
         """Those of this kind of device."""
@@ -196,6 +197,74 @@ NETWORKS: Final = (
         Sizes("as GPT-2 small: 12 layers of 768, 1,024 tokens", 8, 768, 12, 1_024, 50_257),
     ),
 )
+
+
+class Lstm(nn.Module):
+    """Words through one LSTM; the mean of its outputs is classified."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.words, self.lstm = (
+            nn.Embedding(sizes.words, sizes.width),
+            nn.LSTM(sizes.width, sizes.width, batch_first=True),
+        )
+        self.head = nn.Linear(sizes.width, CLASSES)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Scores (records, classes)."""
+        scores: Tensor = self.head(self.lstm(self.words(words))[0].mean(dim=1))
+        return scores
+
+
+class Gpt2(nn.Module):
+    """GPT-2 as Transformers builds it, scaled down, without dropout; its head is its embedding."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        known = {"vocab_size": sizes.words, "n_positions": sizes.length, "n_embd": sizes.width, "n_layer": sizes.depth}
+        without = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
+        fixed = {"n_head": 4, "use_cache": False, "bos_token_id": 1, "eos_token_id": 1}
+        self.core: nn.Module = GPT2LMHeadModel(GPT2Config.from_dict({**known, **without, **fixed}))
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Scores (records, length, words)."""
+        scores: Tensor = self.core(input_ids=words).logits
+        return scores
+
+
+def _wide(sizes: Sizes) -> nn.Module:
+    width = sizes.width
+    layers = (nn.Linear(3 * 32 * 32, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, CLASSES))
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def _other(name: str, make: Callable[[Sizes], nn.Module], sizes: Sizes) -> Network:
+    return Network(name, make, sizes, sizes, in_jax=False)
+
+
+def _resized(network: Network, sizes: Sizes) -> Network:
+    return replace(network, cpu=sizes)
+
+
+ROWS: Final[dict[str, Network]] = {
+    "cnn-256": NETWORKS[0],
+    "cnn-64": _resized(NETWORKS[0], Sizes(f"{_CNN_SIZE}, batch 64", 64)),
+    "resnet-narrow": NETWORKS[1],
+    "resnet-wide": _resized(NETWORKS[1], Sizes("WRN-16-2, 0.7 million parameters, 32 by 32, batch 16", 16, 32, 2)),
+    "encoder-64": _resized(NETWORKS[2], Sizes("4 layers of 128, 64 tokens", 32, 128, 4, 64, 2_000)),
+    "encoder-128": NETWORKS[2],
+    "decoder-256": _resized(NETWORKS[3], Sizes("2 layers of 128, 256 tokens", 8, 128, 2, 256, 1_000)),
+    "decoder-1024": NETWORKS[3],
+    "lstm-32": _other("lstm", Lstm, Sizes("LSTM 64 to 64, 32 words", 64, 64, 1, 32, 2_000)),
+    "lstm-64": _other("lstm", Lstm, Sizes("LSTM 128 to 128, 64 words", 64, 128, 1, 64, 2_000)),
+    "gpt2-64": _other("decoder", Gpt2, Sizes("GPT-2: 2 layers of 128, 64 tokens, V 8,000", 8, 128, 2, 64, 8_000)),
+    "gpt2-256": _other("decoder", Gpt2, Sizes("GPT-2: 2 layers of 128, 256 tokens, V 8,000", 4, 128, 2, 256, 8_000)),
+    "wide-1m": _other("wide", _wide, Sizes("3,072 to 300 to 300 to 10, batch 64", 64, 300)),
+    "wide-4m": _other("wide", _wide, Sizes("3,072 to 1,024 to 1,024 to 10, batch 64", 64, 1_024)),
+}
+"""Each network at two sizes, by the name of its row in the table of training speed."""
 
 
 def with_dropout(network: Network, rate: float) -> Network:

@@ -25,7 +25,7 @@ from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.training.records_on_disk import RecordsOnDisk, records_of
 from trainer_adapter.training.training_records import read_records
 
-COLUMNS, BATCH, MIB = 254, 4_096, 1 << 20
+COLUMNS, BATCH, MIB = 4_094, 256, 1 << 20
 LIMIT = 256 * MIB
 REF = "did:web:a.example/d/1"
 

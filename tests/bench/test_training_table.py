@@ -1,0 +1,46 @@
+"""The table of training speed: a row of a loaded machine is none, and a peer that cannot run says so."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from tests.bench import contestants
+from tests.bench.contestants import Contestant
+from tests.bench.networks import ROWS, Network
+from tests.bench.training_table import ROUNDS, row
+
+CPU = torch.device("cpu")
+
+
+def _no_peer(network: Network, device: torch.device) -> Contestant:
+    del network, device
+    message = "has no rule for this layer"
+    raise NotImplementedError(message)
+
+
+@pytest.mark.parametrize(("load", "measured"), [(0.5, True), (2.01, False)])
+def test_a_row_above_the_load_is_not_measured(monkeypatch: pytest.MonkeyPatch, load: float, *, measured: bool) -> None:
+    """Once is enough, in whichever round."""
+    seen = iter([0.1, load, 0.2])
+    monkeypatch.setattr(os, "getloadavg", lambda: (next(seen), 9.0, 9.0))
+    makers = {"non-private": contestants.plain, "vmap": contestants.vmapped, "a peer": _no_peer}
+    told = row("cnn-64", ROWS["cnn-64"], CPU, 2, 2.0, makers)
+    assert (told["row"], told["load"]) == ("cnn-64", load)
+    if not measured:
+        assert told["result"] == "not measured"
+        return
+    assert told["refused"] == {"a peer": "NotImplementedError: has no rule for this layer"}
+    assert told["result"]["non-private"]["ratio"] == [1, 1, 1]
+    assert told["result"]["vmap"]["ms"] > 0
+
+
+def test_every_kind_of_network_has_two_sizes() -> None:
+    """Seven kinds, and nine rounds."""
+    kinds = [name.partition("-")[0] for name in ROWS]
+    assert {kind: kinds.count(kind) for kind in kinds} == dict.fromkeys(
+        ("cnn", "resnet", "encoder", "decoder", "lstm", "gpt2", "wide"), 2
+    )
+    assert ROUNDS == 9
