@@ -291,6 +291,11 @@ def commitments(key: str, *records: str, magic: bytes = MAGIC) -> bytes:
     return magic + named + b"".join(sorted(made))
 
 
+def _named(records: list[Any]) -> list[str]:
+    """The key and the records; a number stands for so many records."""
+    return [name for one in records for name in ([f"r{n}" for n in range(one)] if isinstance(one, int) else [one])]
+
+
 def _declared(world: World, index: int, members: list[str], epsilon: str) -> None:
     arrows = tuple(Arrow(node) for node in sorted({world.organisations[did].node for did in members}))
     cap = Fraction(epsilon)
@@ -347,7 +352,7 @@ def _documents(world: World, scene: dict[str, Any]) -> None:
 
 def _money(world: World, scene: dict[str, Any]) -> None:
     for name, records in scene["commitments"].items():
-        world.committed[name] = world.store(commitments(*records))
+        world.committed[name] = world.store(commitments(*_named(records)))
     for name, persons in scene["persons"].items():
         world.committed[name] = world.store(commitments(*persons, magic=PERSONS_MAGIC))
     for place, one in enumerate(scene["coalitions"], start=200):
