@@ -224,6 +224,8 @@ class _Replay:
                 self._statements.check(one, row, time)
                 self._last = time
         except FAULTS as error:
+            # What an entry that was changed says may show only later, at the statement of the state that it makes.
+            self._growth.check_leaves(chunk.leaves[: index - chunk.start])
             raise VerificationFailed(index, describe_error(error)) from None
         if chunk.wrong is not None:
             raise VerificationFailed(*chunk.wrong)

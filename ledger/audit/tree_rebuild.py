@@ -53,6 +53,10 @@ class TreeRebuild:
         for size, note in notes.items():
             self.newest = self._checked(size, note, roots[size])
 
+    def check_leaves(self, leaves: list[bytes]) -> None:
+        """See that the next entries have the stored hashes. Raises: VerificationFailed, for the first that has not."""
+        self._check(0, self.size, leaves)
+
     def finish(self) -> Checkpoint | None:
         """The newest checkpoint, which covers all; None of a book without an entry, which has none.
 

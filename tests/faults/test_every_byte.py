@@ -101,6 +101,8 @@ def _places(table: str, key: dict[str, Any], *, moved: bool) -> Iterator[str]:
             if moved and table in SPREAD:
                 # Several rows hold one value together: without one of them, or with a stranger, it cannot be read.
                 yield f"{PROJECTED[table]}: the row of {values[0] if len(values) == 2 else values[:-1]} "
+                # Several texts are shown as Python writes them.
+                yield f"{PROJECTED[table]}: the row of {(*key.values(),)[:-1]} "
     # A text that is none is found by reading every row as bytes.
     yield f"{table}: the row of {', '.join(map(str, values))} "
 
@@ -142,6 +144,16 @@ def test_some_bytes_of_every_table(healthy: tuple[str, Engine]) -> None:
         seen[_change(url, engine, dice.choice(bytes_), dice)] += 1
     assert seen["found"] > seen.total() * 2 / 3, seen
     assert verify_book(url, LOG, no_step).charges == 3
+
+
+def test_a_changed_entry_is_named_and_not_the_statement_that_it_breaks(healthy: tuple[str, Engine]) -> None:
+    """What a policy's entry says beside its command shows first in the root of the state."""
+    url, engine = healthy
+    with engine.begin() as connection:
+        every = [one for one in bytes_of(connection) if (one.table, one.column) == ("entry", "data")]
+    domain = b'"domain":"health"'
+    (byte,) = [one for one in every if domain in one.value and one.place == one.value.find(domain) + 10][:1]
+    assert _change(url, engine, byte, random.Random(1)) == "found"  # noqa: S311 - a bit to change
 
 
 @pytest.mark.soak

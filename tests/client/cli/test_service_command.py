@@ -20,7 +20,7 @@ from ledger.verifier import Balance, verify_account
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_A, CleanRoom
+from tests.factories.people import BANK_A, BANK_B, SRO, CleanRoom
 from tests.factories.service import ServedWorld
 from tests.factories.statements import state_now
 
@@ -65,6 +65,24 @@ def test_account_writes_a_proof(world: ServedWorld, profile: Path, tmp_path: Pat
     missing = ["account", str(profile), PARTITION, "--proof", str(path), "--holder", "lineage:9999"]
     assert CliRunner().invoke(client_commands, missing).exit_code == 4
     assert CliRunner().invoke(client_commands, ["account", str(profile), "--proof", str(path)]).exit_code == 2
+
+
+def test_account_proves_a_merged_lineage(world: ServedWorld, profile: Path, tmp_path: Path) -> None:
+    """Of a bank that has merged since the statement: by its name, over HTTP, before its new account is stated."""
+    world.register(BANK_B, "TDC", Signer.generate())
+    state_now(world.book)
+    merger: c.Object = {"organisation": BANK_B, "parents": [BANK_A, BANK_B]}
+    assert world.service.submit(world.sro, SRO, "merger", merger, "merged").outcome == "permitted"
+    path = tmp_path / "account.json"
+    ask = ["account", str(profile), PARTITION, "--proof", str(path), "--holder", BANK_A]
+    told = CliRunner().invoke(client_commands, ask)
+    assert told.exit_code == 0, told.output
+    found = verify_account(path.read_text(), world.log)
+    with world.book.read() as facts:
+        own = f"lineage:{facts.organisations[BANK_A].node}"
+        account = facts.accounts[PARTITION, own]
+    assert (found.holder, found.merged, found.hidden) == (own, 1, 0)
+    assert found.balance == Balance(*account.posted, *account.pending)
 
 
 def test_account_of_no_partition_ends_with_not_found(profile: Path) -> None:
