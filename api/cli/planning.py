@@ -98,6 +98,8 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
     at: str,
     as_of: int | None,
     document: Path | None,
+    *,
+    verbose: bool,
 ) -> Reply:
     from client.service.named_ranges import fix_ranges
     from ledger.wire.records import convert
@@ -107,11 +109,11 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
     body = fix_ranges(plan.with_epochs(read_charge(charge, Changes(contract)), epochs), service)
     found = service.plan_report(body, as_of, _moment(at), days, _policy(document))
     report = convert(PlanReport, found)
-    return Reply(found, run_lines(report), not report.decision.permit)
+    return Reply(found, run_lines(report, verbose=verbose), not report.decision.permit)
 
 
 @_asked(PLAN, plan.again, "bank-a.toml run-1", "demo/book.sqlite run-1 --policy next-policy.json --json", note=_DECIDED)
-def _again(service: Service, name: str, as_of: int | None, document: Path | None) -> Reply:
+def _again(service: Service, name: str, as_of: int | None, document: Path | None, *, verbose: bool) -> Reply:
     from client.http.problems import Refused
     from ledger.domain.outcomes import Code
     from ledger.wire.records import convert
@@ -127,7 +129,9 @@ def _again(service: Service, name: str, as_of: int | None, document: Path | None
     size = recorded["index"] if as_of is None else as_of
     found = service.plan_report(body, size, recorded["time"], policy=_policy(document))
     decision = convert(DecisionReport, found["decision"])
-    lines = chain((f"Recorded outcome: {recorded['outcome']}. Re-evaluated:",), decision_lines(decision))
+    lines = chain(
+        (f"Recorded outcome: {recorded['outcome']}. Re-evaluated:",), decision_lines(decision, verbose=verbose)
+    )
     value: Object = {"decision": found["decision"], "recorded": recorded["outcome"]}
     return Reply(value, lines, not decision.permit)
 

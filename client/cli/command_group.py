@@ -19,7 +19,9 @@ import typer
 from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, Yes, fresh_id
 from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported, typed_names
+from client.cli.outcome_names import named, named_document
 from client.cli.output import print_exposures, print_fields, print_json, print_outcome
+from client.cli.verbosity import Verbose, set_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer
@@ -37,6 +39,7 @@ _SIGNED: Final = (
 )
 
 
+_VERBOSE: Final = (Parameter("verbose", Parameter.KEYWORD_ONLY, annotation=Verbose, default=False),)
 _YES: Final = Parameter("yes", Parameter.KEYWORD_ONLY, annotation=Yes, default=False)
 Sent: TypeAlias = "Object | SignedDocument | BodyWithDocuments"
 Preview = Callable[["Service", "Object"], "list[Object]"]
@@ -164,7 +167,7 @@ class CommandGroup:
         """Add a command that calls ``run``, with examples and a paragraph after them."""
         words = " ".join(filter(None, ("epsilon", self.name, function.__name__.replace("_", "-"))))
         lines = ["\nExamples:", *(f"  {words} {one}".rstrip() for one in examples), *([note] if note else [])]
-        self.app.command(epilog="\n\n".join(lines) + "\n")(run)
+        self.app.command(epilog="\n\n".join(lines) + "\n")(_with_verbose(run))
 
 
 TOP_LEVEL: Final = CommandGroup()
@@ -203,6 +206,18 @@ def as_command(  # noqa: PLR0913 - what a signature is made of
     described: Any = run
     described.__signature__ = inspect.Signature(parameters)
     return run
+
+
+def _with_verbose(run: Function) -> Function:
+    """A command that takes --verbose beside its own options, unless it declares that itself."""
+    if "verbose" in inspect.signature(run).parameters:
+        return run
+
+    def verbosely(*, verbose: bool, **own: Any) -> None:  # noqa: ANN401 - arguments of any type
+        set_verbose(wanted=verbose)
+        run(**own)
+
+    return as_command(run, verbosely, after=_VERBOSE)
 
 
 def _show_first(  # noqa: PLR0913 - what is sent and what is asked
@@ -250,10 +265,11 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
         with profile.open() as service:
             digests: list[Json] = [service.put_document(signer, data).document for data in files]
             body: Object = {**sent.body, sent.field: digests}
-            return service.submit(signer, profile.actor, kind, body, name, dry_run=dry_run), ""
+            return service.submit(signer, profile.actor, kind, body, name, dry_run=dry_run), named(kind, body)
     if not isinstance(sent, SignedDocument):
         with profile.open() as service:
-            return service.submit(profile.signer(), profile.actor, kind, sent, name, dry_run=dry_run), ""
+            answer = service.submit(profile.signer(), profile.actor, kind, sent, name, dry_run=dry_run)
+            return answer, named(kind, sent)
     data, given = read_document(sent.path), read_signatures(sent.signatures)
     signer = profile.signer()
     with profile.open() as service:
@@ -274,4 +290,4 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
                 refused.detail = f"{others_files}: does not verify over the bytes of {sent.path}"
                 refused.next_step = f"Nothing was recorded: have {sent.path} signed as it is (`epsilon contract sign`)."
             raise
-    return answer, f"{kind} {stored.document}"
+    return answer, named_document(kind, sent.path, stored.document)

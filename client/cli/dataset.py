@@ -48,19 +48,23 @@ def open_partition(
     """Open a partition with a budget of its own, fixed for its life."""
     if not commitments:
         return read_object(body)
-    for path in commitments:
-        _check_commitments(path)
-    return BodyWithDocuments(read_object(body), "commitments", commitments)
+    committed = sum(map(_commitments_in, commitments))
+    partition = read_object(body)
+    records = partition.get("records")
+    if isinstance(records, int) and records < committed:
+        planned = f"records is {records}, and every run will be planned for so many"
+        typer.echo(f"Warning: {body}: {planned}; the commitments are to {committed} different records.", err=True)
+    return BodyWithDocuments(partition, "commitments", commitments)
 
 
-def _check_commitments(path: Path) -> None:
-    """Raises: Malformed, for a file that would be refused, and the refusal recorded; OSError."""
+def _commitments_in(path: Path) -> int:
+    """How many a file has. Raises: Malformed, for a file that would be refused, and the refusal recorded; OSError."""
     from client.dataset_files.record_commitments import read_values
     from client.service.detached_signatures import read_document
     from ledger.wire.malformed import Malformed
 
     try:
-        read_values(read_document(path))
+        return len(read_values(read_document(path)))
     except Malformed as error:
         raise Malformed("--commitments", f"{path}: {error.rule}") from None
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from client.cli.verbosity import plain
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 
 if TYPE_CHECKING:
@@ -97,9 +98,11 @@ def errors_reported(
         reasons = error.reasons if isinstance(error, Refused) else ()
         # A sentence that is made of the reasons is not said twice.
         several = len(reasons) > 1 and detail == "; ".join(one.detail for one in reasons)
-        typer.echo(f"{report['code']}: {f'{len(reasons)} reasons' if several else detail}", err=True)
+        same = "".join(f" ({one.code})" for one in reasons if one.detail == detail)
+        typer.echo(f"{report['code']}{same}: {f'{len(reasons)} reasons' if several else plain(detail)}", err=True)
         for one in reasons:
-            typer.echo(f"  {one.code}{f': {one.detail}' if one.detail != detail else ''}", err=True)
+            if one.detail != detail:
+                typer.echo(f"  {one.code}: {plain(one.detail)}", err=True)
         for line in error.advice if isinstance(error, Refused) else ():
             typer.echo(f"  {line}", err=True)
         typer.echo(step, err=True)

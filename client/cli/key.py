@@ -21,7 +21,7 @@ from client.cli.arguments import (
 )
 from client.cli.command_group import CommandGroup, Result
 from client.cli.error_report import errors_reported
-from client.cli.output import print_json, print_outcome
+from client.cli.output import print_json, print_keys, print_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +126,7 @@ def grant(
     print_json(sealed)
 
 
-@group.read_command("sro.toml did:web:bank-a.example", "bank-a.toml did:web:bank-a.example --json", table=print_json)
+@group.read_command("sro.toml did:web:bank-a.example", "bank-a.toml did:web:bank-a.example --json", table=print_keys)
 def show(service: Service, organisation: _Organisation) -> list[Object]:
     """Show every key of an organisation: from when until when it signs, whether it is suspended or revoked."""
     return service.keys_of(organisation)

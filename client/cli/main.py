@@ -75,6 +75,12 @@ def logout(profile: Profile) -> Result:
     return Result({"logged_out": removed}, "Logged out." if removed else "Not logged in.")
 
 
+_MEANING: Final = (
+    "An ε here holds at every moment: it is a little above a run's own, and may pass a cap near its end.\n"
+    "The share used is what decides on the next run."
+)
+
+
 def _print_accounts(partitions: list[Object]) -> None:
     for partition in partitions:
         budget = partition["budget"]
@@ -96,6 +102,8 @@ def _print_accounts(partitions: list[Object]) -> None:
             typer.echo("  No run has been charged: the whole budget is left.")
             continue
         print_rows(("account of", "used", "more runs like the last", "ε at most", "what binds"), rows, fold_from=3)
+    if any(objects(one["accounts"]) for one in partitions):
+        typer.echo(_MEANING)
 
 
 @TOP_LEVEL.read_command(

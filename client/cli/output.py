@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from client.cli.arguments import EPOCH
+from client.cli.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 
 _TIMES: Final = frozenset({"deadline", "effective", "ends", "opened", "since", "starts", "time"})
 """Fields of answers that are Unix milliseconds."""
+_CHECKING: Final = frozenset(
+    {"contract", "document", "key_id", "key_release", "model", "plan", "post", "sealing", "terms", "charge"}
+)
+"""Fields that are digests, keys, ids of other entries, or a rule's arithmetic."""
+_WORDS: Final = {
+    "actor": "charged by",
+    "data_key_from": "data key from",
+    "delta": "δ",
+    "epsilon": "ε",
+    "index": "entry",
+    "steps_posted": "steps posted",
+}
+"""Fields whose names in answers are for programs."""
 
 
 def print_json(value: object) -> None:
@@ -36,8 +50,9 @@ def print_outcome(answer: Answer, what: str = "", *, as_json: bool, extra: Objec
     elif answer.index is None:
         typer.echo(f"{what or answer.id}: would be {answer.outcome}; nothing was recorded")
     else:
+        own = f", id {answer.id}" if what else ""
         before = ", recorded before" if answer.repeated else ""
-        typer.echo(f"{what or answer.id}: {answer.outcome}, entry {answer.index}, id {answer.id}{before}")
+        typer.echo(f"{what or answer.id}: {answer.outcome}, entry {answer.index}{own}{before}")
     if not as_json and "withheld" in body:
         for line in _touched(body):
             typer.echo(f"  {line}")
@@ -56,12 +71,21 @@ def _touched(body: Object) -> Iterator[str]:
 
 
 def print_fields(value: Object) -> None:
-    """A table of an object's fields."""
-    print_rows(("field", "value"), [(name, _field(name, one)) for name, one in value.items()], fold_from=1)
+    """A table of an object's fields; without those that only check others, unless they were asked for."""
+    shown = [(name, one) for name, one in value.items() if is_verbose() or name not in _CHECKING]
+    print_rows(("field", "value"), [(_WORDS.get(name, name), _field(name, one)) for name, one in shown], fold_from=1)
 
 
 def _field(name: str, value: Json) -> str:
-    return time_text(value) if name in _TIMES and isinstance(value, int) else cell(value)
+    if name in _TIMES and isinstance(value, int):
+        return time_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(cell, value)) or "-"
+    if isinstance(value, dict) and name != "terms":
+        return ", ".join(f"{_WORDS.get(inner, inner)} {_field(inner, one)}" for inner, one in value.items())
+    return cell(value)
 
 
 def print_rows(
@@ -97,10 +121,33 @@ def print_exposures(found: Sequence[Object]) -> None:
         had = ", ".join(cell(each.get("used")) for each in (objects(before) or objects([before])))
         frozen = " FROZEN" if after.get("over") else ""
         whose = one.get("members")
-        name = ", ".join(map(str, whose)) if isinstance(whose, list) else "all together"
+        name = ", ".join(map(str, whose)) if isinstance(whose, list) else "the merged lineage"
         rows.append((cell(one.get("partition")), name, had, f"{cell(after.get('used'))}{frozen}"))
     if rows:
         print_rows(("partition", "whose account", "before", "after"), rows, fold_from=4, to_stderr=True)
+
+
+def print_keys(keys: Sequence[Object]) -> None:
+    """Signing keys: whether each signs now, from when until when, and who took it away."""
+    rows = [
+        (
+            cell(one.get("key_id")),
+            "yes" if one.get("in_force") else "no",
+            time_text(one.get("since")),
+            time_text(one.get("until")),
+            " and ".join(
+                text
+                for field, text in (
+                    ("suspended_by", f"suspended by {one.get('suspended_by')}"),
+                    ("revoked_by", f"revoked by entry {one.get('revoked_by')}"),
+                )
+                if one.get(field) is not None
+            )
+            or "-",
+        )
+        for one in keys
+    ]
+    print_rows(("key", "signs now", "since", "until", "taken away"), rows)
 
 
 def objects(value: Json) -> list[Object]:

@@ -10,6 +10,7 @@ import typer
 from client.cli import dataset
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
+from client.cli.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.dataset_files.record_schema import RecordSchema
@@ -194,8 +195,13 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
         return
     typer.echo(f"{made.folder}: {made.report['records']} records{f' sealed for {ref}' if ref else ''}")
     for one in commitments:
-        typer.echo(f"  commitments {one['document']} in {one['file']}")
+        digest = f", SHA-256 {one['document']}" if is_verbose() else ""
+        typer.echo(f"  commitments in {one['file']}{digest}")
     if ref:
         typer.echo(f"  data key in {made.data_key}: for your key store; no one else may read it")
         typer.echo(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
-        typer.echo("Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on.")
+        count = made.report["records"]
+        typer.echo(
+            "Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on; its file"
+        )
+        typer.echo(f'says "records": {count}, or fewer if the number is no one else\'s business.')

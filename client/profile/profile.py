@@ -48,6 +48,7 @@ from ledger.wire.records import Record, convert
 TOML_BYTES_MAX: Final = 65_536
 SCOPE: Final = "openid"
 NO_KEY: Final = "no_key"
+_SQLITE: Final = b"SQLite format 3\0"
 
 
 class Party(Record, frozen=True):
@@ -150,6 +151,10 @@ def read_table(path: Path, table: str, beside: tuple[str, ...] = ("client", "iss
     """
     with path.open("rb") as file:
         data = file.read(TOML_BYTES_MAX + 1)
+    if data.startswith(_SQLITE):
+        raise Malformed(
+            str(path), f"is a book, not a profile: `epsilon standing {path}` shows its accounts and charges"
+        )
     if len(data) > TOML_BYTES_MAX:
         raise Malformed(str(path), f"must have at most {TOML_BYTES_MAX} bytes")
     try:

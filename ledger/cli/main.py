@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from fractions import Fraction
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -125,7 +126,7 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
             typer.echo(json.dumps({"accounts": accounts, "charges": charges, "entries": facts.size}))
             return
         print_tables(
-            _table(accounts, "partition", "name", "share_of_budget", "odometer"),
+            _table([*map(_for_people, accounts)], "partition", "account_of", "used_of_the_budget", "ε_at_most"),
             _table(charges, "entry", "id", "state", "steps", "steps_posted", "actor"),
         )
 
@@ -151,6 +152,13 @@ def _utc(time_ms: int) -> str:
 
 def _table(objects: list[c.Object], *names: str) -> tuple[list[str], list[list[c.Json]]]:
     return [name.replace("_", " ") for name in names], [[one[name] for name in names] for one in objects]
+
+
+def _for_people(account: c.Object) -> c.Object:
+    from ledger.wire.exact_numbers import ceil_decimal
+
+    used = f"{ceil_decimal(100 * Fraction(str(account['share_of_budget'])), 1)} %"
+    return {**account, "account_of": account["name"], "used_of_the_budget": used, "ε_at_most": account["odometer"]}
 
 
 def _account(facts: Snapshot | PastSnapshot, one: Account) -> c.Object:

@@ -37,6 +37,8 @@ _Policy = Annotated[
     Path | None, typer.Option("--policy", help="Evaluate as if this policy had always been the only one of its domain.")
 ]
 
+_Verbose = Annotated[bool, typer.Option("--verbose", help="List every check, with its arithmetic.")]
+
 
 @policy.command(
     epilog=examples("policy impact", "demo/book.sqlite next-policy.json", "demo/book.sqlite next-policy.yaml --json")
@@ -104,6 +106,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     as_of: AsOf = None,
     document: _Policy = None,
     *,
+    verbose: _Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a planned run: the decision, what fits, what would be admitted instead, how long the budget lasts."""
@@ -115,7 +118,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         question = _under(_question(facts, with_epochs(_body(charge, contract), epochs), actor, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
-    print_answer(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
+    print_answer(found.to_json(), run_lines(found, verbose=verbose), as_json=as_json, refused=not found.decision.permit)
 
 
 @plan.command(
@@ -126,12 +129,13 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         note="Exits with 0 if the run would be charged, and with 3 if it would be refused.",
     )
 )
-def again(
+def again(  # noqa: PLR0913 - each an option
     book: BookName,
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of a recorded charge, admitted or refused.")],
     as_of: AsOf = None,
     document: _Policy = None,
     *,
+    verbose: _Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Re-evaluate a past charge with the state and policy in force then, or with another policy."""
@@ -149,7 +153,7 @@ def again(
         run = PlannedRun.of(entry.actor, CHARGE.read_body(entry.command))
         decision = _under(WhatIf(facts, run, entry.time, exact=True), document).decision
     recorded = entry.code.word
-    lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision))
+    lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision, verbose=verbose))
     print_answer(
         {"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json, refused=not decision.permit
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from ledger.domain.gate import Check
 from ledger.filters.catalogue_prices import Corner
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
@@ -17,6 +18,8 @@ from policy.planning.plan_report import PlanReport
 from policy.planning.policy_impact import Change, Impact
 from policy.planning.what_if import DecisionReport
 
+_ORDERS: Final = re.compile(r" \(order [^()]*\)")
+"""Of a sentence about an account: its orders, which are for those who check the arithmetic."""
 _HOLDER: Final = re.compile(r"global|lineage:[0-9]+")
 
 
@@ -61,7 +64,13 @@ def impact_lines(found: Impact) -> Iterator[str]:
         }
         yield f"  pending charge {charge.charge}: {', '.join(word for word, holds in touched.items() if holds)}"
     counts = len(found.partitions), sum(one.freezes for one in found.accounts), len(found.pending)
-    yield "Summary: {} partitions change, {} accounts would be frozen, {} pending charges are affected.".format(*counts)
+    yield "{} would change, {} would be frozen, {} would be affected.".format(
+        *map(_counted, counts, ("partition", "account", "pending charge"))
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _changes(change: Change[Any]) -> str:
@@ -117,7 +126,7 @@ def exposure_lines(found: Iterable[ExposureChange]) -> Iterator[str]:
         word = f"would be frozen{much}" if one.after.over else "stays within its cap"
         yield f"{one.partition}: {whose} {word}: {one.before.used} -> {_used(one.after)}"
     frozen = sum(one.after.over and not one.before.over for one in listed)
-    yield f"Summary: {len(listed)} accounts change, {frozen} would be frozen."
+    yield f"{_counted(len(listed), 'account')} would change, {frozen} would be frozen."
 
 
 def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
@@ -126,7 +135,7 @@ def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
     if not listed:
         yield "There is no open partition on which such a cap leaves any room."
     for one in listed:
-        yield f"{one.partition}, cap {format_number(one.epsilon_max)}, {one.asked} organisations:"
+        yield f"{one.partition}, cap {format_number(one.epsilon_max)}, {_counted(one.asked, 'organisation')}:"
         for over in one.coalitions:
             yield f"  {len(over.members)}: {over.name}"
         if one.complete:
@@ -138,20 +147,43 @@ def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
             yield f"  Incomplete: {smaller}; larger ones are unknown."
 
 
-def decision_lines(decision: DecisionReport) -> Iterator[str]:
-    """Every check of a decision, and the binding one."""
+def decision_lines(decision: DecisionReport, *, verbose: bool = False) -> Iterator[str]:
+    """A decision with the checks that fail, and what binds; with every check and its arithmetic, if ``verbose``."""
+    if not verbose:
+        yield from _brief(decision)
+        return
     yield f"{decision.outcome}{': ' + decision.detail if decision.detail else ''}"
     for check in decision.checks:
-        # An account is named in the text already, and its holder is for programs.
-        source = f" [{check.source}]" if check.source and not _HOLDER.fullmatch(check.source) else ""
-        yield f"  {'ok  ' if check.passed else 'FAIL'} {check.code}: {check.text}{source}"
+        yield _line(check)
     if decision.binding:
         yield f"Binding constraint: {decision.binding.text}"
 
 
-def run_lines(report: PlanReport) -> Iterator[str]:
+def _brief(decision: DecisionReport) -> Iterator[str]:
+    failed = [check for check in decision.checks if not check.passed]
+    # A detail that is made of the checks that fail is not said twice.
+    detail = f": {_plain(decision.detail)}" if decision.detail and not failed else ""
+    yield f"{decision.outcome}{detail}"
+    yield from (_plain(_line(check)) for check in failed)
+    if passed := len(decision.checks) - len(failed):
+        yield f"  {passed} {'check passes' if passed == 1 else 'checks pass'}; --verbose lists each."
+    if decision.binding and not failed:
+        yield f"What binds: {_plain(decision.binding.text)}"
+
+
+def _line(check: Check) -> str:
+    # An account is named in the text already, and its holder is for programs.
+    source = f" [{check.source}]" if check.source and not _HOLDER.fullmatch(check.source) else ""
+    return f"  {'ok  ' if check.passed else 'FAIL'} {check.code}: {check.text}{source}"
+
+
+def _plain(sentence: str) -> str:
+    return _ORDERS.sub("", sentence)
+
+
+def run_lines(report: PlanReport, *, verbose: bool = False) -> Iterator[str]:
     """The report of a planned run."""
-    yield from decision_lines(report.decision)
+    yield from decision_lines(report.decision, verbose=verbose)
     yield from (f"The run: {line}." for line in report.run_epsilon)
     steps, noise, runs = report.steps_most, report.noise_multiplier_least, report.runs
     epochs = "" if steps.epochs is None else f", {format_number(steps.epochs)} epochs"
@@ -162,7 +194,7 @@ def run_lines(report: PlanReport) -> Iterator[str]:
         else f"These steps need a noise multiplier of at least {format_number(noise)}."
     )
     more = f"{runs.more} or more" if runs.or_more else str(runs.more)
-    yield f"{more} such runs would be admitted one after another, if there are no other charges."
+    yield f"{more} such {'run' if more == '1' else 'runs'} would be admitted one after another, if no one else charges."
     for one in runs.accounts:
         yield f"  {one.name} on {one.partition}: {one.used} used, {one.runs} runs fit"
     if advice := report.advice:

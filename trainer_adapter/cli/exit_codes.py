@@ -65,11 +65,12 @@ class TrainEnding(OpeningEnding):
     """Of ``epsilon train``.
 
     Attributes:
-        id: of the charge.
+        id: of the charge. profile: the consumer's, as a shell reads it.
         resumes: whether the job says how a run goes on.
     """
 
     id: str
+    profile: str
     resumes: bool
 
     def before(self, error: Exception, code: int, then: str) -> tuple[int, str]:
@@ -86,7 +87,7 @@ class TrainEnding(OpeningEnding):
             # The service answered, and not in a way that can be read: what it did is unknown.
             code = ExitCode.INTERNAL_ERROR
         if code not in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}:
-            return code, then
+            return code, then.replace("another --id", "another id and output in the job")
         if isinstance(error, Unreachable) and not error.sent:
             return code, "Nothing was recorded: run the command again in a moment."
         return code, f"Whether {self.id} was charged is unknown: {_GO_ON if self.resumes else _VOIDED}"
@@ -104,4 +105,5 @@ class TrainEnding(OpeningEnding):
 
     def recorded(self) -> str:
         """What is recorded, and where its state is shown."""
-        return f"{super().recorded()} `epsilon charge show PROFILE {self.id}` shows the current state of the charge."
+        shows = f"`epsilon charge show {self.profile} {self.id}` shows the current state of the charge."
+        return f"{super().recorded()} {shows}"

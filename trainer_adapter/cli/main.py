@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ import typer
 
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
+from client.cli.verbosity import is_verbose, plain
 from ledger.domain.exit_codes import ExitCode
 from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
 
@@ -30,6 +33,9 @@ _JOBS: Final = CommandGroup("job", "Jobs: check one before it is charged; the fo
 app: Final = _GROUP.app
 app.add_typer(_JOBS.app, name=_JOBS.name)
 _say: Final = partial(typer.echo, err=True)
+_LOADING: Final = "Reading the job and loading PyTorch, which takes some seconds."
+_DETAILS: Final = ("rounding takes at most ", "data decrypted in memory")
+"""How stages begin that are reported to programs, and to people who ask for more."""
 
 SealedJob = Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers have had their notice of the model.")]
@@ -60,17 +66,20 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
+    _say_that_it_loads()
+    from trainer_adapter.session.model_release import MODEL_FILE
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json, printer=_print_error):
         known, pause = load_job(job), time.sleep if wait else None
+        profile = _profile_of(job)
         if ":" in known.model:
             from trainer_adapter.cli.model_trial import try_model
 
             try_model(known.model, known.folder)
         with consumer_service(known) as service:
-            ending = TrainEnding(service, known.id, resumes=known.resume is not None)
+            ending = TrainEnding(service, known.id, profile, resumes=known.resume is not None)
             with errors_reported(as_json=as_json, id=known.id, ending=ending, printer=_print_error):
                 run = _run_for_programs if as_json else _run_for_people
                 report = run(known, service, pause=pause, resume=resume)
@@ -78,6 +87,8 @@ def train(
         _print_event("report", **report.to_json())
     else:
         typer.echo(report.in_words())
+        if report.model:
+            typer.echo(f"  the model: {known.output / MODEL_FILE}")
 
 
 @_JOBS.command("job.toml", "job.toml --json")
@@ -87,6 +98,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Try all that a job names, and get the decision on its charge; nothing is recorded."""
+    _say_that_it_loads()
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
@@ -95,7 +107,7 @@ def check(
         known = load_for_check(job)
         with consumer_service(known) as service:
             found = check_job(known, service)
-    typer.echo(json.dumps(found.to_json()) if as_json else found.in_words())
+    typer.echo(json.dumps(found.to_json()) if as_json else plain(found.in_words()))
     if not found.quote.permitted:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -138,6 +150,7 @@ def release(
 @contextmanager
 def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
     """The job of a sealed model and the service as its consumer calls it; errors of the block are reported."""
+    _say_that_it_loads()
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
 
@@ -145,6 +158,20 @@ def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
         known = load_job(path)
         with consumer_service(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
             yield known, service
+
+
+def _say_that_it_loads() -> None:
+    """What a person sees from the first second on."""
+    if sys.stderr.isatty():
+        _say(_LOADING)
+
+
+def _profile_of(job: Path) -> str:
+    """The profile that a job names, as `epsilon charge show` takes it. Raises: Malformed, OSError."""
+    from client.profile.profile import read_table
+
+    named = read_table(job, "train", ()).get("profile")
+    return "PROFILE" if named is None else shlex.quote(str(job.parent / str(named)))
 
 
 def _print_error(error: Object) -> None:
@@ -175,6 +202,8 @@ def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"))
 
     def say(line: str) -> None:
+        if line.startswith(_DETAILS) and not is_verbose():
+            return
         # A line may be a command to copy: it is neither wrapped nor read as markup.
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

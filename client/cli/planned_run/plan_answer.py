@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from client.cli.output import cell, epsilon_lines, objects
 from client.cli.planned_run.charge_file import Changes
+from client.cli.verbosity import plain
 from ledger.wire.canonical_json import Json, Object
-
-_ORDERS: Final = re.compile(r" \(order [^()]*\)$")
-"""Of a sentence about an account: its orders, which are for those who check the arithmetic."""
 
 
 def permitted_lines(report: Object) -> Iterator[str]:
@@ -26,7 +22,7 @@ def permitted_lines(report: Object) -> Iterator[str]:
     more = f"{cell(runs.get('more'))}{' or more' if runs.get('or_more') else ''}"
     yield f"Such runs that would be admitted, this one included: {more}."
     if binding := _object(runs.get("binding")):
-        yield f"After that this binds: {_ORDERS.sub('', cell(binding.get('text')))}"
+        yield f"After that this binds: {plain(cell(binding.get('text')))}"
     steps, noise = _object(report.get("steps_most")).get("steps"), report.get("noise_multiplier_least")
     if noise is not None:
         yield f"Its steps need a noise multiplier of at least {cell(noise)}; at its noise, {cell(steps)} steps fit."
@@ -51,7 +47,7 @@ def changes_that_pass(report: Object, changes: Changes, partitions: Sequence[Jso
 def blocked_lines(report: Object) -> Iterator[str]:
     """The checks that fail whatever the noise and the steps are."""
     for check in objects(_object(report.get("advice")).get("blocked")):
-        yield f"no noise and no number of steps passes this: {cell(check.get('text'))}"
+        yield f"no noise and no number of steps passes this: {plain(cell(check.get('text')))}"
 
 
 def _object(value: Json) -> Object:

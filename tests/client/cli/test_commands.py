@@ -39,7 +39,9 @@ def test_every_command_of_the_page_works(walk: tuple[Desk, list[Ran]]) -> None:
         ["contract", "enter"],
         ["charge", "make"],
     ]
-    assert [one.out.split(", entry ")[1].split(",")[0] for one in entered] == [str(index) for index in range(8)]
+    assert [re.split(r"[,\n]", one.out.split(", entry ")[1])[0] for one in entered] == [
+        str(index) for index in range(8)
+    ]
     assert all(word in ran[-1].out for word in (REF, "everyone", "Bank A", "1.8 %", "0.6187"))
     shown = "".join(one.out for one in ran if "--json" not in one.line)
     assert re.findall(r"lineage:[0-9]|Fraction\(|\b[0-9]{13}\b", shown) == []

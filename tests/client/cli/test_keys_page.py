@@ -53,7 +53,7 @@ def test_the_script_of_every_role(tmp_path: Path) -> None:
                 subprocess.run(line, shell=True, check=True, cwd=desk.folder)  # noqa: S602 - the page's own line
                 ended.append((line, 0, ""))
         assert [(line, code) for line, code, _ in ended] == commands(), [one for one in ended if one[2]]
-        keys = json.loads(desk.run("epsilon key show sro-3.toml did:web:sro.example").out)
+        keys = json.loads(desk.run("epsilon key show sro-3.toml did:web:sro.example --json").out)
         assert [one["in_force"] for one in keys] == [False, False, True]
         desk.world.book.close()
         url = f"sqlite:///{tmp_path / 'book.sqlite'}"

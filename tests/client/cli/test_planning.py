@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,11 @@ def test_a_provider_plans_for_the_consumer_of_its_contract(desk: Desk) -> None:
     assert (code, json.loads(out)["decision"]["outcome"]) == (0, "pending")
     code, out = _both(desk, f"plan run {{}} {RUN} --at {at} --epochs 9999", "hospital.toml", f"--actor {BANK_A}")
     assert code == 3
-    assert "Binding constraint: " in out
+    assert re.search(r"FAIL .*\n  [0-9]+ checks pass; --verbose lists each", out)
+    whole = _both(desk, f"plan run {{}} {RUN} --at {at} --verbose", "hospital.toml", f"--actor {BANK_A}")[1]
+    assert "ok   contract_unknown: " in whole
+    assert "(order " in whole
+    assert "(order " not in out
     past = f"plan run {{}} {RUN} --as-of 7 --at {at} --json"
     _, out = _both(desk, past, "hospital.toml", f"--actor {BANK_A}")
     assert {one["used"] for one in json.loads(out)["runs"]["accounts"]} == {"0.0 %"}, "before the first charge"

@@ -82,7 +82,7 @@ def test_a_policy_s_impact_is_told(world: StoredWorld, tmp_path: Path) -> None:
     assert len([one for one in value["accounts"] if one["freezes"]]) == 2
     assert {one["charge"] for one in value["pending"]} == {f"run-{place}" for place in range(6)}
     words = told(world, "policy", "impact", str(path), *AT)
-    assert "1 partitions change, 2 accounts would be frozen, 6 pending charges are affected." in words.stdout
+    assert "1 partition would change, 2 accounts would be frozen, 6 pending charges would be affected." in words.stdout
     assert "lineage_epsilon_max 5 -> 2" in words.stdout
 
 
