@@ -19,9 +19,9 @@ import typer
 from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, Yes, fresh_id
 from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported, typed_names
-from client.cli.outcome_names import named, named_document
 from client.cli.output import print_exposures, print_fields, print_json, print_outcome
-from client.cli.verbosity import Verbose, set_verbose
+from client.cli.wording.outcome_names import named, named_document
+from client.cli.wording.verbosity import Verbose, set_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from client.cli.verbosity import plain
+from client.cli.wording.verbosity import plain
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from client.cli.arguments import EPOCH
-from client.cli.verbosity import is_verbose
+from client.cli.wording.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer

@@ -10,7 +10,7 @@ import typer
 from client.cli import dataset
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
-from client.cli.verbosity import is_verbose
+from client.cli.wording.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.dataset_files.record_schema import RecordSchema

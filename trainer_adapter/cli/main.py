@@ -16,7 +16,7 @@ import typer
 
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
-from client.cli.verbosity import is_verbose, plain
+from client.cli.wording.verbosity import is_verbose, plain
 from ledger.domain.exit_codes import ExitCode
 from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
 

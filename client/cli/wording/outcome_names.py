@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from client.cli.verbosity import is_verbose
+from client.cli.wording.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from ledger.wire.canonical_json import Json, Object
