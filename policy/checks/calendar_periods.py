@@ -91,7 +91,6 @@ def span_of(name: str) -> tuple[int, int] | None:
     """The first moment of a period and the first one after it (Unix ms); None for a name that is no period."""
     for kind in _FORMS:
         if (start := start_of(kind, name)) is not None:
-            _, after, *_ = islice(periods_from(kind, name), 2)
-            end = start_of(kind, after)
+            end = next((start_of(kind, after) for after in islice(periods_from(kind, name), 1, 2)), None)
             return None if end is None else (start, end)
     return None

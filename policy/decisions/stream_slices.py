@@ -31,6 +31,8 @@ from policy.documents.stream import COMMITTED, StreamDocument
 
 _MISSED_MAX: Final = 20
 """Missed periods that a check names."""
+_GAP_MAX: Final = 10_000
+"""Missed periods that are counted between two slices."""
 
 
 def stream(case: Case, body: EnterDocument) -> None:
@@ -204,9 +206,11 @@ def _missed_between(facts: Facts, first: Partition, then: Partition) -> Iterator
     terms = slice_terms(facts, then)
     kind = BY_HAND if terms is None else terms.stream.period
     before, after = (one.ref.rpartition("/")[2] for one in (first, then))
-    if kind == BY_HAND or start_of(kind, before) is None or start_of(kind, after) is None:
+    begins = start_of(kind, before), start_of(kind, after)
+    # A partition that opened before the stream may have the name of a later period.
+    if kind == BY_HAND or begins[0] is None or begins[1] is None or begins[1] <= begins[0]:
         return iter(())
-    return takewhile(lambda period: period != after, islice(periods_from(kind, before), 1, None))
+    return takewhile(lambda period: period != after, islice(periods_from(kind, before), 1, 1 + _GAP_MAX))
 
 
 VERDICTS: Final = (on(STREAM, stream),)

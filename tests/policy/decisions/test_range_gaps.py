@@ -1,0 +1,53 @@
+"""Periods that a range goes over: those missed are named, and the search for them ends, whatever a name is."""
+
+from typing import Any
+
+import pytest
+
+from policy.checks.calendar_periods import DAY, WEEK, periods_from, span_of
+from tests.policy.scene import PARTITION, STREAM, TDP, decide
+
+
+def _faults(period: str, *names: str) -> list[str]:
+    """What a charge over a range from the first to the last of these partitions finds; the last is a slice."""
+    stream = {**STREAM, "period": period, "window_max": 1024}
+    partitions: list[Any] = [
+        {**PARTITION, "name": name, "index": 10 + 10 * place, "run": "2"} for place, name in enumerate(names)
+    ]
+    named = {"dataset": f"{TDP}/digits", "first": names[0], "last": names[-1]}
+    change = {
+        "streams": [stream],
+        "stream_indexes": [15],
+        "partitions": partitions,
+        "body|partitions": [],
+        "body|ranges": [named],
+    }
+    return [one.text for one in decide("charge", change).checks if one.code == "range_has_gaps"]
+
+
+@pytest.mark.parametrize(
+    ("names", "missed"),
+    [
+        (("2026-W20", "2026-W21"), None),
+        (("2026-W20", "2026-W22"), "2026-W21:"),
+        (("2026-W20", "2026-W43"), "2026-W40 and 2 more"),
+        # What opened before the stream may be called anything.
+        (("9999-W10", "2026-W21"), None),
+        (("2026-W21", "2026-W21x"), None),
+        (("first", "2026-W21"), None),
+        (("0001-W01", "2026-W21"), "and 9980 more"),
+    ],
+)
+def test_what_was_missed_is_named_and_the_search_ends(names: tuple[str, ...], missed: str | None) -> None:
+    """At most so many periods are looked at, whatever an older partition is called."""
+    found = _faults(WEEK, *names)
+    assert bool(found) is (missed is not None)
+    assert missed is None or missed in found[0]
+
+
+def test_the_last_years_of_the_calendar_have_no_end() -> None:
+    """A period whose end no date can say is none; and no name makes the search for it fail."""
+    assert [span_of(name) for name in ("9999-01", "9999-W52", "9999-12-31", "9998-12-31x")] == [None] * 4
+    first, last = span_of("2026-W53") or (0, 0)
+    assert last - first == 7 * 86_400_000
+    assert next(periods_from(DAY, "2026-02-28")) == "2026-02-28"
