@@ -53,14 +53,18 @@ class OpenPartitions:
 
     def last(self, dataset: str, count: int, field: str) -> list[Object]:
         """The newest partitions that are not retired, as ranges: one for each row without a gap. Raises: Malformed."""
-        every = self.of(dataset)
-        open_ = [(place, one) for place, one in enumerate(every) if not one["retired"]]
+        open_ = [str(one["partition"]) for one in self.of(dataset) if not one["retired"]]
         if not 1 <= count <= min(len(open_), PARTITIONS_MAX):
             raise Malformed(field, f"{dataset} has {len(open_)} open partitions, and one run at most {PARTITIONS_MAX}")
+        return self.rows(dataset, open_[-count:])
+
+    def rows(self, dataset: str, refs: Sequence[str]) -> list[Object]:
+        """Partitions of a dataset as ranges: one for each row without a gap."""
+        places = {str(one["partition"]): place for place, one in enumerate(self.of(dataset))}
         rows: list[list[str]] = []
         before = -1
-        for place, one in open_[-count:]:
-            name = str(one["partition"]).rpartition("/")[2]
+        for place, ref in sorted((places[ref], ref) for ref in refs):
+            name = ref.rpartition("/")[2]
             if not rows or place != before + 1 or not _follows(rows[-1][-1], name):
                 rows.append([])
             rows[-1].append(name)

@@ -67,6 +67,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from client.http.problems import Refused
 from client.profile.profile import Profile, read_table
 from client.service.detached_signatures import digest_of
+from client.service.named_ranges import is_range
 from ledger.domain.command import parse_ref
 from ledger.domain.facts import EVERYONE
 from ledger.log.verification import parse_log_key
@@ -184,7 +185,10 @@ def _with_profile(table: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _read_data(value: object, where: str, folder: Path) -> dict[str, Path]:
     if not isinstance(value, dict) or not value:
         raise Malformed(where, "must name the file of at least one partition")
-    return {parse_ref(ref, where): _path_in(file, f"{where}.{ref}", folder) for ref, file in value.items()}
+    return {
+        ref if is_range(ref) else parse_ref(ref, where): _path_in(file, f"{where}.{ref}", folder)
+        for ref, file in value.items()
+    }
 
 
 def _read_plan(value: object, where: str) -> Plan:
@@ -252,7 +256,11 @@ class Lora:
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process."""
+    """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process.
+
+    A range of partitions is mapped to a folder, until :mod:`trainer_adapter.session.slice_files` names each of them;
+    then ``listed`` are those that no range covers, and ``ranges`` what the charge names.
+    """
 
     id: str = field(metadata=_plain(c.name))
     service: str = field(metadata=_plain(c.string))
@@ -278,12 +286,18 @@ class Assignment:
     unit_records_max: int | None = field(default=None, metadata=_plain(c.integer, 1, GROUP_MAX))
     step_leases: bool | None = field(default=None, metadata=_plain(c.boolean))
     lease_s: int = field(default=1, metadata=_plain(c.integer, 0, LEASE_S_MAX))
+    listed: tuple[str, ...] | None = None
+    ranges: tuple[c.Object, ...] = ()
 
     @property
     def stated(self) -> c.Object:
         """What the charge's body says as the file says it."""
         stated = {"base": self.base, "recipients": self.recipients, "unit_records_max": self.unit_records_max}
-        return {name: value for name, value in stated.items() if value is not None}
+        return {
+            "partitions": [*(self.data if self.listed is None else self.listed)],
+            **({"ranges": [*self.ranges]} if self.ranges else {}),
+            **{name: value for name, value in stated.items() if value is not None},
+        }
 
     @classmethod
     def load(cls, path: Path, planner: Planner | None = None) -> Assignment:

@@ -25,9 +25,9 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 POLL_S: Final = 0.5
-GRANT_BYTES_MAX: Final = 65_536
-FILES_MAX: Final = 64
-"""Files of one key release that are looked at: a partition's key comes in one, and a charge has 16 partitions."""
+GRANT_BYTES_MAX: Final = 1 << 20
+FILES_MAX: Final = 2_048
+"""Files of one key release that are looked at: a partition's key comes in one, and a charge has 1,024 partitions."""
 
 
 class NotGranted(Unreachable):

@@ -21,6 +21,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment, Job
 from trainer_adapter.job.privacy_target import NO_CLIPPING, PrivacyTarget
 from trainer_adapter.session.protocol import consumer_service
+from trainer_adapter.session.slice_files import with_slices
 
 _PLACES: Final = 6
 
@@ -50,14 +51,16 @@ def trial_plan_for(target: PrivacyTarget, known: Assignment) -> Plan:
 
 def choose_plan(target: PrivacyTarget, known: Assignment, service: Service) -> Plan:
     """The plan with the least noise that keeps ε on every partition. Raises: Malformed, Refused, Unreachable."""
-    partitions = [service.partition(ref) for ref in known.data]
+    partitions = [service.partition(ref) for ref in with_slices(known, service).data]
     records = sum(c.integer(one["records"], "records", 1, 10**12) for one in partitions)
     if target.batch_size_expected > records:
         rule = f"must be at most {records}: its partitions state no more records"
         raise Malformed("train.privacy.batch_size_expected", rule)
     # Rounded up, since a plan holds decimals: a record is drawn as often or more, and priced so.
     probability = min(Fraction(1), _ceil(Fraction(target.batch_size_expected, records)))
-    noise = [_noise(target, known, one, probability) for one in partitions]
+    # Many slices have few terms, and the noise of one is that of all alike.
+    alike = {c.dump([one["budget"], one["relation"], one["unit"]]): one for one in partitions}
+    noise = [_noise(target, known, one, probability) for one in alike.values()]
     return target.plan(probability, max(noise))
 
 

@@ -34,6 +34,7 @@ from trainer_adapter.session.key_grants import ProviderGrants
 from trainer_adapter.session.lease_requests import CHALLENGES_MAX, LeaseRequests
 from trainer_adapter.session.quote_report import QuoteReport, quote_report
 from trainer_adapter.session.receipt_check import check_recorded
+from trainer_adapter.session.slice_files import with_slices
 
 MARGIN_S: Final = 30.0
 """A run ends so long before its deadline, or a twentieth of its time if that is less: a later post is refused."""
@@ -87,6 +88,7 @@ class Session:
         Raises:
             Malformed, OSError: for a file that the run needs, before anything is charged.
         """
+        assignment = with_slices(assignment, service)
         self._assignment, self._service, self._say, self._save = assignment, service, say, save
         deadline = (int(service.clock()) + assignment.deadline_s) * 1000
         self.identity = identity or CleanRoomIdentity.fresh(deadline, leases=leases)
@@ -106,7 +108,6 @@ class Session:
             "clean_room": self.identity.public(),
             "contract": self._assignment.contract,
             "deadline": self.identity.deadline,
-            "partitions": list[c.Json](self._assignment.data),
             "plan": self._assignment.plan.to_json(),
             **self._assignment.stated,
             **self._pipeline,

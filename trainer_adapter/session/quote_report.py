@@ -94,7 +94,9 @@ def quote_report(service: Service, body: c.Object, partitions: Iterable[str], st
 def _prices(service: Service, prices: c.Json, partitions: Iterable[str]) -> _Prices:
     if not isinstance(prices, dict):
         raise Malformed("prices", "must be an object")
-    rules = {ref: read_rule(c.dump(service.partition(ref)["terms"]).decode()) for ref in partitions}
+    # Of a range the first partition of each group has the price.
+    priced = [ref for ref in partitions if ref in prices]
+    rules = {ref: read_rule(c.dump(service.partition(ref)["terms"]).decode()) for ref in priced}
     return {ref: (rule, read_segments(prices[ref])) for ref, rule in rules.items()}
 
 

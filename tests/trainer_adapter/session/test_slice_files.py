@@ -1,0 +1,74 @@
+"""A job that names a range trains on all its slices, with one charge, one key release and one post for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from api.demo import digits, participants
+from api.keys.data_key_store import FileKeyStore
+from client.keys.data_encryption import encrypt
+from client.service.named_ranges import OpenPartitions
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.plan import Plan
+from tests.trainer_adapter.live_service import open_place
+from trainer_adapter.job.job_spec import Job
+from trainer_adapter.session.slice_files import with_slices
+
+NAMES = ("2026-q3", "2026-q4", "2027-q1")
+PLAN = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 4, 3 * digits.RECORDS // 2)
+
+
+def test_a_job_over_three_slices(tmp_path: Path) -> None:
+    """The run is charged to all of them, trains on all their records, and is resumed on the same ones."""
+    with open_place(tmp_path) as place:
+        dataset, store = place.ref.rpartition("/")[0], FileKeyStore(tmp_path / "data-keys")
+        for name in NAMES:
+            ref, key = f"{dataset}/{name}", place.data_key
+            if ref != place.ref:
+                place.tdp.submit("partition", participants.partition(place.tdp, name, digits.RECORDS))
+                key = store.create(place.tdp.did, f"{participants.DATASET}-{name}").reveal()
+            sealed = tmp_path / "data" / "slices" / name / "share" / "records.sealed"
+            sealed.parent.mkdir(parents=True)
+            sealed.write_bytes(encrypt(key, ref, digits.archive(digits.FIRST)))
+        job = place.job("run-1", PLAN)
+        whole = job.read_text()
+        job.write_text(whole.replace(place.ref, f"{dataset}[last 3]").replace("2026-q3.sealed", "slices"))
+        report = place.run(job)
+        assert report.steps == PLAN.steps
+        charge = place.charge("run-1")
+        assert charge is not None
+        assert charge.partitions == tuple(f"{dataset}/{name}" for name in NAMES)
+        assert (charge.state, charge.steps_posted, charge.groups) == (ChargeState.POSTED, PLAN.steps, ((0, 3),))
+        assert [kind for kind, _ in place.kinds()].count("key_release") == 1
+        with place.book.read() as facts:
+            losses = {facts.accounts[ref, "global"].posted for ref in charge.partitions}
+        assert len(losses) == 1
+        # A slice that opens meanwhile is none of the run's that is resumed.
+        place.tdp.submit("partition", participants.partition(place.tdp, "2027-q2", digits.RECORDS))
+        again = with_slices(Job.load(job), place.service)
+        assert tuple(again.data) == charge.partitions
+        assert again.ranges == ({"dataset": dataset, "first": NAMES[0], "last": NAMES[-1]},)
+        other = with_slices(replace(Job.load(job), id="run-2"), place.service)
+        assert [one.rpartition("/")[2] for one in other.data] == [*NAMES[1:], "2027-q2"]
+
+
+def test_ranges_break_where_a_period_was_missed_or_a_slice_is_retired() -> None:
+    """``last 4`` is four open partitions, in as many ranges as they have rows without a gap."""
+    weeks = ["2026-W50", "2026-W51", "2026-W53", "2027-W01", "2027-W02"]
+    known = OpenPartitions(
+        lambda: [
+            {
+                "dataset": "claims",
+                "index": place,
+                "partition": f"did:web:h.example/claims/{week}",
+                "provider": "did:web:h.example",
+                "retired": week == "2027-W01",
+            }
+            for place, week in enumerate(weeks)
+        ]
+    )
+    dataset = known.dataset("claims", "partitions")
+    found = [(one["first"], one["last"]) for one in known.last(dataset, 4, "partitions")]
+    assert found == [("2026-W50", "2026-W51"), ("2026-W53", "2026-W53"), ("2027-W02", "2027-W02")]
