@@ -27,7 +27,7 @@ def test_the_document_can_be_read() -> None:
 def test_each_command_is_one() -> None:
     """By hand, by systemd and by cron: with arguments and options that it has."""
     unit = next(one for one in BLOCKS["ini"].splitlines() if one.startswith("ExecStart="))
-    for line in (BLOCKS["sh"], unit, BLOCKS["cron"]):
+    for line in (BLOCKS["sh"], unit, BLOCKS["text"]):
         words = shlex.split(line[line.index("dataset advance") :])
         done = CliRunner().invoke(app, words)
         # It knows every option, and ends because there is no such profile here.
