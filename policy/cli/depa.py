@@ -14,7 +14,7 @@ from policy.cli.depa_adaptation import ADAPT_EXAMPLES, LEVEL_MAX, RECORDS_MAX, a
 
 if TYPE_CHECKING:
     from policy.depa.evaluation import Terms, Waived
-    from policy.depa.import_check import Checked
+    from policy.depa.import_check import Checked, Registration
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 depa = typer.Typer(no_args_is_help=True, help="Import DEPA contracts and pipelines.")
@@ -56,6 +56,18 @@ def check(  # noqa: PLR0913 - what neither file says
         typer.Option(help="A party's DID document; repeat the option for each party. Implies --signed."),
     ] = None,
     signed: Annotated[bool, typer.Option("--signed", help="Refuse a contract without its signed envelope.")] = False,
+    service: Annotated[
+        Path | None,
+        typer.Option(
+            "--contract-service",
+            metavar="FILE",
+            help="Demand a receipt of this contract service: the JSON that its /parameters answered. Implies --signed.",
+        ),
+    ] = None,
+    receipt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The service's receipt, in CBOR; the one in the envelope if omitted."),
+    ] = None,
     waive: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,6 +90,10 @@ def check(  # noqa: PLR0913 - what neither file says
     from policy.depa.evaluation import Terms
     from policy.depa.import_check import check as run_check
 
+    if receipt is not None and service is None:
+        typer.echo("--receipt: needs --contract-service, the service that must have signed it", err=True)
+        raise typer.Exit(Code.MALFORMED.exit_code)
+
     try:
         terms = Terms(
             now=parse_time(at, "--at") if at else time.time_ns() // 1_000_000,
@@ -91,7 +107,8 @@ def check(  # noqa: PLR0913 - what neither file says
             waived=_waived(waive or [], waived_by or [], waived_until, waiver_reason),
         )
         documents = [read_file(path) for path in did or ()]
-        found = run_check(read_file(contract), read_file(pipeline), terms, documents)
+        registration = None if service is None else _registration(service, receipt)
+        found = run_check(read_file(contract), read_file(pipeline), terms, documents, registration)
     except Malformed as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
@@ -103,6 +120,14 @@ def check(  # noqa: PLR0913 - what neither file says
     else:
         _print(found, terms)
     raise typer.Exit(found.code.exit_code)
+
+
+def _registration(service: Path, receipt: Path | None) -> Registration:
+    from policy.depa.contract.service_receipt import read_service
+    from policy.depa.import_check import Registration
+
+    pinned = read_service(read_file(service), "--contract-service")
+    return Registration(pinned, None if receipt is None else read_file(receipt))
 
 
 def _waived(codes: list[str], issuers: list[str], until: str, reason: str) -> Waived | None:
@@ -145,9 +170,14 @@ def _print(found: Checked, terms: Terms) -> None:
 
 
 def _in_words(found: Checked, terms: Terms) -> list[str]:
+    from policy.checks.field_readers import format_time
+
     lines = [f"contract SHA-256 {found.payload}", f"pipeline SHA-256 {found.pipeline}"]
     if found.envelope is not None:
         lines.append(f"signatures by {', '.join(one.signer for one in found.envelope.signatures)}")
+    if found.receipt is not None:
+        when = f" {format_time(found.receipt.registered * 1_000)}" if found.receipt.registered is not None else ""
+        lines.append(f"registered{when} by the contract service {found.receipt.service_id}")
     lines += _price_in_words(found, terms)
     refused = sum(reason.refused for reason in found.reasons)
     if found.code.refused:

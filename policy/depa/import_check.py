@@ -20,6 +20,8 @@ from policy.depa.contract.cose_sign import Envelope, is_envelope, read_envelope
 from policy.depa.contract.decimal_json import parse
 from policy.depa.contract.did_signatures import check_signatures, read_keys
 from policy.depa.contract.reasons import Reason, Reasons
+from policy.depa.contract.service_receipt import ContractService, Receipt, check_receipt
+from policy.depa.contract.service_receipt import to_json as receipt_to_json
 from policy.depa.evaluation import Terms, evaluate
 from policy.depa.pipeline.pipeline import PATH as PIPELINE
 from policy.depa.pipeline.pipeline import read_pipeline
@@ -36,6 +38,7 @@ class Checked:
         payload: the digest of the contract's payload; ``pipeline`` that of the pipeline's bytes.
         contract: our contract; None if anything refuses.
         charge: what a charge under it must say; None too where the price is not known.
+        receipt: the pinned contract service's, verified; None if none is pinned, or it proves nothing.
     """
 
     code: Code
@@ -47,10 +50,13 @@ class Checked:
     priced: Priced | None
     contract: bytes | None
     charge: Object | None
+    receipt: Receipt | None = None
 
     def to_json(self) -> Object:
         """As it is shown to programs; the same input gives the same bytes."""
+        receipt: Object = {} if self.receipt is None else {"receipt": receipt_to_json(self.receipt)}
         return {
+            **receipt,
             "charge": self.charge,
             "code": self.code.word,
             "contract": None if self.contract is None else self.contract.decode(),
@@ -62,11 +68,31 @@ class Checked:
         }
 
 
-def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterable[bytes] = ()) -> Checked:
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What the importer knows of the contract's registration.
+
+    Attributes:
+        service: the contract service that is pinned: it must have registered the envelope.
+        receipt: the receipt's own file; None for the one that the envelope holds.
+    """
+
+    service: ContractService
+    receipt: bytes | None = None
+
+
+def check(
+    contract: bytes,
+    pipeline: bytes,
+    terms: Terms,
+    did_documents: Iterable[bytes] = (),
+    registration: Registration | None = None,
+) -> Checked:
     """Import a DEPA contract, bare or in its envelope, with a pipeline; or say every reason why not.
 
     Args:
         did_documents: of the parties; nothing is ever fetched.
+        registration: None if no contract service is pinned: then no receipt is looked at.
 
     Raises:
         Malformed: for bytes that are no JSON or no COSE_Sign, are too many or nested too deep.
@@ -75,13 +101,16 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
     envelope = read_envelope(contract) if is_envelope(contract) else None
     payload = contract if envelope is None else envelope.payload
     read = read_contract(parse(payload, CONTRACT), reasons)
+    receipt: Receipt | None = None
     if envelope is None:
-        if terms.signed:
+        if terms.signed or registration is not None:
             reasons.refuse("signatures_absent", CONTRACT)
         else:
             reasons.warn("signatures_absent", CONTRACT)
     else:
         check_signatures(envelope, read, read_keys(did_documents), reasons)
+        if registration is not None:
+            receipt = check_receipt(envelope, registration.receipt, registration.service, terms.now, reasons)
     stages = read_pipeline(parse(pipeline, PIPELINE), read, reasons)
     evaluate(read, stages, terms, reasons)
     priced = price(read, stages, terms, reasons)
@@ -109,12 +138,13 @@ def check(contract: bytes, pipeline: bytes, terms: Terms, did_documents: Iterabl
         priced=priced,
         contract=ours,
         charge=charge,
+        receipt=receipt,
     )
 
 
 def _code(reasons: Reasons) -> Code:
     refused = {reason.phase for reason in reasons.found if reason.refused}
-    if "read" in refused:  # a signature: nothing else is read before the form is validated
+    if "read" in refused:  # a signature or receipt: nothing else is read before the form is validated
         return Code.SIGNATURE_INVALID
     return Code.POLICY_DENIED if refused else Code.PERMITTED
 

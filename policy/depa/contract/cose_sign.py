@@ -4,8 +4,8 @@
          '{"id":...}', [[ << {1: -7, 4: '#key-1', 493: "did:web:tdp.example"} >>, {}, h'r and s']] ])
 
 Two sets of temporary labels exist: the service's code has the feed at 392 and a signer's DID at 493; the
-specification's CDDL has them at 492 and 494. Both are read; one header may not use both. Unprotected headers, receipts
-among them, are never relied on, as the specification demands.
+specification's CDDL has them at 492 and 494. Both are read; one header may not use both. Unprotected headers are never
+relied on, as the specification demands; a receipt among them (at 394 or 493) proves itself.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ TEXT_MAX: Final = 255
 CERTIFICATES_MAX: Final = 8
 _HEAD: Final = b"\xd8\x62"
 """Tag 98 in its shortest spelling."""
-_DEPTH_MAX: Final = 6
+_DEPTH_MAX: Final = 8
 _ALGORITHM, _CRITICAL, _CONTENT_TYPE, _KEY_ID, _X5CHAIN = 1, 2, 3, 4, 33
 _PARTICIPANTS: Final = 491
 _FEEDS: Final = {392: "code", 492: "specification"}
 _SIGNERS: Final = {493: "code", 494: "specification"}
+_RECEIPTS: Final = (394, 493)
 _KNOWN: Final = frozenset({_ALGORITHM, _CONTENT_TYPE, _KEY_ID, _X5CHAIN, _PARTICIPANTS, *_FEEDS, *_SIGNERS})
 _TAGS: Final = (*range(6), 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799)
 """Tags that the decoder knows; none belongs into an envelope, and some are costly."""
@@ -55,7 +56,11 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An envelope as read; nothing in it is verified yet."""
+    """An envelope as read; nothing in it is verified yet.
+
+    Attributes:
+        receipts: what the unprotected header lists as receipts, not read any further.
+    """
 
     protected: bytes
     payload: bytes
@@ -64,6 +69,7 @@ class Envelope:
     feed: str
     labels: str
     signatures: tuple[Signature, ...]
+    receipts: tuple[object, ...]
 
     def to_be_signed(self, signature: Signature) -> bytes:
         """The Sig_structure of one signature (RFC 9052, section 4.4); no data from outside is signed along."""
@@ -89,13 +95,13 @@ def read_envelope(data: bytes) -> Envelope:
     """Read a tagged COSE_Sign, in the shortest encoding alone, so that each envelope has one spelling.
 
     Raises:
-        Malformed: naming the part; for more than 524,288 bytes, 6 levels or 32 signatures too.
+        Malformed: naming the part; for more than 524,288 bytes, 8 levels or 32 signatures too.
     """
     if len(data) > ENVELOPE_BYTES_MAX:
         raise Malformed("envelope", f"has {len(data)} bytes, more than the {ENVELOPE_BYTES_MAX} allowed")
     if not is_envelope(data):
         raise Malformed("envelope", "must be a tagged COSE_Sign")
-    parts = _decode(data[len(_HEAD) :], "envelope")
+    parts = decode(data[len(_HEAD) :], "envelope")
     if not isinstance(parts, list) or len(parts) != 4:
         raise Malformed("envelope", "must hold protected and unprotected headers, payload and signatures")
     protected, unprotected, payload, signatures = parts
@@ -115,6 +121,9 @@ def read_envelope(data: bytes) -> Envelope:
         feed=feed,
         labels=" and ".join(sorted(spelled)),
         signatures=tuple(one[0] for one in read),
+        receipts=tuple(
+            one for label in _RECEIPTS if isinstance(unprotected.get(label), list) for one in unprotected[label]
+        ),
     )
 
 
@@ -136,7 +145,7 @@ def _signature(value: object, path: str) -> tuple[Signature, str]:
 def _header(protected: object, unprotected: object, path: str) -> dict[Any, Any]:
     if not isinstance(protected, bytes) or not isinstance(unprotected, dict):
         raise Malformed(path, "must begin with a protected and an unprotected header")
-    header = _decode(protected, f"{path}.protected")
+    header = decode(protected, f"{path}.protected")
     if not isinstance(header, dict):
         raise Malformed(f"{path}.protected", "must be a map")
     critical = header.get(_CRITICAL, [])
@@ -181,8 +190,12 @@ def _text(value: object, path: str) -> str:
     return value
 
 
-def _decode(data: bytes, path: str) -> Any:  # noqa: ANN401 - CBOR
-    """CBOR without tags, floats or indefinite lengths, that encodes to the same bytes again."""
+def decode(data: bytes, path: str) -> Any:  # noqa: ANN401 - CBOR
+    """Decode CBOR without tags, floats or indefinite lengths, that encodes to the same bytes again.
+
+    Raises:
+        Malformed: for any other bytes.
+    """
     try:
         value = cbor2.loads(
             data,

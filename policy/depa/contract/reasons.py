@@ -30,6 +30,11 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "participants_differ": ("read", "must be among the participants"),
     "signer_not_participant": ("read", "is not among the participants"),
     "certificate_differs": ("read", "is not a certificate of the key in the DID document"),
+    # The contract service's receipt.
+    "receipt_missing": ("read", "must be given: the contract service is pinned"),
+    "receipt_invalid": ("read", "does not prove that the service registered this envelope"),
+    "receipt_service_differs": ("read", "is not the contract service that is pinned"),
+    "receipt_time": ("read", "is after now"),
     # Form.
     "field_unknown": ("validate", "is not a field of any known spelling"),
     "field_missing": ("validate", "is missing"),
