@@ -64,6 +64,11 @@ def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
 
 
 def _without_null(schema: Schema) -> Schema:
-    left = [one for one in schema["anyOf"] if one != {"type": "null"}]
+    left = [_flag(one) for one in schema["anyOf"] if one != {"type": "null"}]
     rest = {name: one for name, one in schema.items() if name != "anyOf"}
     return {**left[0], **rest} if len(left) == 1 else {**rest, "anyOf": left}
+
+
+def _flag(schema: Schema) -> Schema:
+    """A field that is true or absent: a generated Python client cannot be parsed with the constant ``true``."""
+    return {"type": "boolean", "not": {"const": False}} if schema.get("const") is True else schema
