@@ -75,7 +75,9 @@ def _receipt(envelope: bytes, **changes: Any) -> list[Any]:  # noqa: ANN401 - wh
     header = cbor2.dumps({name: value for name, value in fields.items() if value is not None})
     claims = sha256(_countersigned(envelope, header)).digest()
     root = sha256(INTERNAL[0] + sha256(INTERNAL[1]).digest() + claims).digest()
-    proof = [[side, sha256(bytes([place])).digest()] for place, side in enumerate((False, True, False))]
+    proof: list[list[Any]] = [
+        [side, sha256(bytes([place])).digest()] for place, side in enumerate((False, True, False))
+    ]
     for left, other in proof:
         root = sha256(other + root if left else root + other).digest()
     key = changes.get("key", NODE_KEY)
@@ -123,7 +125,7 @@ def _without_its_last_signature(envelope: bytes) -> bytes:
 
 
 def _replaced(receipt: list[Any], place: tuple[int, ...], *, value: object) -> list[Any]:
-    changed = cbor2.loads(cbor2.dumps(receipt))
+    changed: list[Any] = cbor2.loads(cbor2.dumps(receipt))
     inner = changed
     for step in place[:-1]:
         inner = inner[step]
