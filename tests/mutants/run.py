@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import hashlib
+import json
 import os
 import pickle
 import subprocess
@@ -21,7 +22,7 @@ from typing import Final
 
 from tests.mutants.changes import Change, Function, functions
 from tests.mutants.statuses import DROPPED, NOT_RUN, REFUSED, read, write
-from tests.mutants.tests_by_line import SOURCES, TABLE
+from tests.mutants.tests_by_line import CHANGED_TESTS, SOURCES, TABLE
 from tests.mutants.trial import WORK
 from tests.mutants.type_errors import refused
 
@@ -43,7 +44,10 @@ def main() -> int:
     parser.add_argument("--again", default="", help="letters of statuses that are tried again, like sun")
     asked = parser.parse_args()
     found = modules(asked.modules)
-    statuses = {key: _forgotten(letters, asked.again) for key, letters in read().items()}
+    names = {function.name for one in found for function in one}
+    statuses = {
+        key: _forgotten(letters, asked.again) if key[0] in names else letters for key, letters in read().items()
+    }
     _drop_and_type(found, statuses)
     keep(statuses)
     work = [(one, _open(one, statuses)) for functions_ in found for one in functions_]
@@ -105,17 +109,22 @@ def _drop_and_type(found: list[list[Function]], statuses: Statuses) -> None:
 
 
 def _note_lines() -> None:
-    """Run all tests once, unless nothing has changed since."""
+    """Run all tests once; those of some files alone, where nothing but these files has changed since."""
     places = [path for place in ("ledger", "policy", "tests") for path in sorted(Path(place).rglob("*.py"))]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in places)).hexdigest()
-    stamp = TABLE.with_suffix(".digest")
-    if TABLE.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
-        return
-    sources = ":".join(str(path) for place in CHANGED for path in sorted(Path(place).glob("*.py")))
-    done = _pytest("tests.mutants.tests_by_line", {SOURCES: sources})
-    if done.wait() not in {0, 1}:
-        raise SystemExit("the tests did not run")
-    stamp.write_text(digest, encoding="utf-8")
+    places = [path for path in places if path.parent != Path(__file__).parent.relative_to(Path.cwd())]
+    now = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in places}
+    stamp = TABLE.with_suffix(".digests")
+    was: dict[str, str] = json.loads(stamp.read_text(encoding="utf-8")) if TABLE.exists() and stamp.exists() else {}
+    changed = {path for path in {*now, *was} if now.get(path) != was.get(path)}
+    few = bool(was) and all(Path(path).name.startswith("test_") for path in changed)
+    again = [path for path in sorted(changed) if any(path.startswith(f"{room}/") for room in TESTS)] if few else TESTS
+    asked = [path for path in again if Path(path).exists()]
+    if asked:
+        sources = ":".join(str(path) for place in CHANGED for path in sorted(Path(place).glob("*.py")))
+        environment = {SOURCES: sources, CHANGED_TESTS: ":".join(again) if few else ""}
+        if _pytest("tests.mutants.tests_by_line", environment, asked).wait() not in {0, 1}:
+            raise SystemExit("the tests did not run")
+    stamp.write_text(json.dumps(now), encoding="utf-8")
 
 
 def _try(work: list[tuple[Function, list[Change]]], children: int) -> None:
@@ -129,9 +138,9 @@ def _try(work: list[tuple[Function, list[Change]]], children: int) -> None:
         raise SystemExit("the trial did not run to its end: what was decided is kept")
 
 
-def _pytest(plugin: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _pytest(plugin: str, environment: dict[str, str], tests: Iterable[str] = TESTS) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pytest", "-n", "0", "-s", "-o", "faulthandler_timeout=0", "-p", plugin]
-    command += ["--hypothesis-profile=mutants", *TESTS]
+    command += ["--hypothesis-profile=mutants", *tests]
     return subprocess.Popen(command, env={**os.environ, **environment})
 
 

@@ -1,8 +1,9 @@
 """A plugin of pytest: try each change by the tests that execute its line, until one fails.
 
 This process imports and collects everything once. For each change it forks; the child gives the function its changed
-code, and runs the tests, quick ones and those that saw a change of the same function before the others. One line of
-JSON a change is appended to ``mutants/decided.jsonl``, so a run may be ended at any time.
+code, and runs the tests, quick ones and those that saw a change of the same function before the others. The first time
+that a test sees a change, it is run once more without any, after the same tests: if it fails then too, it decides
+nothing. One line of JSON a change is appended to ``mutants/decided.jsonl``, so a run may be ended at any time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import json
 import os
 import pickle
+import resource
 import signal
 import time
 from collections import Counter
@@ -38,6 +40,14 @@ _OWN: Final = 10
 """A test in the module's own file may take so many times as long as another that goes before it."""
 _TEST_FACTOR: Final = 8
 """A test that takes so many times as long as without the change does not end: the change is seen."""
+_ADDRESSES_MAX: Final = 8 << 30
+"""Bytes: a change that takes ever more memory fails a test, and not the machine."""
+
+ENDED: Final[dict[int, str]] = {
+    signal.SIGPROF: ENDLESS,
+    **dict.fromkeys((signal.SIGALRM, signal.SIGKILL, signal.SIGTERM, signal.SIGINT), NO_TIME),
+}
+"""What the signal that ended a child says of its change; any other one is a crash, and the change is seen."""
 
 
 class Tests(NamedTuple):
@@ -75,13 +85,14 @@ class Case(NamedTuple):
     """One change to try.
 
     Attributes:
+        change: None tells what the tests say without one, however long they take.
         objects: the function itself, under its decorators, wherever it is held.
         queue: the tests, and the seconds of each without the change.
         kept: caches to empty first.
     """
 
     function: Function
-    change: Change
+    change: Change | None
     objects: list[FunctionType]
     queue: list[tuple[pytest.Item, float]]
     kept: list[_lru_cache_wrapper[Any]]
@@ -93,6 +104,7 @@ class Trials:
     def __init__(self, work: list[tuple[Function, list[Change]]]) -> None:
         """These changes of each function: of two the one first that has a quicker test."""
         self._tests = Tests.read()
+        self._sound: dict[str, bool] = {}
         self._work = sorted(work, key=lambda one: self._tests.least(one[0]))
 
     @pytest.hookimpl(tryfirst=True)
@@ -108,9 +120,37 @@ class Trials:
                 found = objects.get((str(function.path.resolve()), function.qualname), [])
                 for change in changes:
                     case = Case(function, change, found, self._queue(function, change, items, seen), kept)
-                    file.write(json.dumps(_decide(case, seen)) + "\n")
+                    file.write(json.dumps(self._decide(case, change, seen)) + "\n")
                     file.flush()
         return True
+
+    def _decide(self, case: Case, change: Change, seen: Counter[str]) -> dict[str, object]:
+        """What became of a change, as a line of the record; counts the test that saw it."""
+        begun = time.monotonic()
+        status, by, cpu_s = _try(case)
+        while by is not None and not self._passes(case, by):
+            case = case._replace(queue=case.queue[:by] + case.queue[by + 1 :])
+            status, by, cpu_s = _try(case)
+        name = None if by is None else case.queue[by][0].nodeid
+        if name is not None:
+            seen[name] += 1
+        return {
+            "function": case.function.name,
+            "digest": case.function.digest,
+            "place": change.place,
+            "status": status,
+            "by": name,
+            "cpu_s": round(cpu_s, 3),
+            "wall_s": round(time.monotonic() - begun, 3),
+        }
+
+    def _passes(self, case: Case, by: int) -> bool:
+        """Whether the test at this place passes without a change, after those before it."""
+        name = case.queue[by][0].nodeid
+        if name not in self._sound:
+            status, _, _ = _try(case._replace(change=None, queue=case.queue[: by + 1]))
+            self._sound[name] = status == SURVIVED
+        return self._sound[name]
 
     def _queue(
         self, function: Function, change: Change, items: dict[str, pytest.Item], seen: Counter[str]
@@ -141,26 +181,10 @@ def _functions() -> dict[tuple[str, str], list[FunctionType]]:
     return found
 
 
-def _decide(case: Case, seen: Counter[str]) -> dict[str, object]:
-    """What became of a change, as a line of the record; counts the test that saw it."""
-    begun = time.monotonic()
-    status, by, cpu_s = _try(case) if case.queue and case.objects else (UNREACHED, None, 0.0)
-    name = None if by is None else case.queue[by][0].nodeid
-    if name is not None:
-        seen[name] += 1
-    return {
-        "function": case.function.name,
-        "digest": case.function.digest,
-        "place": case.change.place,
-        "status": status,
-        "by": name,
-        "cpu_s": round(cpu_s, 3),
-        "wall_s": round(time.monotonic() - begun, 3),
-    }
-
-
 def _try(case: Case) -> tuple[str, int | None, float]:
     """The status of a change, the place of the test that saw it, and seconds of processor time."""
+    if not case.queue or not case.objects:
+        return UNREACHED, None, 0.0
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -171,8 +195,7 @@ def _try(case: Case) -> tuple[str, int | None, float]:
         places = [int(place) for place in pipe.read().split()]
     _, status, usage = os.wait4(child, 0)
     if os.WIFSIGNALED(status):
-        ended: dict[int, str] = {signal.SIGPROF: ENDLESS, signal.SIGALRM: NO_TIME}
-        how = ended.get(os.WTERMSIG(status), KILLED)
+        how = ENDED.get(os.WTERMSIG(status), KILLED)
     else:
         how = {0: SURVIVED, 1: KILLED, 2: NO_TIME}.get(os.WEXITSTATUS(status), KILLED)
     by = places[-1] if places and how in {KILLED, ENDLESS} else None
@@ -187,11 +210,13 @@ def _child(case: Case, writing: int) -> int:
     for sign in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(sign, signal.SIG_DFL)
     signal.alarm(WALL_S_MAX)
-    _give(case)
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES_MAX, _ADDRESSES_MAX))
+    if case.change is not None:
+        _give(case, case.change)
     for cache in case.kept:
         cache.cache_clear()
     for place, ((item, seconds), (following, _)) in enumerate(_pairs(case.queue)):
-        if time.process_time() > CPU_S_MAX:
+        if case.change is not None and time.process_time() > CPU_S_MAX:
             return 2
         os.write(writing, f"{place} ".encode())
         signal.setitimer(signal.ITIMER_PROF, _TEST_S_MIN + _TEST_FACTOR * seconds)
@@ -209,18 +234,18 @@ def _pairs(
     yield from zip(queue, [*queue[1:], (None, 0.0)], strict=True)
 
 
-def _give(case: Case) -> None:
+def _give(case: Case, change: Change) -> None:
     """Change the function where it is; what a cache, a property or a class holds is the same object."""
-    code = case.function.compiled(case.change.text)
+    code = case.function.compiled(change.text)
     for one in case.objects:
         one.__code__ = code.replace(co_qualname=one.__code__.co_qualname)
-        if not case.change.lines:
-            one.__defaults__, one.__kwdefaults__ = _defaults(case, one)
+        if not change.lines:
+            one.__defaults__, one.__kwdefaults__ = _defaults(case, change, one)
 
 
-def _defaults(case: Case, one: FunctionType) -> tuple[Any, Any]:
+def _defaults(case: Case, change: Change, one: FunctionType) -> tuple[Any, Any]:
     holder, _, name = case.function.qualname.rpartition(".")
-    text = f"class {holder}:\n{case.change.text}" if holder else case.change.text
+    text = f"class {holder}:\n{change.text}" if holder else change.text
     space = dict(one.__globals__)
     exec(f"from __future__ import annotations\n{text}", space)  # noqa: S102 - the changed source of ours
     made = space[holder].__dict__[name] if holder else space[name]

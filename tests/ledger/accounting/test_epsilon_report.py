@@ -1,0 +1,113 @@
+"""Which accountant an ε is told by, at which δ it is told at all, and what is written of it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from importlib.metadata import version
+
+import pytest
+
+from ledger.accounting.epsilon_report import estimate_epsilon, report_epsilon, report_up, reported_epsilon, slack
+from ledger.mechanisms import mechanism as m
+from ledger.mechanisms.price_proofs import NotPriced
+from ledger.wire.exact_numbers import DELTA_MIN
+from ledger.wire.malformed import Malformed
+
+ZERO_OUT = "REPLACE_SPECIAL"
+GAUSSIAN = m.Gaussian(Fraction(5))
+SMALL = m.Pure(Fraction(1, 300), ZERO_OUT)
+BOX = m.BlackBox(Fraction(1, 1_000), Fraction(1, 2), ZERO_OUT)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "delta", "accountant"),
+    [
+        (SMALL, Fraction(0), "basic"),
+        # On no grid: every discretisation rounds it up.
+        (SMALL, DELTA_MIN, "basic"),
+        (GAUSSIAN, Fraction(1, 10**5), "PLD"),
+        # Beyond every budget: no grid is tried.
+        (m.Gaussian(Fraction(1, 50)), Fraction(1, 10**5), "Rényi"),
+    ],
+)
+def test_the_least_is_told_by_its_name(mechanism: m.Mechanism, delta: Fraction, accountant: str) -> None:
+    """Of three accountants, with the version of the library."""
+    report = report_epsilon(mechanism, delta, ZERO_OUT)
+    assert (report.accountant, report.delta, report.relation) == (accountant, delta, ZERO_OUT)
+    assert report.version == f"dp-accounting {version('dp-accounting')}"
+    assert report.epsilon == reported_epsilon(mechanism, delta, ZERO_OUT)
+    if accountant == "basic":
+        assert report.epsilon == Fraction(3_333_334, 10**9)
+
+
+def test_what_is_written_of_it() -> None:
+    """Rounded up to a billionth."""
+    assert report_epsilon(SMALL, Fraction(0), ZERO_OUT).to_json() == {
+        "accountant": "basic",
+        "delta": "0",
+        "epsilon": "0.003333334",
+        "relation": ZERO_OUT,
+        "version": f"dp-accounting {version('dp-accounting')}",
+    }
+    assert [report_up(one) for one in (Fraction(1, 2), Fraction(2, 3), Fraction(0))] == [
+        Fraction(1, 2),
+        Fraction(666_666_667, 10**9),
+        0,
+    ]
+
+
+@pytest.mark.parametrize("delta", [Fraction(1), Fraction(3, 2), DELTA_MIN - Fraction(1, 10**15), Fraction(-1, 2)])
+def test_a_delta_outside_its_range_is_named(delta: Fraction) -> None:
+    """One that is no probability, or too small for a grid; 0 and the least are not."""
+    with pytest.raises(Malformed) as refused:
+        report_epsilon(GAUSSIAN, delta, ZERO_OUT)
+    assert refused.value.field == "delta"
+    assert report_epsilon(SMALL, DELTA_MIN, ZERO_OUT).epsilon > 0
+
+
+def test_at_delta_0_only_a_pure_loss_has_an_epsilon() -> None:
+    """Noise without bound is not priced; and no proof is borrowed from another relation."""
+    for tell in (report_epsilon, estimate_epsilon):
+        with pytest.raises(NotPriced):
+            tell(GAUSSIAN, Fraction(0), ZERO_OUT)
+        with pytest.raises(NotPriced):
+            tell(m.PoissonGaussian(Fraction(1, 2), Fraction(1), 1), Fraction(1, 10**5), "REPLACE_ONE")
+    assert estimate_epsilon(SMALL, Fraction(0), ZERO_OUT) == Fraction(1, 300)
+
+
+def test_an_estimate_is_an_upper_bound_near_the_report() -> None:
+    """Of a mechanism that a grid holds, of one that none does, and of one that has no finite ε."""
+    delta = Fraction(1, 10**5)
+    near, told = estimate_epsilon(GAUSSIAN, delta, ZERO_OUT), reported_epsilon(GAUSSIAN, delta, ZERO_OUT)
+    assert near is not None
+    assert told <= near + Fraction(1, 10**9)
+    assert near <= told * Fraction(11, 10)
+    ruinous = estimate_epsilon(m.Gaussian(Fraction(1, 50)), delta, ZERO_OUT)
+    assert ruinous is not None
+    assert report_up(ruinous) == reported_epsilon(m.Gaussian(Fraction(1, 50)), delta, ZERO_OUT)
+    assert estimate_epsilon(BOX, Fraction(1, 10_000), ZERO_OUT) is None
+    # Concentrated losses have no grid.
+    curve = m.Zcdp(ZERO_OUT, rho=Fraction(1, 8), xi=Fraction(0))
+    assert estimate_epsilon(curve, delta, ZERO_OUT) == pytest.approx(float(reported_epsilon(curve, delta, ZERO_OUT)))
+
+
+def test_black_boxes_leave_their_delta_to_the_slack() -> None:
+    """Wherever they are held, as often as they run, and in a group by what it multiplies δ by."""
+    delta = Fraction(1, 1_000)
+    assert slack(GAUSSIAN) == slack(SMALL) == 0
+    assert slack(BOX) == delta
+    assert slack(m.SelfComposed(7, BOX)) == 7 * delta
+    assert slack(m.Composed((BOX, GAUSSIAN, m.SelfComposed(3, BOX)))) == 4 * delta
+    group = slack(m.Group(3, BOX))
+    assert float(group) == pytest.approx(0.001 * (1 + math.exp(0.5) + math.exp(1.0)), rel=1e-12)
+    assert slack(m.Group(3, m.SelfComposed(2, BOX))) == 2 * group
+    assert slack(m.Group(3, GAUSSIAN)) == 0
+
+
+def test_the_whole_delta_of_a_box_leaves_no_epsilon() -> None:
+    """A hair more does."""
+    with pytest.raises(Malformed) as refused:
+        report_epsilon(BOX, BOX.delta, ZERO_OUT)
+    assert refused.value.field == "noise_multiplier"
+    assert report_epsilon(BOX, 2 * BOX.delta, ZERO_OUT).epsilon <= Fraction(501, 1_000)
