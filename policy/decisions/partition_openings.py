@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
 from ledger.commands.registration.partition import PARTITION, OpenPartition
 from ledger.commands.registration.retirement import RETIREMENT, Retire
-from ledger.domain.facts import Dataset
+from ledger.domain.facts import Dataset, Facts
 from ledger.domain.gate import Caps
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
@@ -23,6 +24,9 @@ from policy.decisions.stream_slices import check_slice
 from policy.decisions.streams_in_force import stored_commitments
 from policy.documents import DatasetDescription, Policy
 from policy.documents.partition_commitments import Stored, overlap, read_commitments, repeated
+
+_NAMED_MAX: Final = 20
+"""Earlier partitions that a refusal names for one reason."""
 
 
 def partition(case: Case, body: OpenPartition) -> None:
@@ -129,18 +133,37 @@ def _check_overlap(case: Case, body: OpenPartition, own: tuple[Stored, ...]) -> 
     keys = {read_commitments(one).key for one in own}
     twice = repeated(own)
     case.add("records_overlap", not twice, f"{twice} records are committed to twice in {body.ref}")
-    for earlier in case.facts.partitions.values():
-        if earlier.provider != body.provider or not earlier.commitments:
-            continue
-        every = [stored_commitments(digest, case.facts) for digest in earlier.commitments]
-        theirs = [one for one in every if not read_commitments(one).persons]
-        if not theirs:
-            continue
-        same = {read_commitments(one).key for one in theirs} == keys and len(keys) == 1
-        text = f"the key of the commitments is {'' if same else 'not '}that of {earlier.ref}"
-        case.add("commitments_key_changed", same, text)
-        shared = sum(overlap(own, one) for one in theirs)
-        case.add("records_overlap", not shared, f"{shared} records of {body.ref} are those of {earlier.ref}")
+    changed, shared = list[str](), list[str]()
+    held = [*_with_commitments(case.facts, body.provider)]
+    for ref, theirs in held:
+        if len(keys) != 1 or {read_commitments(one).key for one in theirs} != keys:
+            changed.append(f"the key of the commitments is not that of {ref}")
+        if count := sum(overlap(own, one) for one in theirs):
+            shared.append(f"{count} records of {body.ref} are those of {ref}")
+    if not held:
+        return
+    earlier = f"the earlier partitions of {body.provider} ({len(held)})"
+    _say(case, "commitments_key_changed", changed, f"the key of the commitments is that of {earlier}")
+    _say(case, "records_overlap", shared, f"0 records of {body.ref} are those of {earlier}")
+
+
+def _with_commitments(facts: Facts, provider: str) -> Iterator[tuple[str, list[Stored]]]:
+    """The provider's partitions that commit to records, with their commitments."""
+    for one in facts.partitions.values():
+        if one.provider == provider and one.commitments:
+            every = [stored_commitments(digest, facts) for digest in one.commitments]
+            if theirs := [found for found in every if not read_commitments(found).persons]:
+                yield one.ref, theirs
+
+
+def _say(case: Case, code: str, failed: list[str], passed: str) -> None:
+    """One check for each failure, or a single one: a refusal is one entry, however many partitions there were."""
+    if not failed:
+        case.passed(code, passed)
+    for text in failed[:_NAMED_MAX]:
+        case.failed(code, text)
+    if failed[_NAMED_MAX:]:
+        case.failed(code, f"and so of {len(failed) - _NAMED_MAX} more partitions")
 
 
 def retirement(case: Case, body: Retire) -> None:

@@ -120,8 +120,8 @@ class WhatIf:
         """The body of a command that would ask for it."""
         run = self.run
         keys = CleanRoomKeys(PublicKey("X25519", _NO_KEY), PublicKey("Ed25519", _NO_KEY))
-        made = MakeCharge(run.contract, run.partitions, plan, keys, self.now + 1, run.recipients, run.base)
-        return structs.replace(made, ranges=run.ranges) if run.ranges else made
+        asked = run.contract, run.partitions, plan, keys, self.now + 1, run.recipients, run.base
+        return MakeCharge(*asked, ranges=run.ranges)
 
     def decide(self) -> Decision:
         """The ledger's decision. Never raises for what a caller can send."""

@@ -32,7 +32,7 @@ from policy.decisions.streams_in_force import stream_in_force
 from policy.documents.stream import StreamDocument
 from policy.planning.account_figures import PartitionFigures
 from policy.planning.reported_values import Moment, Natural, Percent
-from policy.planning.streams.slice_status import OPEN, STATUSES, Slice, slice_status, stream_slices
+from policy.planning.streams.slice_status import OPEN, RETIRED, STATUSES, Slice, slice_status, stream_slices
 
 ALERT_DAYS: Final = (30, 7, 1)
 """So many days before a slice closes it is said."""
@@ -151,6 +151,7 @@ class StreamFigures:
         stream = stream_in_force(self.facts, self.provider, self.dataset)
         if stream is None:
             return None
+        self.facts.fetch_accounts([one.ref for one in self.partitions], sorted({GLOBAL, self.holder}))
         slices = stream_slices(self.facts, self.provider, self.dataset, self.now, self.partitions)
         epsilon, delta = stream.slice_budget
         return StreamReport(
@@ -229,7 +230,8 @@ class StreamFigures:
                 continue
             if len(inside) == stream.window_max:
                 break
-            if slice_status(self.facts, one.partition, at).status == OPEN:
+            # What is retired stays so; to look at its terms would cost more with every slice of the past.
+            if one.status != RETIRED and slice_status(self.facts, one.partition, at).status == OPEN:
                 inside.append(one.partition)
             elif inside:
                 break
