@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 from typer.models import CommandInfo, TyperInfo
 
 DISTRIBUTION: Final = "epsilon-ledger"
 GROUP: Final = "epsilon.commands"
-COLUMNS_MAX: Final = 160
+HELP_COLUMNS: Final = 80
 EXAMPLE_COLUMNS: Final = 74
-PIPED_COLUMNS: Final = str(COLUMNS_MAX)
+SENTENCE_MAX: Final = 500
+PIPED_COLUMNS: Final = "160"
 """The width of tables in a pipe or a file, so that names there are not folded. COLUMNS, where set, takes precedence."""
 EXIT_CODES: Final = """
 Exit codes: 0 done · 1 internal or server error · 2 invalid input · 3 refused: budget, policy or rule · 4 not found ·
@@ -37,6 +39,16 @@ Examples:
 """
 """The exit codes of :mod:`ledger.domain.outcomes` and of the packages' commands."""
 PACKAGES: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
+
+
+class Group(TyperGroup):
+    """A group whose help gives the whole sentence of each command, on as many lines as it takes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own copies of click's classes
+        """Write the list of commands."""
+        shown = [(name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(SENTENCE_MAX)) for name, one in shown])
 
 
 def main() -> None:
@@ -93,13 +105,14 @@ def assemble(only: str | None = None) -> typer.Typer:
     """
     root = typer.Typer(
         name="epsilon",
+        cls=Group,
         help="A ledger for differential privacy: budgets are charged, refused, refunded and proven.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
         add_completion=True,
         # Rich loads too slowly for a help; commands that print tables import it themselves.
         rich_markup_mode=None,
-        context_settings={"max_content_width": COLUMNS_MAX},
+        context_settings={"max_content_width": HELP_COLUMNS},
         pretty_exceptions_show_locals=False,
     )
     root.callback()(_root)
@@ -158,7 +171,7 @@ def _merged(groups: list[TyperInfo]) -> typer.Typer:
     """
     apps = [group.typer_instance for group in groups if group.typer_instance is not None]
     helps = (app.info.help for app in apps if isinstance(app.info.help, str))
-    whole = typer.Typer(help=next(helps, None), no_args_is_help=True, pretty_exceptions_show_locals=False)
+    whole = typer.Typer(cls=Group, help=next(helps, None), no_args_is_help=True, pretty_exceptions_show_locals=False)
     for app in apps:
         taken = {_name(one) for one in whole.registered_commands}
         whole.registered_commands.extend(one for one in app.registered_commands if _name(one) not in taken)

@@ -17,6 +17,7 @@ import typer
 from client.cli.command_group import CommandGroup, as_command
 from client.cli.error_report import errors_reported
 from client.cli.planned_run.charge_file import Changes, read_charge
+from ledger.domain.verbosity import set_verbose
 from policy.cli import lineage, plan
 from policy.cli.answers import file_bytes, print_answer
 
@@ -52,10 +53,11 @@ def _asked(group: CommandGroup, of_book: Function, *examples: str, note: str = "
         own = inspect.signature(of_book).parameters
         taken = set(inspect.signature(of_service).parameters)
 
-        def run(*, book: str, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - arguments of any type
+        def run(*, book: str, as_json: bool, verbose: bool, **given: Any) -> None:  # noqa: ANN401 - arguments of any type
             if not book.endswith(_SUFFIX):
-                of_book(book=book, as_json=as_json, **given)
+                of_book(book=book, as_json=as_json, verbose=verbose, **given)
                 return
+            set_verbose(wanted=verbose)
             from client.profile.profile import Profile
             from ledger.wire.malformed import Malformed
 
@@ -71,7 +73,7 @@ def _asked(group: CommandGroup, of_book: Function, *examples: str, note: str = "
                     reply: Reply = of_service(service, **{name: given[name] for name in given if name in taken})
             print_answer(reply.value, reply.lines, as_json=as_json, refused=reply.refused)
 
-        options = [_option(name) for name in own if name not in {*taken, "book", "as_json"}]
+        options = [_option(name) for name in own if name not in {*taken, "book", "as_json", "verbose"}]
         only = f"Of a book only: {', '.join(options)}." if options else ""
         command = as_command(of_book, run, types={"book": _SOURCE})
         group.add(of_book, command, examples, " ".join(filter(None, (note, only))))
@@ -98,8 +100,6 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
     at: str,
     as_of: int | None,
     document: Path | None,
-    *,
-    verbose: bool,
 ) -> Reply:
     from client.service.named_ranges import fix_ranges
     from ledger.wire.records import convert
@@ -109,11 +109,11 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
     body = fix_ranges(plan.with_epochs(read_charge(charge, Changes(contract)), epochs), service)
     found = service.plan_report(body, as_of, _moment(at), days, _policy(document))
     report = convert(PlanReport, found)
-    return Reply(found, run_lines(report, verbose=verbose), not report.decision.permit)
+    return Reply(found, run_lines(report), not report.decision.permit)
 
 
 @_asked(PLAN, plan.again, "bank-a.toml run-1", "demo/book.sqlite run-1 --policy next-policy.json --json", note=_DECIDED)
-def _again(service: Service, name: str, as_of: int | None, document: Path | None, *, verbose: bool) -> Reply:
+def _again(service: Service, name: str, as_of: int | None, document: Path | None) -> Reply:
     from client.http.problems import Refused
     from ledger.domain.outcomes import Code
     from ledger.wire.records import convert
@@ -129,9 +129,7 @@ def _again(service: Service, name: str, as_of: int | None, document: Path | None
     size = recorded["index"] if as_of is None else as_of
     found = service.plan_report(body, size, recorded["time"], policy=_policy(document))
     decision = convert(DecisionReport, found["decision"])
-    lines = chain(
-        (f"Recorded outcome: {recorded['outcome']}. Re-evaluated:",), decision_lines(decision, verbose=verbose)
-    )
+    lines = chain((f"Recorded outcome: {recorded['outcome']}. Re-evaluated:",), decision_lines(decision))
     value: Object = {"decision": found["decision"], "recorded": recorded["outcome"]}
     return Reply(value, lines, not decision.permit)
 

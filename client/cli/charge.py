@@ -277,7 +277,7 @@ def post(  # noqa: PLR0913 - each an argument
             clean_room = service.as_caller(CleanRoomCredentials(signer, caller.log.origin))
             actor = str(clean_room.charge(charge)["actor"])
             answer = clean_room.submit(signer, actor, "post", {"charge": charge, "steps": steps}, name, dry_run=dry_run)
-    print_outcome(answer, as_json=as_json)
+    print_outcome(answer, f"post of {charge}", as_json=as_json)
 
 
 @group.signed_command("void", "bank-a.toml run-1", "hospital.toml run-1 --json")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 import typer
 
@@ -20,8 +20,9 @@ from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, Yes, fr
 from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported, typed_names
 from client.cli.output import print_exposures, print_fields, print_json, print_outcome
+from client.cli.wording.organisation_names import learn_names
 from client.cli.wording.outcome_names import named, named_document
-from client.cli.wording.verbosity import Verbose, set_verbose
+from ledger.domain.verbosity import HELP, set_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer
@@ -39,7 +40,14 @@ _SIGNED: Final = (
 )
 
 
-_VERBOSE: Final = (Parameter("verbose", Parameter.KEYWORD_ONLY, annotation=Verbose, default=False),)
+_VERBOSE: Final = (
+    Parameter(
+        "verbose",
+        Parameter.KEYWORD_ONLY,
+        annotation=Annotated[bool, typer.Option("--verbose", help=HELP)],
+        default=False,
+    ),
+)
 _YES: Final = Parameter("yes", Parameter.KEYWORD_ONLY, annotation=Yes, default=False)
 Sent: TypeAlias = "Object | SignedDocument | BodyWithDocuments"
 Preview = Callable[["Service", "Object"], "list[Object]"]
@@ -119,6 +127,8 @@ class CommandGroup:
 
                 with errors_reported(as_json=as_json), Profile.load(profile).open() as service:
                     value = function(service, **own)
+                    if not as_json:
+                        learn_names(service, value)
                 (print_json if as_json else table)(value)
 
             self.add(function, as_command(function, run, before=_PROFILE, after=_JSON, skip=1), examples, note)
@@ -241,6 +251,7 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
             if asks:
                 service.submit(signer, profile.actor, kind, sent, dry_run=True)
             found = preview(service, sent)
+            learn_names(service, found)
         except Refused:
             # What would be refused, and a caller who may not ask, gets the answer to the command itself.
             return
@@ -269,6 +280,7 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
     if not isinstance(sent, SignedDocument):
         with profile.open() as service:
             answer = service.submit(profile.signer(), profile.actor, kind, sent, name, dry_run=dry_run)
+            learn_names(service, sent)
             return answer, named(kind, sent)
     data, given = read_document(sent.path), read_signatures(sent.signatures)
     signer = profile.signer()

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from client.cli.wording.verbosity import plain
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
+from ledger.domain.verbosity import plain
 
 if TYPE_CHECKING:
     from client.http.problems import Refused
@@ -48,6 +48,10 @@ _NEXT_BY_CODE: Final = {
 }
 _EDITED: Final = (
     "Nothing was recorded: the claim was changed after it was signed; write it again (`epsilon key claim`)."
+)
+_COMMITTED: Final = (
+    "Seal the records again with the key of this provider's other partitions (--commitment-key), and open the "
+    "partition under a new --id."
 )
 _FILE: Final = "Nothing was recorded: check the file and retry."
 _THERE: Final = "Nothing was recorded: nothing is overwritten, so name a file that is not there yet."
@@ -138,8 +142,9 @@ def _next_step(error: Exception, name: str) -> str:
 
 
 def _after_refusal(error: Refused, name: str) -> str:
-    if error.next_step:
-        return error.next_step
+    other_key = any(one.code == "commitments_key_changed" for one in error.reasons)
+    if own := error.next_step or (_COMMITTED if other_key else ""):
+        return own
     if error.exit_code == ExitCode.REFUSED:
         return _DENIED if error.index is None else _RECORDED.format(index=error.index)
     if error.code == "signature_invalid" and error.detail.startswith("possession"):

@@ -22,6 +22,8 @@ from client.cli.arguments import (
 from client.cli.command_group import CommandGroup, Result
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json, print_keys, print_outcome
+from client.cli.wording.organisation_names import learn_names
+from client.cli.wording.outcome_names import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -301,4 +303,5 @@ def _send(  # noqa: PLR0913 - what is sent and how it is shown
         caller = Profile.load(profile)
         with caller.open() as service:
             answer = service.submit(caller.signer(), caller.actor, kind, body, name, dry_run=dry_run)
-    print_outcome(answer, as_json=as_json)
+            learn_names(service, body)
+    print_outcome(answer, named(kind, body), as_json=as_json)

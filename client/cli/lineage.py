@@ -169,7 +169,7 @@ def _row(node: Object) -> tuple[str, ...]:
         cell(node.get("index")),
         cell(node.get("kind")),
         cell(node.get("organisation")),
-        ", ".join(map(str, members)) if isinstance(members, list) else "",
+        ", ".join(map(cell, members)) if isinstance(members, list) else "",
         time_text(node.get("time")),
         ", ".join(map(_parent, objects(node.get("parents")))),
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from client.cli.arguments import EPOCH
-from client.cli.wording.verbosity import is_verbose
+from client.cli.wording.organisation_names import organisation
+from ledger.domain.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer
@@ -121,7 +122,7 @@ def print_exposures(found: Sequence[Object]) -> None:
         had = ", ".join(cell(each.get("used")) for each in (objects(before) or objects([before])))
         frozen = " FROZEN" if after.get("over") else ""
         whose = one.get("members")
-        name = ", ".join(map(str, whose)) if isinstance(whose, list) else "the merged lineage"
+        name = ", ".join(map(cell, whose)) if isinstance(whose, list) else "the merged lineage"
         rows.append((cell(one.get("partition")), name, had, f"{cell(after.get('used'))}{frozen}"))
     if rows:
         print_rows(("partition", "whose account", "before", "after"), rows, fold_from=4, to_stderr=True)
@@ -138,7 +139,7 @@ def print_keys(keys: Sequence[Object]) -> None:
             " and ".join(
                 text
                 for field, text in (
-                    ("suspended_by", f"suspended by {one.get('suspended_by')}"),
+                    ("suspended_by", f"suspended by {cell(one.get('suspended_by'))}"),
                     ("revoked_by", f"revoked by entry {one.get('revoked_by')}"),
                 )
                 if one.get(field) is not None
@@ -163,7 +164,7 @@ def time_text(value: Json) -> str:
 
 
 def cell(value: Json) -> str:
-    """A value as the text of a table's cell."""
+    """A value as the text of a table's cell; an organisation by its name."""
     if value is None:
         return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return organisation(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

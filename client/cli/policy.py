@@ -13,6 +13,8 @@ from client.cli.command_group import CommandGroup
 from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported
 from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
+from client.cli.wording.outcome_names import named_document
+from ledger.domain.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.service.service import Service
@@ -63,7 +65,9 @@ def publish(  # noqa: PLR0913 - each an argument
             replaces = impact.get("replaces")
             tag = replaces if isinstance(replaces, str) else None
             answer = service.submit(signer, caller.actor, "policy", body, name, replaces=tag)
-    print_outcome(answer, f"policy {stored.document}", as_json=as_json, extra={"impact": impact})
+    print_outcome(
+        answer, named_document("policy", document, stored.document), as_json=as_json, extra={"impact": impact}
+    )
 
 
 def _require_permitted(impact: Any) -> None:  # noqa: ANN401 - the service's JSON
@@ -132,7 +136,7 @@ def decree(  # noqa: PLR0913 - each an argument
                 "reason": reason,
             }
             answer = service.submit(caller.signer(), caller.actor, "decree", body, name, dry_run=dry_run)
-    print_outcome(answer, as_json=as_json)
+    print_outcome(answer, f"reset of the account of {holder} on {partition}", as_json=as_json)
 
 
 def print_impact(impact: Object, *, to_stderr: bool = False) -> None:
@@ -140,16 +144,16 @@ def print_impact(impact: Object, *, to_stderr: bool = False) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    if found := [*impact_rows(impact)]:
+    if found := [*impact_rows(impact, whole=is_verbose())]:
         print_rows(("what", "name", "before", "after"), found, fold_from=4, to_stderr=to_stderr)
     Console(stderr=to_stderr).print(Text(_summary(impact)), soft_wrap=True)
 
 
-def impact_rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's JSON
-    """What changes, its name, before and after."""
+def impact_rows(impact: Any, *, whole: bool = False) -> Iterator[Row]:  # noqa: ANN401 - the service's JSON
+    """What changes, its name, before and after; of a domain's first policy no field does, unless ``whole``."""
     for one in impact["refused"]:
         yield "would be refused", one["code"], "-", one["text"]
-    for one in impact["fields"]:
+    for one in impact["fields"] if whole or not _is_first(impact) else ():
         yield "policy", one["name"], _value(one["before"]), _value(one["after"])
     for what in ("partition", "contract"):
         for one in impact[f"{what}s"]:
@@ -168,10 +172,15 @@ def impact_rows(impact: Any) -> Iterator[Row]:  # noqa: ANN401 - the service's J
         yield "pending charge", one["charge"], "-", changes
 
 
+def _is_first(impact: Any) -> bool:  # noqa: ANN401 - the service's JSON
+    return any((one["name"], one["before"]) == ("version", None) for one in impact["fields"])
+
+
 def _summary(impact: Any) -> str:  # noqa: ANN401 - the service's JSON
     frozen = sum(one["freezes"] for one in impact["accounts"])
+    first = " the first policy of its domain;" if _is_first(impact) else ""
     return (
-        f"{impact['policy']}, as of {time_text(impact['at'])}: {len(impact['partitions'])} partitions change, "
+        f"{impact['policy']}, as of {time_text(impact['at'])}:{first} {len(impact['partitions'])} partitions change, "
         f"{frozen} accounts would be frozen, {len(impact['pending'])} pending charges are touched."
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ import typer
 from client.cli import dataset
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
-from client.cli.wording.verbosity import is_verbose
+from ledger.domain.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.dataset_files.record_schema import RecordSchema
@@ -28,6 +30,7 @@ _Target = Annotated[str, typer.Option(metavar="COLUMN", help="The column to pred
 _Kind = Annotated[str, typer.Option(metavar="KIND", help="integer (classes, the default) or number (regression).")]
 _Classes = Annotated[str, typer.Option(metavar="A,B", help="The target's values where it is text, in order.")]
 _Inputs = Annotated[str, typer.Option(metavar="A,B", help="The input columns; all others if not given.")]
+_LeaveOut = Annotated[str, typer.Option(metavar="A,B", help="Columns that are no inputs.")]
 _User = Annotated[str, typer.Option(metavar="COLUMN", help="Whose each record is, where the unit is the user.")]
 _Identity = Annotated[str, typer.Option(metavar="A,B", help="What a record is committed by; all of it if not given.")]
 _Values = Annotated[list[str] | None, typer.Option(metavar="COLUMN=A,B", help="The values of a text column.")]
@@ -58,6 +61,7 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
     target_kind: _Kind = "",
     classes: _Classes = "",
     inputs: _Inputs = "",
+    leave_out: _LeaveOut = "",
     user: _User = "",
     identity: _Identity = "",
     values: _Values = None,
@@ -77,7 +81,7 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
         ref = parse_ref(partition, "PARTITION")
         if no_commitments and commitment_key is not None:
             raise Malformed("--commitment-key", "is given together with --no-commitments: leave out one of the two")
-        given = (target, target_kind, classes, inputs, user, identity, values, missing)
+        given = (target, target_kind, classes, inputs, leave_out, user, identity, values, missing)
         records = _records(file, _schema(schema, *given))
         committing = None if no_commitments else commitment_key or out.parent / COMMITMENT_KEY
         made = seal_dataset(records, ref, out, key, committing)
@@ -97,6 +101,7 @@ def commit(  # noqa: PLR0913, PLR0917 - each an option
     target_kind: _Kind = "",
     classes: _Classes = "",
     inputs: _Inputs = "",
+    leave_out: _LeaveOut = "",
     user: _User = "",
     identity: _Identity = "",
     values: _Values = None,
@@ -109,7 +114,7 @@ def commit(  # noqa: PLR0913, PLR0917 - each an option
     from client.dataset_files.seal import commit_records
 
     with errors_reported(as_json=as_json, fields=_TYPED):
-        given = (target, target_kind, classes, inputs, user, identity, values, missing)
+        given = (target, target_kind, classes, inputs, leave_out, user, identity, values, missing)
         records = _records(file, _schema(schema, *given))
         made = commit_records(records, commitment_key or out.parent / COMMITMENT_KEY, out)
     _print(made, "", as_json=as_json)
@@ -117,16 +122,24 @@ def commit(  # noqa: PLR0913, PLR0917 - each an option
 
 def _records(file: Path, schema: RecordSchema) -> Records:
     from client.dataset_files.seal import open_records
+
+    with _fields_as_options():
+        return open_records(file, schema)
+
+
+@contextmanager
+def _fields_as_options() -> Iterator[None]:
+    """A column is named by an option or in the schema: as an option it has two dashes. Raises: Malformed."""
     from ledger.wire.malformed import Malformed
 
     try:
-        return open_records(file, schema)
+        yield
     except Malformed as error:
-        # A column is named by an option or in the schema: as an option it has two dashes.
         raise Malformed(_OPTIONS.get(error.field, error.field), error.rule) from None
 
 
-_OPTIONS = {name: f"--{name}" for name in ("target", "classes", "inputs", "user", "identity", "values", "missing")}
+_NAMES = ("target", "classes", "inputs", "leave_out", "user", "identity", "values", "missing")
+_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
 
 
 def _schema(  # noqa: PLR0913, PLR0917 - each an option
@@ -135,6 +148,7 @@ def _schema(  # noqa: PLR0913, PLR0917 - each an option
     target_kind: str,
     classes: str,
     inputs: str,
+    leave_out: str,
     user: str,
     identity: str,
     values: list[str] | None,
@@ -145,22 +159,24 @@ def _schema(  # noqa: PLR0913, PLR0917 - each an option
     from ledger.wire.malformed import Malformed
 
     if path is not None:
-        if any((target, target_kind, classes, inputs, user, identity, values, missing)):
+        if any((target, target_kind, classes, inputs, leave_out, user, identity, values, missing)):
             raise Malformed("--schema", "is given together with options that it holds: leave out one of the two")
         return RecordSchema.load(path)
     if target_kind and target_kind not in KINDS:
         raise Malformed("--target-kind", f"must be one of {', '.join(KINDS)}")
     fills = {name: read_signed(number, "--missing") for name, number in _pairs(missing, "--missing")}
-    return RecordSchema(
-        target=(target,) if target else (),
-        target_kind=target_kind or "integer",
-        classes=_listed(classes, "--classes"),
-        inputs=_listed(inputs, "--inputs"),
-        user=user,
-        identity=_listed(identity, "--identity"),
-        values={name: _listed(listed, "--values") for name, listed in _pairs(values, "--values")},
-        missing=fills,
-    )
+    with _fields_as_options():
+        return RecordSchema(
+            target=(target,) if target else (),
+            target_kind=target_kind or "integer",
+            classes=_listed(classes, "--classes"),
+            inputs=_listed(inputs, "--inputs"),
+            leave_out=_listed(leave_out, "--leave-out"),
+            user=user,
+            identity=_listed(identity, "--identity"),
+            values={name: _listed(listed, "--values") for name, listed in _pairs(values, "--values")},
+            missing=fills,
+        )
 
 
 def person_columns(person: str) -> tuple[str, ...]:

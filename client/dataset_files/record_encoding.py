@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +19,16 @@ from ledger.wire.malformed import Malformed
 
 INTEGER_MAX: Final = 1 << 53
 """The magnitude to which a float64 holds every whole number."""
-_CLASSES: Final = "name its values in order, as --classes A,B"
-_VALUES: Final = "name its values, as --values {}=A,B, or leave it out of the inputs"
+_CLASSES: Final = "is no number: name its values in order, as --classes A,B"
+_VALUES: Final = "is no number: name its values, as --values {}=A,B, or leave it out of the inputs"
+_EMPTY: Final = "is empty or NaN: say what replaces it, as --missing {}=0, or leave the record out"
+_EMPTY_TEXT: Final = {
+    "classes": "is empty: leave the record out",
+    "values": 'is empty: add "" to its values in a schema, or leave the record out',
+}
+_NONE: Final = frozenset({"na", "n/a", "null", "none"})
+"""What programs write into a cell of numbers that is empty, in any case."""
+_ANY: Final = "COLUMN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,15 @@ class Batch:
     rows: Rows
     identities: list[bytes]
     persons: list[bytes]
+
+
+class Misfit(Malformed):
+    """The first record of a column that does not fit the schema; its value is not quoted, since screens are logged."""
+
+    def __init__(self, where: str, column: str, record: int, rule: str) -> None:
+        """Name the file, the column and the record; ``{}`` in ``rule`` is the column's name."""
+        super().__init__(where, f"column {column} of record {record} {rule.replace('{}', column)}")
+        self.column, self.record, self.template = column, record, rule
 
 
 class TableRecords:
@@ -41,7 +60,7 @@ class TableRecords:
         """Hold the schema to the table's columns. Raises: Malformed."""
         self._table, self._schema = table, schema
         self._check_columns()
-        special = {*schema.target, schema.user, *schema.identity, *schema.person}
+        special = {*schema.target, schema.user, *schema.identity, *schema.person, *schema.leave_out}
         self._inputs = schema.inputs or tuple(name for name in table.columns if name not in special)
         if not self._inputs:
             raise Malformed("inputs", "name no column: all columns are target, user or identity")
@@ -65,6 +84,7 @@ class TableRecords:
             "person": schema.person,
             "values": tuple(schema.values),
             "missing": tuple(schema.missing),
+            "leave_out": schema.leave_out,
         }
         for field, columns in named.items():
             for name in columns:
@@ -76,17 +96,42 @@ class TableRecords:
         return (name,) if values is None else tuple(f"{name}={value}" for value in values)
 
     def batches(self) -> Iterator[Batch]:
-        """All records, in order. Raises: Malformed, naming file, column and record and never a value; OSError."""
-        for chunk in self._table.chunks():
-            yield self._batch(chunk)
+        """All records, in order.
+
+        Raises:
+            Malformed: naming the file, and each column that does not fit with its first such record; never a value.
+            OSError.
+        """
+        chunks = self._table.chunks()
+        for chunk in chunks:
+            try:
+                batch = self._batch(chunk)
+            except Misfit:
+                raise _together(self._misfits(chunk, chunks)) from None
+            yield batch
+
+    def _misfits(self, chunk: Chunk, later: Iterator[Chunk]) -> list[Misfit]:
+        """The first of each column in some records and those after them in the same file."""
+        schema, where = self._schema, chunk.where
+        checks: dict[str, Callable[[Chunk, str], object]] = dict.fromkeys(
+            (*schema.identity, *schema.person, *([schema.user] if schema.user else [])), _texts
+        )
+        checks |= dict.fromkeys(self._inputs, self._input) | dict.fromkeys(schema.target, self._target)
+        found: dict[str, Misfit] = {}
+        with suppress(Malformed, OSError):
+            for one in takewhile(lambda other: other.where == where, chain((chunk,), later)):
+                for name, check in checks.items():
+                    try:
+                        _ = found.get(name) or check(one, name)
+                    except Misfit as misfit:
+                        found[name] = misfit
+        return [found[name] for name in self._table.columns if name in found]
 
     def _batch(self, chunk: Chunk) -> Batch:
         schema = self._schema
         count = len(next(iter(chunk.columns.values())))
         rows = np.zeros(count, self.layout.dtype)
-        with np.errstate(over="ignore"):
-            rows["inputs"] = np.column_stack([self._input(chunk, name) for name in self._inputs])
-        _require_finite(rows["inputs"], self.layout.columns, chunk)
+        rows["inputs"] = np.column_stack([self._input(chunk, name) for name in self._inputs])
         targets = np.column_stack([self._target(chunk, name) for name in schema.target])
         rows["targets"] = targets[:, 0] if len(schema.target) == 1 else targets
         if schema.user:
@@ -95,11 +140,14 @@ class TableRecords:
         identities = self._identities(chunk, rows)
         return Batch(rows, identities, self._persons(chunk) or identities)
 
-    def _input(self, chunk: Chunk, name: str) -> NDArray[np.float64]:
+    def _input(self, chunk: Chunk, name: str) -> NDArray[np.float32]:
         values = self._schema.values.get(name)
-        if values is None:
-            return _numbers(chunk, name, self._schema.missing.get(name), _VALUES.format(name))[:, None]
-        return np.eye(len(values))[_places(chunk, name, values, "values")]
+        if values is not None:
+            return np.eye(len(values), dtype=np.float32)[_places(chunk, name, values, "values")]
+        with np.errstate(over="ignore"):
+            numbers = _numbers(chunk, name, self._schema.missing.get(name), _VALUES).astype(np.float32)
+        _refuse_first(~np.isfinite(numbers), chunk, name, "is infinite or too large for a float32")
+        return numbers[:, None]
 
     def _target(self, chunk: Chunk, name: str) -> NDArray[Any]:
         schema = self._schema
@@ -126,8 +174,8 @@ class TableRecords:
         return [b"person\n" + c.dump([*one]) for one in cells]
 
 
-def _numbers(chunk: Chunk, name: str, fill: float | None, advice: str) -> NDArray[np.float64]:
-    """A column as float64; ``advice`` is for text. Raises: Malformed."""
+def _numbers(chunk: Chunk, name: str, fill: float | None, text_rule: str) -> NDArray[np.float64]:
+    """A column as float64; ``text_rule`` is what text breaks. Raises: Misfit."""
     column = chunk.columns[name]
     if isinstance(column, np.ndarray):
         numbers = column.astype(np.float64)
@@ -138,13 +186,13 @@ def _numbers(chunk: Chunk, name: str, fill: float | None, advice: str) -> NDArra
         try:
             numbers = np.where(empty, "nan", texts).astype(np.float64)
         except ValueError:
+            empty |= np.array([one.casefold() in _NONE for one in texts])
             wrong = np.array([not _is_number(one) for one in texts]) & ~empty
-            _refuse_first(wrong, chunk, name, f"is no number: {advice}")
-            raise
+            _refuse_first(wrong, chunk, name, text_rule)
+            numbers = np.where(empty, "nan", texts).astype(np.float64)
         empty = np.isnan(numbers)
     if fill is None:
-        rule = f"is empty or NaN: say what replaces it, as --missing {name}=0, or leave the record out"
-        _refuse_first(empty, chunk, name, rule)
+        _refuse_first(empty, chunk, name, _EMPTY)
         return numbers
     return np.where(empty, fill, numbers)
 
@@ -160,7 +208,9 @@ def _is_number(text: str) -> bool:
 def _places(chunk: Chunk, name: str, values: Sequence[str], field: str) -> NDArray[np.int64]:
     """For each record the place of its value. Raises: Malformed."""
     places = {value: place for place, value in enumerate(values)}
-    found = np.array([places.get(one, -1) for one in _texts(chunk, name, allow_empty=True)], dtype=np.int64)
+    texts = _texts(chunk, name, allow_empty=True)
+    found = np.array([places.get(one, -1) for one in texts], dtype=np.int64)
+    _refuse_first(np.array([not one and "" not in places for one in texts]), chunk, name, _EMPTY_TEXT[field])
     _refuse_first(found < 0, chunk, name, f"is none of the values that {field} lists")
     return found
 
@@ -179,18 +229,25 @@ def _texts(chunk: Chunk, name: str, *, allow_empty: bool = False) -> list[str]:
     return texts
 
 
-def _require_finite(inputs: NDArray[np.float32], names: Sequence[str], chunk: Chunk) -> None:
-    wrong = ~np.isfinite(inputs)
-    if wrong.any():
-        record, column = np.argwhere(wrong)[0]
-        rule = "is infinite or too large for a float32"
-        _refuse_first(np.arange(len(inputs)) == record, chunk, names[column], rule)
-
-
 def _refuse_first(wrong: NDArray[np.bool_], chunk: Chunk, name: str, rule: str) -> None:
-    """Raise Malformed for the first record that is wrong; its value is not quoted, since screens are logged."""
+    """Raise Misfit for the first record that is wrong."""
     if wrong.any():
-        raise Malformed(chunk.where, f"column {name} of record {chunk.first + int(np.argmax(wrong))} {rule}")
+        raise Misfit(chunk.where, name, chunk.first + int(np.argmax(wrong)), rule)
+
+
+def _together(found: Sequence[Misfit]) -> Malformed:
+    """One error of all columns that do not fit: those that break the same rule in one part of the sentence."""
+    if len(found) == 1:
+        return found[0]
+    groups: dict[str, list[Misfit]] = {}
+    for one in found:
+        groups.setdefault(one.template, []).append(one)
+    parts = []
+    for rule, alike in groups.items():
+        named = ", ".join(f"{one.column} (record {one.record})" for one in alike)
+        words = rule.replace("{}", _ANY if len(alike) > 1 else alike[0].column)
+        parts.append(f"{named}{': each' if len(alike) > 1 else ''} {words}")
+    return Malformed(found[0].field, f"{len(found)} columns do not fit: {'; '.join(parts)}")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -15,10 +15,11 @@
     [records.missing]
     weight = "0"
 
-``inputs`` are all other columns where it is absent. ``classes`` names the values of ``target``, which then counts them
-from 0; without it the target holds whole numbers, or with ``target_kind = "number"`` any numbers. ``target`` may be a
-list of columns. A column under ``values`` is one number for each value, 1 where the record has it and 0 elsewhere. An
-empty cell is refused unless ``missing`` says which number replaces it.
+``inputs`` are all other columns where it is absent, but those that ``leave_out`` names. ``classes`` names the values of
+``target``, which then counts them from 0; without it the target holds whole numbers, or with ``target_kind = "number"``
+any numbers. ``target`` may be a list of columns. A column under ``values`` is one number for each value, 1 where the
+record has it and 0 elsewhere; an empty cell there is the value ``""``, where it is listed. In a column of numbers an
+empty cell, or one with a word as ``NA``, is refused unless ``missing`` says which number replaces it.
 
 Nothing of this is taken from the records: a list of values that was collected from them would tell which ones occur.
 """
@@ -38,8 +39,9 @@ from ledger.wire.malformed import Malformed
 COLUMNS_MAX: Final = 65_536
 VALUES_MAX: Final = 4_096
 KINDS: Final = ("integer", "number")
+_LISTS: Final = ("identity", "inputs", "leave_out", "person")
 SCHEMA_FILE: Final = "schema.toml"
-_OPTIONAL: Final = ("classes", "identity", "inputs", "missing", "person", "target_kind", "user", "values")
+_OPTIONAL: Final = ("classes", "identity", "inputs", "leave_out", "missing", "person", "target_kind", "user", "values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class RecordSchema:
         target: one column, or several. target_kind: ``integer``, or ``number`` for a regression.
         classes: the target's values as text, in order; empty where it holds numbers.
         inputs: columns in order; empty: all that are nothing else.
+        leave_out: columns that are no inputs, where ``inputs`` names none.
         user: whose each record is; empty where the unit is the record.
         identity: what a record is committed by; empty: the whole record as it is sealed.
         person: whose a record is, among all slices of a stream; empty: the user, or else the record's identity.
@@ -66,6 +69,7 @@ class RecordSchema:
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     person: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Hold it to itself. Raises: Malformed."""
@@ -74,6 +78,8 @@ class RecordSchema:
             raise Malformed("classes", "are for a target of classes, not for numbers: leave out one of the two")
         if self.classes and len(self.target) != 1:
             raise Malformed("classes", "are for one target column")
+        if self.inputs and self.leave_out:
+            raise Malformed("leave_out", "is given together with inputs: leave out one of the two")
         for name in (*self.target, *([self.user] if self.user else [])):
             if name in self.inputs:
                 raise Malformed("inputs", f"name the column {name}, which is the target or the user: a model would see")
@@ -90,9 +96,7 @@ class RecordSchema:
 
 def _read(known: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"target": _columns(known["target"], "target")}
-    found |= {
-        name: c.strings(known[name], name, COLUMNS_MAX) for name in ("identity", "inputs", "person") if name in known
-    }
+    found |= {name: c.strings(known[name], name, COLUMNS_MAX) for name in _LISTS if name in known}
     if "classes" in known:
         found["classes"] = c.strings(known["classes"], "classes", VALUES_MAX)
     for name in ("target_kind", "user"):
@@ -100,11 +104,19 @@ def _read(known: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = c.string(known[name], name)
     if "values" in known:
         values = c.members(known["values"], "values")
-        found["values"] = {one: c.strings(listed, f"values.{one}", VALUES_MAX) for one, listed in values.items()}
+        found["values"] = {one: _values(listed, f"values.{one}") for one, listed in values.items()}
     if "missing" in known:
         fills = c.members(known["missing"], "missing")
         found["missing"] = {one: read_signed(number, f"missing.{one}") for one, number in fills.items()}
     return found
+
+
+def _values(listed: object, where: str) -> tuple[str, ...]:
+    """The values of a text column; one of them may be empty, for cells that are."""
+    if isinstance(listed, list) and listed.count("") == 1:
+        c.strings([one for one in listed if one != ""], where, VALUES_MAX - 1)
+        return tuple(listed)
+    return c.strings(listed, where, VALUES_MAX)
 
 
 def _columns(value: object, where: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from http import HTTPStatus
@@ -33,6 +33,7 @@ from ledger.wire import canonical_json as c
 
 ATTEMPTS: Final = 4
 CHECKPOINT: Final = "checkpoint"
+NAMES_ONE_BY_ONE: Final = 4
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 
 
@@ -176,6 +177,21 @@ class Service(WhatIfQuestions):
     def contract(self, document: str) -> c.Object:
         """The current state of a contract, by its document's digest. Raises: Refused, Unreachable."""
         return self._get(f"/v1/contracts/{path_of(document)}")
+
+    def organisation_names(self, dids: Sequence[str]) -> dict[str, str]:
+        """The names of organisations, by DID; a clean room may ask for few. Raises: Refused, Unreachable."""
+        few = len(dids) <= NAMES_ONE_BY_ONE
+        found = map(self._organisation, dids) if few else self._list("/v1/organisations", {})[1]
+        return {str(one["organisation"]): str(one["name"]) for one in found if one}
+
+    def _organisation(self, did: str) -> c.Object:
+        """An organisation on record; nothing of one that is not."""
+        try:
+            return self._get(f"/v1/organisations/{path_of(did)}")
+        except Refused as refused:
+            if refused.status != HTTPStatus.NOT_FOUND:
+                raise
+            return {}
 
     def keys_of(self, organisation: str) -> list[c.Object]:
         """Every signing key that an organisation has or had. Raises: Refused, Unreachable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ledger.domain.verbosity import is_verbose
 from ledger.wire.field_types import constant
 from ledger.wire.records import Record
 
@@ -40,10 +41,11 @@ class VerificationReport(Record, frozen=True, kw_only=True):
         judged = (
             f"{judged}, {_count(self.charges, 'charge')} priced again" if self.decided else "NO command decided again"
         )
+        root = f"the root {self.root[:16]}… of " if is_verbose() else ""
         done = (
             f"verified: {_count(self.entries, 'entry', 'entries')} replayed {signed}, {judged}, "
             f"{_count(self.accounts, 'account')} recomputed, {_count(self.documents, 'document')} hashed; "
-            f"the checkpoint of {self.log} is signed over the root {self.root[:16]}… of these entries, and the "
+            f"the checkpoint of {self.log} is signed over {root}these entries, and the "
             f"inclusion proof of entry {self.entries - 1} holds"
         )
         if not self.entries:

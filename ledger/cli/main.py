@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib.metadata import entry_points
@@ -14,6 +15,9 @@ import typer
 from ledger.cli import proofs
 from ledger.cli.book_access import AsJson, AsOf, BookName, LogFile, book_engine, book_snapshot, book_url, require_size
 from ledger.cli.terminal_output import examples, print_tables, progress
+from ledger.cli.verbose_option import verbosely
+from ledger.domain.command import LEDGER_ACTOR
+from ledger.domain.verbosity import plain
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
@@ -36,6 +40,7 @@ _PLACES: Final = 4
         "verify", "demo/book.sqlite", "demo/book.sqlite --log demo/log.vkey --kept checkpoint-of-may --json"
     )
 )
+@verbosely
 def verify(  # noqa: PLR0913 - one argument an option
     book: BookName,
     log: LogFile = None,
@@ -85,6 +90,7 @@ def verify(  # noqa: PLR0913 - one argument an option
 
 
 @app.command(epilog=examples("log", "demo/book.sqlite", "demo/book.sqlite --refused --as-of 12 --json"))
+@verbosely
 def log(
     book: BookName,
     as_of: AsOf = None,
@@ -96,38 +102,46 @@ def log(
     from ledger.commands.entry import Entry
     from ledger.store.snapshot import Log
 
-    names = ["entry", "time (UTC)", "what", "id", "asked by", "outcome"]
-    rows: list[list[object]] = []
+    shown: list[tuple[int, Entry]] = []
+    names = {LEDGER_ACTOR: "this ledger"}
     with book_engine(book) as engine, engine.begin() as connection:
         whole = Log(connection)
         require_size(whole, as_of)
         for index, data in enumerate(Log(connection, as_of)):
             entry = Entry.parse(data)
+            if entry.kind == "organisation" and not entry.code.refused:
+                names[str(entry.request["organisation"])] = str(entry.request["name"])
             if refused and not entry.code.refused:
                 continue
             if as_json:
                 typer.echo(entry.to_bytes().decode())
             else:
-                rows.append([index, _utc(entry.time), entry.kind, entry.id, entry.actor, entry.code.word])
-                rows[-1] += ["\n".join(_reasons(entry))] if refused else []
+                shown.append((index, entry))
         if not as_json:
-            print_tables(([*names, "reasons"] if refused else names, rows))
+            titles = ["entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])]
+            print_tables((titles, _rows(shown, names, refused=refused)))
 
 
 @app.command(epilog=examples("standing", "demo/book.sqlite", "demo/book.sqlite --as-of 12 --json"))
+@verbosely
 def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> None:
     """Show every account and every charge of a book: the current state, or the state at an earlier size."""
     from ledger.audit.log_chunk import FAULTS
+    from ledger.organisation_lineage.organisation_mentions import OrganisationMentions
 
     with book_snapshot(book, as_of, damage=FAULTS) as facts:
         accounts = [_account(facts, one) for _, one in sorted(facts.accounts.items())]
         charges = [_charge(one) for one in sorted(facts.charges.values(), key=lambda one: one.index)]
+        named = OrganisationMentions({one.did: one.name for one in facts.organisations.values()})
         if as_json:
             typer.echo(json.dumps({"accounts": accounts, "charges": charges, "entries": facts.size}))
             return
         print_tables(
             _table([*map(_for_people, accounts)], "partition", "account_of", "used_of_the_budget", "ε_at_most"),
-            _table(charges, "entry", "id", "state", "steps", "steps_posted", "actor"),
+            _table(
+                [{**one, "charged_by": named.text(str(one["actor"]))} for one in charges],
+                *("entry", "id", "state", "steps", "steps_posted", "charged_by"),
+            ),
         )
 
 
@@ -140,10 +154,20 @@ def installed_gate() -> Gate | None:
     return gate
 
 
+def _rows(shown: Sequence[tuple[int, Entry]], names: Mapping[str, str], *, refused: bool) -> Iterator[list[str]]:
+    """A row for each entry, with the organisation by its name; of refusals with their reasons."""
+    from ledger.organisation_lineage.organisation_mentions import OrganisationMentions
+
+    mentions = OrganisationMentions(names)
+    for index, one in shown:
+        row = [str(index), _utc(one.time), one.kind, one.id, mentions.text(one.actor), one.code.word]
+        yield [*row, "\n".join(_reasons(one))] if refused else row
+
+
 def _reasons(entry: Entry) -> list[str]:
     """Every check of a refusal that failed, in order."""
     checks: Any = entry.body.get("checks", [])
-    return [f"{check['code']}: {check['text']}" for check in checks if not check["passed"]]
+    return [f"{check['code']}: {plain(check['text'])}" for check in checks if not check["passed"]]
 
 
 def _utc(time_ms: int) -> str:

@@ -13,6 +13,7 @@ import typer
 from ledger.cli.book_access import AsJson, BookName, LogFile, book_engine
 from ledger.cli.command_errors import failure
 from ledger.cli.terminal_output import examples, progress
+from ledger.cli.verbose_option import verbosely
 from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 
@@ -27,6 +28,7 @@ app = typer.Typer(pretty_exceptions_show_locals=False)
 @app.command(
     epilog=examples("publish", "demo/book.sqlite demo/public", "demo/book.sqlite /srv/www/log --log demo/log.vkey")
 )
+@verbosely
 def publish(
     book: BookName,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a web server; made if missing.")],
@@ -54,6 +56,7 @@ def publish(
         'demo/book.sqlite --witness "$(cat witness.txt)" --json',
     )
 )
+@verbosely
 def witness(
     book: BookName,
     witnesses: Annotated[
@@ -86,6 +89,7 @@ def witness(
 
 
 @app.command(epilog=examples("receipt", "demo/book.sqlite run-1 evidence", "demo/book.sqlite run-1 evidence --json"))
+@verbosely
 def receipt(
     book: BookName,
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of the command.")],

@@ -13,6 +13,7 @@ from client.cli.command_group import Result
 from ledger.audit.replay import VerificationFailed, verify
 from ledger.audit.verification_report import VerificationReport
 from ledger.domain.gate import Gate
+from ledger.domain.verbosity import is_verbose
 from ledger.store.snapshot import Snapshot
 from ledger.store.successor_book import successor_of
 from ledger.store.tables import SCHEMA_REVISION, metadata
@@ -59,7 +60,7 @@ def status_of(place: Place, limits: Limits) -> Result:
         "book": f"{place.display_name} ({value['engine']})",
         "schema": f"{revision}, {newest}",
         "log": f"{head.size} entries" + (f" of {head.origin}" if head.origin else ""),
-        "root": head.root.hex(),
+        **({"root": head.root.hex()} if is_verbose() else {}),
         "triggers": f"{len(schema.triggers)}{lost}",
         **({} if engine.name == "sqlite" else {"rights": "; ".join(wrong) or "as granted"}),
         "writer": "a process has it open" if value["held"] else "no process has it open",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ledger.cli.terminal_output import examples
+from ledger.cli.verbose_option import verbosely
 from policy.cli.depa_adaptation import ADAPT_EXAMPLES, LEVEL_MAX, RECORDS_MAX, adapt, read_file
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(pretty_exceptions_show_locals=False)
 depa = typer.Typer(no_args_is_help=True, help="Import DEPA contracts and pipelines.")
 app.add_typer(depa, name="depa")
-depa.command(epilog=ADAPT_EXAMPLES)(adapt)
+depa.command(epilog=ADAPT_EXAMPLES)(verbosely(adapt))
 
 
 @depa.command(
@@ -30,6 +31,7 @@ depa.command(epilog=ADAPT_EXAMPLES)(adapt)
         note="Exit codes: 0 the files can be imported; 3 they are refused; 6 a signature is invalid; 2 invalid input.",
     )
 )
+@verbosely
 def check(  # noqa: PLR0913 - what neither file says
     contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="A contract: JSON, or its COSE_Sign envelope.")],
     pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="A pipeline configuration in JSON.")],

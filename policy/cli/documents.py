@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ledger.cli.terminal_output import examples
+from ledger.cli.verbose_option import verbosely
 from ledger.domain.exit_codes import ExitCode
+from ledger.domain.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from policy.planning.usable_caps import CapReport
@@ -29,6 +31,7 @@ app.add_typer(document, name="document")
         "under which no run could ever be admitted is invalid.",
     )
 )
+@verbosely
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="One document, JSON or YAML.")],
     *,
@@ -64,7 +67,8 @@ def check(
     if as_json:
         typer.echo(json.dumps({**result, "caps": [one.to_json() for one in caps]}))
         return
-    typer.echo(f"{file}: {source}, document {result['document']}")
+    digest_shown = f", document {result['document']}" if is_verbose() else ""
+    typer.echo(f"{file}: {source}{digest_shown}")
     for one in caps:
         typer.echo(one.text if one.fits else f"warning: {one.text}", err=not one.fits)
 
@@ -104,6 +108,7 @@ def _caps(kind: str, data: bytes, policy: Path | None, plan: Path | None) -> Seq
 
 
 @document.command(epilog=examples("document schema", "policy", "contract > contract.schema.json"))
+@verbosely
 def schema(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="policy, recommendation, dataset or contract.")],
 ) -> None:

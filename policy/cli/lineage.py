@@ -9,6 +9,7 @@ import typer
 from ledger.cli.book_access import AsJson, BookName, book_snapshot
 from ledger.cli.command_errors import failure
 from ledger.cli.terminal_output import examples
+from ledger.cli.verbose_option import verbosely
 from ledger.domain.exit_codes import ExitCode
 from policy.cli.answers import At, moment, print_answer
 
@@ -28,6 +29,7 @@ _Giver = Annotated[str, typer.Option(metavar="DID", help="Who has the model; def
         "demo/book.sqlite did:web:bank-a.example did:web:bank-b.example --json",
     )
 )
+@verbosely
 def merger(
     book: BookName,
     organisations: Annotated[list[str], typer.Argument(metavar="DID...", help="Two or more organisations.")],
@@ -54,6 +56,7 @@ def merger(
         "demo/book.sqlite --partition did:web:hospital.example/scans/2026-q4 --epsilon 5",
     )
 )
+@verbosely
 def coalitions(
     book: BookName,
     partition: Annotated[list[str] | None, typer.Option(help="A partition; all open ones if omitted.")] = None,
@@ -83,6 +86,7 @@ def coalitions(
         "demo/book.sqlite run-1 did:web:bank-b.example --json",
     )
 )
+@verbosely
 def transfer(  # noqa: PLR0913 - each an argument
     book: BookName,
     charge: _Charge,
@@ -97,6 +101,7 @@ def transfer(  # noqa: PLR0913 - each an argument
 
 
 @app.command(epilog=examples("plan publication", "demo/book.sqlite run-1", "demo/book.sqlite run-1 --json"))
+@verbosely
 def publication(book: BookName, charge: _Charge, giver: _Giver = "", at: At = "", *, as_json: AsJson = False) -> None:
     """Preview which accounts grow if a model is published, and by how much."""
     _preview(book, "publication", {"charge": charge, **_given(giver)}, at, as_json=as_json)

@@ -12,6 +12,7 @@ import typer
 from ledger.cli.book_access import AsJson, AsOf, BookName, book_engine, book_snapshot
 from ledger.cli.command_errors import errors_reported, failure
 from ledger.cli.terminal_output import examples
+from ledger.cli.verbose_option import verbosely
 from ledger.domain.exit_codes import ExitCode
 from policy.cli.answers import At, file_bytes, moment, print_answer
 from policy.cli.lineage import app as lineage
@@ -37,12 +38,11 @@ _Policy = Annotated[
     Path | None, typer.Option("--policy", help="Evaluate as if this policy had always been the only one of its domain.")
 ]
 
-_Verbose = Annotated[bool, typer.Option("--verbose", help="List every check, with its arithmetic.")]
-
 
 @policy.command(
     epilog=examples("policy impact", "demo/book.sqlite next-policy.json", "demo/book.sqlite next-policy.yaml --json")
 )
+@verbosely
 def impact(
     book: BookName,
     document: Annotated[Path, typer.Argument(metavar="POLICY", help="The next version: JSON or YAML.")],
@@ -72,6 +72,7 @@ def impact(
         note="Exits with 3 if any account is over its cap.",
     )
 )
+@verbosely
 def breaches(book: BookName, at: At = "", *, as_json: AsJson = False) -> None:
     """List the accounts that are over their cap, and by how much; such an account is frozen and admits no charge."""
     from policy.cli.text_report import breach_lines
@@ -92,6 +93,7 @@ def breaches(book: BookName, at: At = "", *, as_json: AsJson = False) -> None:
         note="Exits with 0 if the run would be charged, and with 3 if it would be refused.",
     )
 )
+@verbosely
 def run(  # noqa: PLR0913, PLR0917 - each an option
     book: BookName,
     charge: Annotated[
@@ -106,7 +108,6 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     as_of: AsOf = None,
     document: _Policy = None,
     *,
-    verbose: _Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a planned run: the decision, what fits, what would be admitted instead, how long the budget lasts."""
@@ -118,7 +119,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         question = _under(_question(facts, with_epochs(_body(charge, contract), epochs), actor, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
-    print_answer(found.to_json(), run_lines(found, verbose=verbose), as_json=as_json, refused=not found.decision.permit)
+    print_answer(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
 
 
 @plan.command(
@@ -129,13 +130,13 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         note="Exits with 0 if the run would be charged, and with 3 if it would be refused.",
     )
 )
-def again(  # noqa: PLR0913 - each an option
+@verbosely
+def again(
     book: BookName,
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of a recorded charge, admitted or refused.")],
     as_of: AsOf = None,
     document: _Policy = None,
     *,
-    verbose: _Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Re-evaluate a past charge with the state and policy in force then, or with another policy."""
@@ -153,13 +154,14 @@ def again(  # noqa: PLR0913 - each an option
         run = PlannedRun.of(entry.actor, CHARGE.read_body(entry.command))
         decision = _under(WhatIf(facts, run, entry.time, exact=True), document).decision
     recorded = entry.code.word
-    lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision, verbose=verbose))
+    lines = chain((f"Recorded outcome: {recorded}. Re-evaluated:",), decision_lines(decision))
     print_answer(
         {"decision": decision.to_json(), "recorded": recorded}, lines, as_json=as_json, refused=not decision.permit
     )
 
 
 @plan.command(epilog=examples("plan prices", "partition.json", "partition.json --json"))
+@verbosely
 def prices(
     partition: Annotated[
         Path,

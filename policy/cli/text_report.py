@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ledger.domain.gate import Check
+from ledger.domain.verbosity import is_verbose, plain
 from ledger.filters.catalogue_prices import Corner
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time
@@ -18,8 +19,6 @@ from policy.planning.plan_report import PlanReport
 from policy.planning.policy_impact import Change, Impact
 from policy.planning.what_if import DecisionReport
 
-_ORDERS: Final = re.compile(r" \(order [^()]*\)")
-"""Of a sentence about an account: its orders, which are for those who check the arithmetic."""
 _HOLDER: Final = re.compile(r"global|lineage:[0-9]+")
 
 
@@ -42,8 +41,11 @@ def impact_lines(found: Impact) -> Iterator[str]:
     """What a policy would change."""
     yield f"{found.policy}, as of {format_time(found.at)}"
     for check in found.refused:
-        yield f"  the policy would be refused: {check.text} ({check.code})"
-    for field in found.fields:
+        yield f"  the policy would be refused: {plain(check.text)} ({check.code})"
+    first = any((field.name, field.before) == ("version", None) for field in found.fields)
+    if first:
+        yield "  the first policy of its domain: nothing is in force there yet"
+    for field in found.fields if is_verbose() or not first else ():
         yield f"  {field.name}: {_changes(field)}"
     for one in found.partitions:
         yield f"  partition {one.name}: {_changes(one)}"
@@ -53,7 +55,7 @@ def impact_lines(found: Impact) -> Iterator[str]:
         before, after = change.before, change.after
         word = "would be frozen" if change.freezes else "would admit charges again" if change.thaws else "changes"
         yield f"  the account of {after.name} on {after.partition} {word}: {_used(before)} -> {_used(after)}"
-    yield from (f"  {cap.text}" for cap in found.caps)
+    yield from (f"  {plain(cap.text)}" for cap in found.caps)
     for named in found.undeclared:
         yield f"  coalition {named}: its members cannot charge until it is declared"
     for charge in found.pending:
@@ -147,9 +149,9 @@ def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
             yield f"  Incomplete: {smaller}; larger ones are unknown."
 
 
-def decision_lines(decision: DecisionReport, *, verbose: bool = False) -> Iterator[str]:
-    """A decision with the checks that fail, and what binds; with every check and its arithmetic, if ``verbose``."""
-    if not verbose:
+def decision_lines(decision: DecisionReport) -> Iterator[str]:
+    """A decision with the checks that fail, and what binds; with every check and its arithmetic, if asked for."""
+    if not is_verbose():
         yield from _brief(decision)
         return
     yield f"{decision.outcome}{': ' + decision.detail if decision.detail else ''}"
@@ -162,13 +164,13 @@ def decision_lines(decision: DecisionReport, *, verbose: bool = False) -> Iterat
 def _brief(decision: DecisionReport) -> Iterator[str]:
     failed = [check for check in decision.checks if not check.passed]
     # A detail that is made of the checks that fail is not said twice.
-    detail = f": {_plain(decision.detail)}" if decision.detail and not failed else ""
+    detail = f": {plain(decision.detail)}" if decision.detail and not failed else ""
     yield f"{decision.outcome}{detail}"
-    yield from (_plain(_line(check)) for check in failed)
+    yield from (plain(_line(check)) for check in failed)
     if passed := len(decision.checks) - len(failed):
         yield f"  {passed} {'check passes' if passed == 1 else 'checks pass'}; --verbose lists each."
     if decision.binding and not failed:
-        yield f"What binds: {_plain(decision.binding.text)}"
+        yield f"What binds: {plain(decision.binding.text)}"
 
 
 def _line(check: Check) -> str:
@@ -177,13 +179,9 @@ def _line(check: Check) -> str:
     return f"  {'ok  ' if check.passed else 'FAIL'} {check.code}: {check.text}{source}"
 
 
-def _plain(sentence: str) -> str:
-    return _ORDERS.sub("", sentence)
-
-
-def run_lines(report: PlanReport, *, verbose: bool = False) -> Iterator[str]:
+def run_lines(report: PlanReport) -> Iterator[str]:
     """The report of a planned run."""
-    yield from decision_lines(report.decision, verbose=verbose)
+    yield from decision_lines(report.decision)
     yield from (f"The run: {line}." for line in report.run_epsilon)
     steps, noise, runs = report.steps_most, report.noise_multiplier_least, report.runs
     epochs = "" if steps.epochs is None else f", {format_number(steps.epochs)} epochs"

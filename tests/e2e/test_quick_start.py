@@ -21,7 +21,9 @@ BLOCKS: Final = re.findall(
     r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
 """Each block's language, what follows it (the file, or the terminal), and its text."""
-COMMANDS_MAX: Final = 15
+COMMANDS_MAX: Final = 16
+OWN: Final = ("own table", "own.toml")
+"""What is for the reader's own table."""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,8 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
     printed, ran = "", 0
     with served(tmp_path, environment, up):
         for language, where, text in BLOCKS:
+            if where in OWN:
+                continue
             if language != "sh":
                 (tmp_path / where).write_text(text)
             elif not where:
@@ -64,7 +68,7 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
                 )
                 assert done.returncode == 0, text + done.stdout + done.stderr
                 printed += done.stdout
-                ran += len(re.findall("^(?:epsilon|python) ", text, re.MULTILINE))
+                ran += len(re.findall("^(?:epsilon|python|sed) ", text, re.MULTILINE))
     assert ran < COMMANDS_MAX
     weights = load_file(tmp_path / "runs" / "first-run" / "model.safetensors")
     assert sorted(one.shape for one in weights.values()) == [(2,), (2, 30)]
@@ -75,6 +79,39 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
     assert "No run has been charged" in printed
     assert "more such runs fit" in printed
     assert "1 charge priced again" in printed
+
+
+def test_a_table_of_ones_own_is_sealed(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Thirty columns, some of text and with spaces in their names, with empty cells; first as the page's own schema."""
+    names = ["Case no", "Admission date", "Sex", "Insurance class", "Weight kg", "Readmitted in 30 days"]
+    names[2:2] = [f"Value {number}" for number in range(24)]
+    rows = [
+        [
+            *(f"C{one}", "2026-01-31", *([str(one % 7)] * 24), ("F", "M", "")[one % 3], "ABC"[one % 3]),
+            *(("71.5", "NA", "")[one % 3], ("No", "Yes")[one % 2]),
+        ]
+        for one in range(151)
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(",".join(one) for one in (names, *rows)) + "\n")
+    own = {where: text for _, where, text in BLOCKS if where in OWN}
+    (seal,) = (text for _, _, text in BLOCKS if text.startswith("epsilon dataset seal"))
+    made = "mkdir -p first/data-keys/did:web:tdp.localhost\n"
+    wrong, right = (
+        subprocess.run(
+            ["bash", "-uc", f"{own['own table']}cat > schema.toml <<'END'\n{schema}END\n{made}{seal}"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for schema in ('v = 1\n[records]\ntarget = "Readmitted in 30 days"\n', own["own.toml"])
+    )
+    assert wrong.returncode == 2
+    assert "6 columns do not fit: " in wrong.stderr
+    assert all(f"{name} (record " in wrong.stderr for name in names[:2] + names[26:])
+    assert right.returncode == 0, right.stderr
+    assert right.stdout.startswith("sealed: 51 records sealed for did:web:tdp.localhost/patients/first")
 
 
 def test_every_block_of_the_page_is_run_or_written() -> None:

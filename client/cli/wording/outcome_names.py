@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from client.cli.wording.verbosity import is_verbose
+from client.cli.wording.organisation_names import organisation
+from ledger.domain.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from ledger.wire.canonical_json import Json, Object
@@ -20,7 +21,7 @@ def named(kind: str, body: Object) -> str:
     """What a command of this kind and body is about; the kind alone where its body names nothing."""
     word = kind.replace("_", " ")
     if kind == "partition":
-        return f"{word} {'/'.join(_text(body.get(part)) for part in _PARTITION)}"
+        return f"{word} {'/'.join(str(body.get(part)) for part in _PARTITION)}"
     subject = next((field for field in _SUBJECTS if body.get(field)), None)
     return word if subject is None else f"{word} of {_text(body[subject])}"
 
@@ -31,4 +32,4 @@ def named_document(kind: str, path: Path, digest: str) -> str:
 
 
 def _text(value: Json) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(organisation(str(one)) for one in (value if isinstance(value, list) else [value]))

@@ -33,6 +33,35 @@ def test_a_charge_shows_its_digests_where_they_are_asked_for(desk: Desk) -> None
     assert all(BANK_A in one and "Z" in one for one in (shown, whole))
 
 
+def test_organisations_are_shown_by_name(desk: Desk) -> None:
+    """Each with its DID once; programs get the DIDs alone."""
+    name = f"Bank A ({BANK_A})"
+    for line in ("charge show bank-a.toml run-1", f"lineage show sro.toml {BANK_A}"):
+        shown = desk.run(f"epsilon {line}").out
+        assert name in shown, shown
+        assert shown.count(BANK_A) == 1
+        assert name not in desk.run(f"epsilon {line} --json").out
+    split = desk.run(f"epsilon lineage split sro.toml {BANK_A} did:web:nobody.example --dry-run")
+    assert split.code == 4, "what is not on record has no name"
+    declared = desk.run(f"epsilon lineage declare sro.toml {BANK_A} {HOSPITAL} --epsilon 4 --dry-run")
+    assert f"coalition of {name}, " in declared.out + declared.err, declared
+
+
+def test_a_first_policy_is_shown_in_one_line(desk: Desk) -> None:
+    """It changes nothing in force; --verbose lists what it says."""
+    text = (desk.folder / "policy.yaml").read_text()
+    (desk.folder / "first.yaml").write_text(text.replace("domain: health", "domain: traffic"))
+    asked = "epsilon policy publish sro.toml first.yaml --dry-run"
+    shown, whole = (desk.run(f"{asked} {more}").out for more in ("", "--verbose"))
+    assert len(shown.splitlines()) == 1, shown
+    assert "the first policy of its domain" in shown
+    assert "traffic" in whole
+    assert len(whole.splitlines()) > 20
+    planned = desk.run("epsilon policy impact sro.toml first.yaml").out
+    assert "none ->" not in planned
+    assert "the first policy of its domain" in planned
+
+
 def test_keys_are_shown_with_dates(desk: Desk) -> None:
     """Not in milliseconds; programs get them as before."""
     shown = desk.run(f"epsilon key show sro.toml {BANK_A}")

@@ -84,6 +84,21 @@ def test_a_table_is_the_same_records_whatever_file_it_is(tmp_path: Path, kind: s
     assert found["users"].tolist() == [0, 1, 2, 0, 3]
 
 
+def test_empty_cells_and_columns_that_are_left_out(tmp_path: Path) -> None:
+    """An empty text is a value where the schema lists it; what programs write for no number is replaced."""
+    cells = ("NA", "n/a", "None", "", "nan", "7")
+    rows = "".join(f"c{place},{cell},{'' if place else 'f'},0\n" for place, cell in enumerate(cells))
+    (tmp_path / "data.csv").write_text(f"case,weight,sex,y\n{rows}")
+    (tmp_path / "schema.toml").write_text(
+        'v = 1\n[records]\ntarget = "y"\nleave_out = ["case"]\n'
+        '[records.values]\nsex = ["f", "", "m"]\n[records.missing]\nweight = "-1"\n'
+    )
+    _seal(tmp_path / "data.csv", tmp_path / "out", "--schema", str(tmp_path / "schema.toml"))
+    found = _arrays(tmp_path / "out")["inputs"]
+    assert found[:, 0].tolist() == [-1, -1, -1, -1, -1, 7]
+    assert found[:, 1:].tolist() == [[1, 0, 0]] + [[0, 1, 0]] * 5
+
+
 def test_an_archive_keeps_its_arrays(tmp_path: Path) -> None:
     """Types and shapes as they are; an identity beside them is not sealed; big-endian numbers become little."""
     images = np.arange(24, dtype=np.uint8).reshape(3, 2, 4)

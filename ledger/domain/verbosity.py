@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from contextvars import ContextVar
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show digests, ids and arithmetic, too.")]
+HELP: Final = "Show digests, ids and arithmetic, too."
 _WANTED: Final = ContextVar("verbose", default=False)
 _ORDERS: Final = re.compile(r" \(order [^()]*\)")
 """Of a sentence about an account: its orders, which are for those who check the arithmetic."""
