@@ -1062,6 +1062,8 @@ class ProvenAccount:
             too much rather than too little.
         counted: how many of the entries since are lapses that post fewer steps than were charged, as their leases say.
             The log's key signed these steps; the leases are no part of the proof, and replay checks them.
+        assumed: how many of the entries since are of charges over ranges, of which no entries show that the partition
+            is in one. The service says so; the statement after them holds them, and replay checks them.
         balance: with the entries that are shown; None if there is no charge yet.
         newest: the newest checkpoint of the proof.
         note: the checkpoint that the statement is under, as it is signed.
@@ -1078,6 +1080,7 @@ class ProvenAccount:
     note: str
     merged: int = 0
     counted: int = 0
+    assumed: int = 0
 
 
 def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
@@ -1095,21 +1098,20 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
     root = _StatedRoot(size, request["root"], partition)
     stated = root.balance(proof, "proof")
     newest, merged = _merged_balance(proof, newest, root, trust)
-    charges = {}
+    runs = _RunsSince(partition, _opened(proof, trust))
     for place, one in enumerate(proof["charges"]):
         _, _, entry = _proven_entry(one, f"charges[{place}]", trust)
-        charges[entry.get("id")] = entry
-    balance, last, counted = merged if proof["merged"] else stated, size - 1, 0
+        runs.charges[entry.get("id")] = entry
+    balance, last = merged if proof["merged"] else stated, size - 1
     for place, one in enumerate(proof["since"]):
         index, checkpoint, entry = _proven_entry(one, f"since[{place}]", trust)
         if index <= last:
             raise VerificationError(f"since[{place}]", "does not come after the entry before it")
         last, newest = index, max(newest, checkpoint, key=lambda known: known.size)
-        balance = _with_entry(balance, entry, charges, partition, f"since[{place}]")
-        counted += entry["kind"] == "lapse" and "steps" in entry["body"]
+        balance = runs.balance(balance, entry, f"since[{place}]")
     note = proof["statement"]["receipt"].partition("\n\n")[2]
-    shown = len(proof["since"]), proof["hidden"]
-    return ProvenAccount(partition, holder, size, stated, *shown, balance, newest, note, len(proof["merged"]), counted)
+    shown, more = (len(proof["since"]), proof["hidden"]), (len(proof["merged"]), runs.counted, runs.assumed)
+    return ProvenAccount(partition, holder, size, stated, *shown, balance, newest, note, *more)
 
 
 _ACCOUNT_PROOF: Final = {
@@ -1118,6 +1120,7 @@ _ACCOUNT_PROOF: Final = {
     "hidden": int,
     "holder": str,
     "merged": list,
+    "opened": list,
     "partition": str,
     "record": (str, type(None)),
     "salt": (str, type(None)),
@@ -1132,9 +1135,9 @@ _LEAF: Final = {name: _ACCOUNT_PROOF[name] for name in ("beside", "holder", "rec
 
 
 def _account_proof(text: str) -> dict[str, Any]:
-    """The fields of a proof; of the mergers there may be none. Raises: VerificationError."""
+    """The fields of a proof; of mergers and openings there may be none. Raises: VerificationError."""
     found = _parsed(text, "proof")
-    return _fields({"merged": [], **found} if isinstance(found, dict) else found, "proof", _ACCOUNT_PROOF)
+    return _fields({"merged": [], "opened": [], **found} if isinstance(found, dict) else found, "proof", _ACCOUNT_PROOF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1229,40 +1232,112 @@ def _balance(record: str, partition: str, holder: str) -> Balance:
     raise VerificationError("record", f"is not that of {holder} on {partition}")
 
 
-def _with_entry(
-    balance: Balance | None, entry: Mapping[str, Any], charges: dict[Any, Any], partition: str, where: str
-) -> Balance | None:
-    """A balance with the entry of a run."""
-    kind, outcome = entry.get("kind"), _of_type(entry.get("body"), dict, where).get("outcome")
-    if kind == "charge":
-        charges[entry.get("id")] = entry
-    elif kind not in {"post", "void", "lapse"}:
-        raise VerificationError(where, "is not the entry of a run")
-    request = _request(entry, kind, where)
-    # What settles a charge takes it out: a second settlement would take its loss away twice.
-    charge = entry if kind == "charge" else charges.pop(request.get("charge"), None)
-    if charge is None or charge.get("kind") != "charge":
-        raise VerificationError(where, "settles a charge that is not shown, or was settled before")
-    try:
-        segments = _price_on(charge["body"], partition)
-        whole = sum(one["steps"] for one in segments)
-        # A lapse says how many steps were leased, where only they are posted.
-        ran = request["steps"] if kind == "post" else entry["body"].get("steps", whole)
-        posted = _loss_of(segments, ran if outcome == "posted" else 0)
-        base = balance or Balance((), (), (), ())
-        return base.plus(posted, _loss_of(segments, whole), 1 if kind == "charge" else -1)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise VerificationError(where, f"has no price on {partition}") from None
+def _opened(proof: Mapping[str, Any], trust: LogKey | Policy) -> dict[str, int]:
+    """By reference, the index of the entry that opened each partition that is shown. Raises: VerificationError."""
+    found: dict[str, int] = {}
+    for place, one in enumerate(proof["opened"]):
+        where = f"opened[{place}]"
+        index, _, entry = _proven_entry(one, where, trust)
+        request = _request(entry, "partition", where)
+        ref = "/".join(_of_type(request.get(name), str, where) for name in ("provider", "dataset", "partition"))
+        if ref in found:
+            raise VerificationError(where, "opens a partition that was shown before")
+        found[ref] = index
+    return found
 
 
-def _price_on(body: Mapping[str, Any], partition: str) -> Sequence[Any]:
-    """What a charge costs on a partition; of one that names ranges, the one price of all. Raises: KeyError."""
-    prices: Mapping[str, Sequence[Any]] = body["prices"]
-    datasets = {one["dataset"] for one in body["request"].get("ranges", ())}
-    # Which of several prices a partition has, the state says and no entry: a later statement has the sum.
-    if partition not in prices and len(prices) == 1 and partition.rpartition("/")[0] in datasets:
+@dataclass(slots=True)
+class _RunsSince:
+    """The entries of runs since a statement.
+
+    Attributes:
+        opened: by reference, the index of the entry that opened a partition, of those that are shown.
+        charges: by id, those that are shown and not settled yet.
+        counted, assumed: as in :class:`ProvenAccount`.
+    """
+
+    partition: str
+    opened: Mapping[str, int]
+    charges: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
+    counted: int = 0
+    assumed: int = 0
+
+    def balance(self, before: Balance | None, entry: Mapping[str, Any], where: str) -> Balance:
+        """A balance with the entry of a run."""
+        kind, outcome = entry.get("kind"), _of_type(entry.get("body"), dict, where).get("outcome")
+        if kind == "charge":
+            self.charges[entry.get("id")] = entry
+        elif kind not in {"post", "void", "lapse"}:
+            raise VerificationError(where, "is not the entry of a run")
+        request = _request(entry, kind, where)
+        # What settles a charge takes it out: a second settlement would take its loss away twice.
+        charge = entry if kind == "charge" else self.charges.pop(request.get("charge"), None)
+        if charge is None or charge.get("kind") != "charge":
+            raise VerificationError(where, "settles a charge that is not shown, or was settled before")
+        try:
+            segments = self._price_of(charge["body"])
+            whole = sum(one["steps"] for one in segments)
+            # A lapse says how many steps were leased, where only they are posted.
+            ran = request["steps"] if kind == "post" else entry["body"].get("steps", whole)
+            posted = _loss_of(segments, ran if outcome == "posted" else 0)
+            base = before or Balance((), (), (), ())
+            found = base.plus(posted, _loss_of(segments, whole), 1 if kind == "charge" else -1)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise VerificationError(where, f"has no price on {self.partition}") from None
+        self.counted += kind == "lapse" and "steps" in entry["body"]
+        return found
+
+    def _price_of(self, body: Mapping[str, Any]) -> Sequence[Any]:
+        """What a charge costs on the partition. Raises: KeyError, TypeError, ValueError."""
+        prices, request = body["prices"], body["request"]
+        if "ranges" not in request:
+            found: Sequence[Any] = prices[self.partition]
+            return found
+        within = [*request["partitions"], *(ref for one in request["ranges"] for ref in self._between(one))]
+        if len(prices) > 1:
+            return _grouped_price(prices, body["groups"], within, self.partition)
+        if self.partition not in within:
+            if not any(self._may_hold(one) for one in request["ranges"]):
+                raise KeyError(self.partition)
+            self.assumed += 1
         return next(iter(prices.values()))
-    return prices[partition]
+
+    def _ends(self, one: Mapping[str, str]) -> tuple[int | None, int | None]:
+        first, last = (self.opened.get(f"{one['dataset']}/{one[side]}") for side in ("first", "last"))
+        return first, last
+
+    def _between(self, one: Mapping[str, str]) -> list[str]:
+        """The partitions in a range, in order, as far as their openings are shown; none without both ends."""
+        first, last = self._ends(one)
+        if first is None or last is None:
+            return []
+        held = (ref for ref, at in self.opened.items() if first <= at <= last and ref.startswith(f"{one['dataset']}/"))
+        return sorted(held, key=self.opened.__getitem__)
+
+    def _may_hold(self, one: Mapping[str, str]) -> bool:
+        """Whether the partition may be in a range, for all that is shown."""
+        return one["dataset"] == self.partition.rpartition("/")[0] and (
+            self.partition not in self.opened or None in self._ends(one)
+        )
+
+
+def _grouped_price(
+    prices: Mapping[str, Sequence[Any]], groups: Sequence[Sequence[int]], within: Sequence[str], partition: str
+) -> Sequence[Any]:
+    """The price of a partition's group, under the name of the group's first one. Raises: KeyError, ValueError.
+
+    Args:
+        groups: numbers of groups, each with how many of the charge's partitions in a row are of it.
+        within: the partitions that are shown to be the charge's, in its order.
+    """
+    # A range has no partitions but those between its ends: if there are as many as were charged, none is left out.
+    if sum(count for _, count in groups) != len(within):
+        raise KeyError(partition)
+    numbers = [number for number, count in groups for _ in range(count)]
+    first: dict[int, str] = {}
+    for ref, number in zip(within, numbers, strict=True):
+        first.setdefault(number, ref)
+    return prices[first[numbers[within.index(partition)]]]
 
 
 def _loss_of(segments: Sequence[Any], steps: int) -> _Sum:
@@ -1293,7 +1368,7 @@ def _request(entry: Mapping[str, Any], kind: object, where: str) -> dict[str, An
     """The request of a permitted entry of a kind."""
     body = _of_type(entry.get("body"), dict, where)
     outcomes = {"charge": ("pending",), "post": ("posted",), "void": ("voided",)}
-    outcomes |= dict.fromkeys(("statement", LOG_KEY_ROTATION), ("permitted",))
+    outcomes |= dict.fromkeys(("partition", "statement", LOG_KEY_ROTATION), ("permitted",))
     if entry.get("kind") != kind or body.get("outcome") not in outcomes.get(str(kind), ("posted", "voided")):
         raise VerificationError(where, f"is not the entry of a {kind}")
     request: dict[str, Any] = _of_type(body.get("request"), dict, where)
@@ -1463,6 +1538,7 @@ def _check_account(options: argparse.Namespace) -> dict[str, object]:
     return {
         **_of(found.newest),
         "account": found.holder,
+        "assumed": found.assumed,
         "counted": found.counted,
         "hidden": found.hidden,
         "merged": found.merged,
@@ -1499,11 +1575,13 @@ def _account_in_words(result: Mapping[str, Any]) -> str:
     posted, pending = (_loss_in_words(result[name]) for name in ("posted", "pending"))
     merged = f", over {result['merged']} mergers since" if result["merged"] else ""
     counted = f", {result['counted']} of them lapses whose steps the log alone says" if result["counted"] else ""
+    assumed = f", {result['assumed']} of charges over ranges, of which no entry shows that it is in one"
+    ranged = assumed if result["assumed"] else ""
     hidden = f" ({result['hidden']} more that may have changed it are not shown)" if result["hidden"] else ""
     return (
         f"holds: {result['log']} signed that {result['account']} on {result['partition']} has posted {posted}, and "
         f"{pending} pending: stated for the first {result['stated']} entries, with {result['since']} entries since"
-        f"{counted}{merged}{hidden}. That the stated root is right, and that no entry since is left out, "
+        f"{counted}{ranged}{merged}{hidden}. That the stated root is right, and that no entry since is left out, "
         "'epsilon verify' shows"
     )
 

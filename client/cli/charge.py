@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -102,6 +102,7 @@ def make(  # noqa: PLR0913 - each an option
     as_json: AsJson = False,
 ) -> None:
     """Charge a run before it starts; it counts in full until it is settled."""
+    from client.cli.planned_run.account_lines import account_lines, accounts_of, changed_accounts, shown_partitions
     from client.profile.profile import Profile
     from client.service.named_ranges import fix_ranges
     from ledger.wire.malformed import Malformed
@@ -126,16 +127,14 @@ def make(  # noqa: PLR0913 - each an option
             def ask() -> Answer:
                 return service.submit(signer, caller.actor, "charge", sent, name, dry_run=dry_run)
 
-            before = _accounts(service, caller.actor, body)
+            refs = shown_partitions(service, body)
+            before = accounts_of(service, caller.actor, refs)
             answer = _advised(service, ask, body, changes, ("charge", "make", profile, charge))
-            after = {} if answer.index is None else _accounts(service, caller.actor, body)
-    shown: Any = [
-        {**{field: one[field] for field in _SHOWN}, "share_before": before.get(key, {}).get("share", "0 %")}
-        for key, one in after.items()
-    ]
+            after = {} if answer.index is None else accounts_of(service, caller.actor, refs)
+    shown: Any = changed_accounts(before, after)
     print_outcome(answer, as_json=as_json, extra={"accounts": shown})
     if not as_json:
-        for line in (*epsilon_lines(answer.body.get("run_epsilon")), *map(_account_line, shown)):
+        for line in (*epsilon_lines(answer.body.get("run_epsilon")), *account_lines(answer.body, shown)):
             typer.echo(f"  {line}")
 
 
@@ -205,36 +204,6 @@ def _advice(service: Service, body: Object, changes: Changes, again: tuple[str |
             given += ["--deadline", changes.deadline.strftime("%Y-%m-%dT%H:%M:%SZ")]
         lines += [f"would pass: {sentence}", f"  {epsilon_command(*again, *given, *changed.words())}"]
     return tuple(lines)
-
-
-_SHOWN: Final = ("binding", "closed", "name", "partition", "runs_like_the_last", "share")
-
-
-def _accounts(service: Service, actor: str, body: Object) -> dict[tuple[str, str], Any]:
-    """Everyone's account and the actor's own of each partition of a charge; those that cannot be read are left out."""
-    from client.http.problems import Refused, Unreachable
-    from ledger.domain.facts import GLOBAL
-    from ledger.wire.malformed import Malformed
-
-    named: Any = body.get("partitions")
-    found: dict[tuple[str, str], Any] = {}
-    for ref in [one for one in named if isinstance(one, str)] if isinstance(named, list) else []:
-        try:
-            accounts: Any = service.accounts(ref)["accounts"]
-        except (Malformed, Refused, Unreachable):
-            continue
-        own = (one for one in accounts if one["holder"] == GLOBAL or actor in one["organisations"])
-        found.update({(ref, one["holder"]): {**one, "partition": ref} for one in own})
-    return found
-
-
-def _account_line(one: Any) -> str:  # noqa: ANN401 - JSON
-    runs = one["runs_like_the_last"]
-    fits = "" if runs is None else f"; {runs} more runs like it fit"
-    binds = one["closed"] or one["binding"]
-    bound = f" ({binds})" if binds else ""
-    used = f"{one['share_before']} used before, {one['share']} now"
-    return f"{one['partition']}, account of {one['name']}: {used}{fits}{bound}"
 
 
 def _print_charge(shown: Object) -> None:

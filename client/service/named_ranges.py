@@ -1,138 +1,26 @@
-"""Ranges of partitions as people name them, fixed for a signed command: ``claims[2026-W31..2026-W43]``.
-
-``claims[last 52]`` is the newest 52 partitions of the dataset that are not retired. It is resolved once, before the
-command is signed; which partitions the range covers does not change afterwards. A name without its provider is of the
-one dataset of that id.
-"""
+"""The partitions that a service shows, to resolve ranges that people name: ``claims[last 52]``."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
-from datetime import date, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
-from client.service.service import Service
-from ledger.domain.partition_ranges import PARTITIONS_MAX
-from ledger.wire.canonical_json import Json, Object
-from ledger.wire.malformed import Malformed
+from ledger.domain.range_names import Opened, OpenPartitions, with_ranges
 
-_RANGE: Final = re.compile(
-    r"(?P<dataset>[^\[\]]+)\[(?:(?P<first>[^\[\]]+?)\.\.(?P<last>[^\[\].]+)|last (?P<count>\d{1,4}))\]"
-)
-_FORM: Final = "must be 'provider/dataset/partition', 'dataset[first..last]' or 'dataset[last 52]'"
+if TYPE_CHECKING:
+    from client.service.service import Service
+    from ledger.wire.canonical_json import Object
 
 
-class OpenPartitions:
-    """What a service says of its partitions, read when it is first needed."""
-
-    def __init__(self, read: Callable[[], Iterable[Object]]) -> None:
-        """Read with ``read``, once."""
-        self._read, self._found = read, list[Any]()
-
-    @property
-    def found(self) -> list[Any]:
-        """Every partition in order of opening."""
-        if not self._found:
-            self._found = sorted(self._read(), key=lambda one: one["index"])
-        return self._found
-
-    def dataset(self, name: str, field: str) -> str:
-        """The reference of a dataset that is named with or without its provider. Raises: Malformed."""
-        if "/" in name:
-            return name
-        providers = {one["provider"] for one in self.found if one["dataset"] == name}
-        if len(providers) != 1:
-            rule = "name its provider too" if providers else "no partition of it is open"
-            raise Malformed(field, f"{name} is a dataset of {len(providers)} providers: {rule}")
-        return f"{providers.pop()}/{name}"
-
-    def of(self, dataset: str) -> list[Any]:
-        """Those of one dataset, in order of opening."""
-        return [one for one in self.found if f"{one['provider']}/{one['dataset']}" == dataset]
-
-    def last(self, dataset: str, count: int, field: str) -> list[Object]:
-        """The newest partitions that are not retired, as ranges: one for each row without a gap. Raises: Malformed."""
-        open_ = [str(one["partition"]) for one in self.of(dataset) if not one["retired"]]
-        if not 1 <= count <= min(len(open_), PARTITIONS_MAX):
-            raise Malformed(field, f"{dataset} has {len(open_)} open partitions, and one run at most {PARTITIONS_MAX}")
-        return self.rows(dataset, open_[-count:])
-
-    def rows(self, dataset: str, refs: Sequence[str]) -> list[Object]:
-        """Partitions of a dataset as ranges: one for each row without a gap."""
-        places = {str(one["partition"]): place for place, one in enumerate(self.of(dataset))}
-        rows: list[list[str]] = []
-        before = -1
-        for place, ref in sorted((places[ref], ref) for ref in refs):
-            name = ref.rpartition("/")[2]
-            if not rows or place != before + 1 or not _follows(rows[-1][-1], name):
-                rows.append([])
-            rows[-1].append(name)
-            before = place
-        return [{"dataset": dataset, "first": row[0], "last": row[-1]} for row in rows]
-
-    def between(self, named: Object) -> list[str]:
-        """The references in a range. Raises: Malformed."""
-        refs = [str(one["partition"]) for one in self.of(str(named["dataset"]))]
-        ends = [f"{named['dataset']}/{named[side]}" for side in ("first", "last")]
-        for end in ends:
-            if end not in refs:
-                raise Malformed("partitions", f"there is no partition {end}")
-        return refs[refs.index(ends[0]) : refs.index(ends[1]) + 1]
-
-
-def is_range(name: str) -> bool:
-    """Whether a name is one of a range, and of no single partition."""
-    return "[" in name
-
-
-def ranges_named(
-    names: Sequence[str], known: OpenPartitions, field: str = "partitions"
-) -> tuple[list[str], list[Object]]:
-    """The single partitions among these names, and the ranges. Raises: Malformed; what reading raises."""
-    listed, ranges = [], list[Object]()
-    for place, name in enumerate(names):
-        if not is_range(name):
-            listed.append(name)
-            continue
-        found, where = _RANGE.fullmatch(name), f"{field}[{place}]"
-        if found is None:
-            raise Malformed(where, _FORM)
-        dataset = known.dataset(found["dataset"], where)
-        if found["count"] is not None:
-            ranges += known.last(dataset, int(found["count"]), where)
-        else:
-            ranges.append({"dataset": dataset, "first": found["first"], "last": found["last"]})
-    return listed, ranges
+def open_partitions(service: Service) -> OpenPartitions:
+    """Those that the caller may see, read when they are first needed. Reading raises: Refused, Unreachable."""
+    return OpenPartitions(
+        lambda: [
+            Opened(str(one["partition"]), int(str(one["index"])), bool(one["retired"]))
+            for one in service.every_partition()
+        ]
+    )
 
 
 def fix_ranges(body: Object, service: Service) -> Object:
     """A charge's body with the ranges among its partitions resolved. Raises: Malformed, Refused, Unreachable."""
-    named: Json = body.get("partitions")
-    if not isinstance(named, list) or not any(isinstance(one, str) and is_range(one) for one in named):
-        return body
-    listed, ranges = ranges_named([str(one) for one in named], OpenPartitions(service.every_partition))
-    stated = body.get("ranges")
-    return {**body, "partitions": [*listed], "ranges": [*(stated if isinstance(stated, list) else []), *ranges]}
-
-
-def _follows(first: str, then: str) -> bool:
-    """Whether a period follows another one; of names that are no periods, any does."""
-    days = [_days_of(name) for name in (first, then)]
-    return None in days or (days[0] is not None and days[1] is not None and days[0][1] == days[1][0])
-
-
-def _days_of(name: str) -> tuple[date, date] | None:
-    """The first day of a period (ISO 8601: a week, a month, a day) and the first after it; None for another name."""
-    try:
-        if week := re.fullmatch(r"(\d{4})-W(\d\d)", name):
-            monday = date.fromisocalendar(int(week[1]), int(week[2]), 1)
-            return monday, monday + timedelta(7)
-        if month := re.fullmatch(r"(\d{4})-(\d\d)", name):
-            first = date(int(month[1]), int(month[2]), 1)
-            return first, (first + timedelta(31)).replace(day=1)
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", name):
-            return date.fromisoformat(name), date.fromisoformat(name) + timedelta(1)
-    except (ValueError, OverflowError):
-        return None
-    return None
+    return with_ranges(body, open_partitions(service))

@@ -19,6 +19,7 @@ from policy.cli.lineage import app as lineage
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
+    from ledger.domain.range_names import OpenPartitions
     from ledger.store.snapshot import Snapshot
     from ledger.wire.canonical_json import Object
     from policy.planning.what_if import WhatIf
@@ -111,12 +112,14 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a planned run: the decision, what fits, what would be admitted instead, how long the budget lasts."""
+    from ledger.domain.range_names import with_ranges
     from policy.cli.text_report import run_lines
     from policy.planning.plan_report import first_since, report
 
     now = moment(at)
     with book_snapshot(book, as_of) as facts:
-        question = _under(_question(facts, with_epochs(_body(charge, contract), epochs), actor, now), document)
+        body = with_ranges(with_epochs(_body(charge, contract), epochs), _open_partitions(facts))
+        question = _under(_question(facts, body, actor, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
     print_answer(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
@@ -210,6 +213,13 @@ def _body(charge: Path, contract: str) -> Object:
     return body
 
 
+def _open_partitions(facts: Snapshot | PastSnapshot) -> OpenPartitions:
+    """Those of a book, to resolve the ranges that a charge names."""
+    from ledger.domain.range_names import Opened, OpenPartitions
+
+    return OpenPartitions(lambda: [Opened(one.ref, one.index, one.retired) for one in facts.partitions.values()])
+
+
 def with_epochs(body: Object, epochs: str) -> Object:
     """A charge's body with so many epochs instead of its plan's steps, if any are given. Raises: Malformed."""
     from ledger.mechanisms.plan import Plan
@@ -228,6 +238,8 @@ def with_epochs(body: Object, epochs: str) -> Object:
 
 def _question(facts: Snapshot | PastSnapshot, body: Object, actor: str, now: int) -> WhatIf:
     """Raises: Malformed."""
+    from ledger.domain.decision import Rejected
+    from ledger.domain.partition_ranges import partitions_within
     from ledger.wire import canonical_json as c
     from ledger.wire.malformed import Malformed
     from policy.planning.what_if import PlannedRun, WhatIf
@@ -238,6 +250,10 @@ def _question(facts: Snapshot | PastSnapshot, body: Object, actor: str, now: int
     for ref in planned.partitions:
         if ref not in facts.partitions:
             raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
+    try:
+        partitions_within(facts, planned.partitions, planned.ranges)
+    except Rejected as refusal:
+        raise failure(refusal.decided.detail, refusal.decided.code.exit_code) from None
     if planned.contract not in facts.contracts:
         raise failure(f"there is no contract {planned.contract}", ExitCode.NOT_FOUND)
     if planned.actor not in facts.organisations:

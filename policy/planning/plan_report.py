@@ -109,7 +109,9 @@ def report(question: WhatIf, first: int, since: int, shown: Facts | None = None)
         advice=None if decision.permit else advise(found),
         blocked=blocking_checks(question),
         decision=decision,
-        lasts=tuple(one for one in _lasts(question, first, since) if shown is None or one.holder != GLOBAL),
+        lasts=tuple(
+            one for one in _lasts(question, _projected(found), first, since) if shown is None or one.holder != GLOBAL
+        ),
         noise_multiplier_least=noise,
         runs=runs,
         steps_most=steps,
@@ -132,10 +134,10 @@ def _as_epochs(plan: RunPlan, steps: int) -> StepsThatFit:
     return StepsThatFit(None if epochs is None else Fraction(int(100 * epochs), 100), steps)
 
 
-def _lasts(question: WhatIf, first: int, since: int) -> Iterator[Projection]:
-    """How long the accounts of the run last at the recent rate of charges."""
+def _lasts(question: WhatIf, refs: tuple[str, ...], first: int, since: int) -> Iterator[Projection]:
+    """How long the accounts of the run on these partitions last at the recent rate of charges."""
     facts = question.facts
-    for ref in _shown(question):
+    for ref in refs:
         partition = facts.partitions.get(ref)
         bounds = partition_bounds(facts, partition, question.now) if partition else None
         author = facts.organisations.get(question.run.actor)
@@ -147,8 +149,11 @@ def _lasts(question: WhatIf, first: int, since: int) -> Iterator[Projection]:
                 yield projection(facts, ref, holder, cap, first, since, question.now)
 
 
-def _shown(question: WhatIf) -> tuple[str, ...]:
-    """The partitions whose accounts a report projects; of those in ranges, as many as may be listed, the fullest."""
+def _projected(question: WhatIf) -> tuple[str, ...]:
+    """The partitions whose accounts a report projects; of those in ranges, as many as may be listed, the fullest.
+
+    Which these are says something of their accounts, so they are chosen on the state as the asker is shown it.
+    """
     if not question.run.ranges:
         return question.run.partitions
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ledger.domain.range_names import RANGE_PATTERN
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import BATCH_MAX, Plan
 from ledger.wire.json_schema import Schema, json_schema
@@ -113,7 +114,7 @@ def _assignment() -> dict[str, Schema]:
         "data": {
             "type": "object",
             "minProperties": 1,
-            "propertyNames": {"pattern": "^did:[^/]+/[^/]+/[^/]+$"},
+            "propertyNames": {"pattern": rf"^(?:did:[^/]+/[^/]+/[^/\[\]]+|{RANGE_PATTERN})$"},
             "additionalProperties": _PATH,
         },
         "deadline_s": _integer(60, 30 * 86_400),

@@ -67,9 +67,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from client.http.problems import Refused
 from client.profile.profile import Profile, read_table
 from client.service.detached_signatures import digest_of
-from client.service.named_ranges import is_range
 from ledger.domain.command import parse_ref
 from ledger.domain.facts import EVERYONE
+from ledger.domain.range_names import is_range, range_named
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan
@@ -186,7 +186,7 @@ def _read_data(value: object, where: str, folder: Path) -> dict[str, Path]:
     if not isinstance(value, dict) or not value:
         raise Malformed(where, "must name the file of at least one partition")
     return {
-        ref if is_range(ref) else parse_ref(ref, where): _path_in(file, f"{where}.{ref}", folder)
+        range_named(ref, where)[0] if is_range(ref) else parse_ref(ref, where): _path_in(file, f"{where}.{ref}", folder)
         for ref, file in value.items()
     }
 

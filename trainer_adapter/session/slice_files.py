@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from client.http.problems import Refused
-from client.service.named_ranges import OpenPartitions, is_range, ranges_named
+from client.service.named_ranges import open_partitions
 from client.service.service import Service
 from ledger.domain.outcomes import Code
+from ledger.domain.range_names import is_range, ranges_named
 from ledger.wire import canonical_json as c
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def with_slices(known: Assignment, service: Service) -> Assignment:
     """An assignment that names every partition. Raises: Malformed, Refused, Unreachable."""
     if not any(map(is_range, known.data)):
         return known
-    opened, data, ranges = OpenPartitions(service.every_partition), dict[str, Path](), list[c.Object]()
+    opened, data, ranges = open_partitions(service), dict[str, Path](), list[c.Object]()
     charged = _charged(service, known.id)
     for name, file in known.data.items():
         if not is_range(name):

@@ -11,6 +11,7 @@ others try balances.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from ledger.book.past_snapshot import PastSnapshot
@@ -24,11 +25,12 @@ from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER
 from ledger.commands.organisation_lineage.model_publication import PUBLICATION
 from ledger.commands.organisation_lineage.model_transfer import TRANSFER
 from ledger.commands.organisation_lineage.split import SPLIT
-from ledger.commands.runs.charge_entry import Charged
+from ledger.commands.runs.charge_entry import Charged, MakeCharge
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.settlement import Settled
 from ledger.domain.facts import GLOBAL, Charge, holder_of
 from ledger.domain.organisation_graph import knowers
+from ledger.domain.partition_ranges import partitions_within
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.state_tree.leaves import leaf_name
 from ledger.state_tree.sparse_tree import Path
@@ -89,10 +91,12 @@ class AccountProof(Record, frozen=True):
         salt: of its leaf; None without a record.
         charges: the charges that entries since settle, where they are older.
         since: the entries since the statement's size that the caller may see and that change the account.
-        hidden: how many more there are, which the caller may not see. Where the account is another one than the proof
-            shows, those too that may have changed it in another way: a split, a transfer. The next statement of the
-            state has them all.
+        hidden: how many more there are, which the caller may not see, or of which it may not see what they cost. Where
+            the account is another one than the proof shows, those too that may have changed it in another way: a
+            split, a transfer. The next statement of the state has them all.
         merged: of an account that a merger since has made: the mergers that lead to it, the oldest first.
+        opened: of charges that name ranges, the entries that opened partitions in these, the oldest first: those that
+            say that the partition is in a range, and of a charge with several prices all, which say which one is its.
     """
 
     beside: tuple[OtherLeaf, ...]
@@ -106,6 +110,7 @@ class AccountProof(Record, frozen=True):
     since: tuple[ProvenEntry, ...]
     statement: ProvenEntry
     merged: tuple[ProvenMerger, ...] = ()
+    opened: tuple[ProvenEntry, ...] = ()
     v: Literal[1] = constant(1)
 
 
@@ -135,14 +140,25 @@ def account_proof(
     explained = _sum(stated, partition, holder, mergers, touching) == held
     # What came of an account that is not shown would say nothing.
     begins = explained or own.record is not None
-    shown = [index for index, _ in touching if begins and sees(Entry.parse(facts.entry(index)))]
-    older = {charge.index: None for index, charge in touching if index in shown and charge.index < stated.size}
+    openings = {charge.index: _openings(facts, charge, partition) for _, charge in touching}
+    seen = {index for index in {*chain(*openings.values())} if sees(Entry.parse(facts.entry(index)))}
+    shown = {
+        index: charge
+        for index, charge in touching
+        # Of several prices the openings say which one is the partition's.
+        if begins
+        and (len(charge.prices) == 1 or seen.issuperset(openings[charge.index]))
+        and sees(Entry.parse(facts.entry(index)))
+    }
+    older = {charge.index for charge in shown.values() if charge.index < stated.size}
+    opened = seen.intersection(chain(*(openings[charge.index] for charge in shown.values())))
     return AccountProof(
         beside=own.beside,
         charges=tuple(_proven(facts, index) for index in sorted(older)),
         hidden=len(touching) - len(shown) + (0 if explained else len(others)),
         holder=holder,
         merged=tuple(_proven_merger(facts, stated, partition, one) for one in mergers),
+        opened=tuple(_proven(facts, index) for index in sorted(opened)),
         partition=partition,
         record=own.record,
         salt=own.salt,
@@ -178,6 +194,21 @@ def _touching(facts: Snapshot | PastSnapshot, start: int, partition: str, holder
             nodes = knowers(facts.nodes, charge.author, charge.index)
             if holder == GLOBAL or holder in map(holder_of, nodes):
                 yield index, charge
+
+
+def _openings(facts: Snapshot | PastSnapshot, charge: Charge, partition: str) -> tuple[int, ...]:
+    """The indices of the entries that show what a charge that names ranges costs on one of its partitions."""
+    if charge.groups is None:
+        return ()
+    body = Entry.parse(facts.entry(charge.index)).command_body
+    found = set[str]()
+    for one in body.ranges if isinstance(body, MakeCharge) else ():
+        within = partitions_within(facts, (), (one,))
+        if len(charge.prices) > 1:
+            found.update(within)
+        elif partition in within:
+            found |= {within[0], within[-1], partition}
+    return tuple(facts.partitions[ref].index for ref in found)
 
 
 def _others(facts: Snapshot | PastSnapshot, start: int) -> Iterator[_Merger | int]:
@@ -221,7 +252,7 @@ def _sum(
     leaves = [_path(stated, partition, one).leaf for one in (holder, *parents)]
     held = [_flat(one.content.value.posted, one.content.value.pending) for one in leaves if one is not None]
     for index, charge in touching:
-        segments = dict(charge.prices)[partition]
+        segments = charge.price_of(partition)
         whole = loss_of(segments, charge.steps)
         zero = whole.zero(len(whole.finite))
         if index == charge.index:

@@ -142,10 +142,11 @@ def test_a_contract_is_amended_and_revoked(desk: Desk) -> None:
     assert "contract_revoked" in refused.err
 
 
-def _room(desk: Desk, name: str) -> CleanRoom:
+def _room(desk: Desk, name: str, *partitions: str) -> CleanRoom:
     """A charge's body for a clean room of its own, in a file."""
     room = CleanRoom()
     body = json.loads((desk.folder / "charge.json").read_text())
+    body["partitions"] = [*partitions] or body["partitions"]
     (desk.folder / f"{name}.json").write_text(json.dumps({**body, "clean_room": room.to_json()}))
     room.signer.save(desk.folder / f"{name}.pem")
     return room
@@ -221,7 +222,7 @@ def test_the_log_s_time_goes_back_by_signed_corrections(desk: Desk) -> None:
 
 
 def test_recommendations_and_retirements_are_entered(desk: Desk) -> None:
-    """A TSO recommends a budget; a TDP retires a partition, which is shown as retired."""
+    """A TSO recommends a budget; a TDP opens a second partition and retires it, which is shown as retired."""
     _register(desk, "tso", "TSO", "A standards body")
     text = (
         "kind: recommendation\nv: 1\nid: scans-1\nversion: 1\nissuer: did:web:tso.example\ndataset: scans\n"
@@ -241,6 +242,20 @@ def test_recommendations_and_retirements_are_entered(desk: Desk) -> None:
     assert "records_overlap" in desk.run(f"{opening} --commitments of-scans/share/commitments-1.bin").err
     _good(desk, f"{opening} --commitments of-scans-2/share/commitments-1.bin")
     ref = REF.replace("2026-q4", "2027-q1")
+    _check_a_charge_over_both(desk, ref)
     assert _good(desk, f"epsilon dataset retire hospital.toml {ref}")["outcome"] == "permitted"
     rows = desk.run("epsilon dataset show sro.toml").out.splitlines()
     assert ["retired" in row for row in rows if "/scans/" in row] == [False, True]
+
+
+def _check_a_charge_over_both(desk: Desk, new: str) -> None:
+    """A charge over a range tells the accounts of its fullest partitions, before and now."""
+    _room(desk, "over-both", "scans[last 2]")
+    line = f"epsilon charge make bank-a.toml over-both.json {CONTRACT} --id over-both"
+    made = _good(desk, line)
+    assert made["body"]["groups"] == [[0, 2]]
+    assert {one["partition"]: one["share_before"] == "0 %" for one in made["accounts"]} == {REF: False, new: True}
+    assert made["accounts"][0]["partition"] == REF
+    told = desk.run(line).out
+    assert all(word in told for word in ("Of its 2 partitions, the fullest:", f"{REF}, account of Bank A"))
+    _good(desk, "epsilon charge void bank-a.toml over-both")

@@ -43,7 +43,7 @@ def charge_file(folder: Path, **changes: c.Json) -> Path:
     """A charge as it would be quoted."""
     value: dict[str, Any] = {
         "contract": changes.pop("contract", "0" * 64),
-        "partitions": [PARTITION],
+        "partitions": changes.pop("partitions", [PARTITION]),
         "plan": plan(),
         **changes,
     }
@@ -69,6 +69,32 @@ def test_a_run_is_planned(world: StoredWorld, tmp_path: Path) -> None:
     value = json.loads(long.stdout)
     assert value["decision"]["binding"]["code"] == "run_above_contract"
     assert 100 < value["advice"]["steps"] == value["steps_most"]["steps"] < 320
+
+
+def test_a_run_over_the_newest_slices_is_planned(tmp_path: Path) -> None:
+    """A book resolves the names of ranges as a service's client does; a name that is none is refused by name."""
+    with open_world(tmp_path, founded=False) as opened:
+        opened.found(*opened.founding_with(partitions={f"w{week}": {} for week in range(3)}))
+        contract = opened.contracts[BANK_A]
+        words = ["--actor", BANK_A, "--at", format_time(NOW), "--json"]
+        path = charge_file(tmp_path, contract=contract, partitions=["digits[last 2]"])
+        shown = told(opened, "plan", "run", str(path), *words)
+        assert shown.exit_code == 0, shown.output
+        dataset, value = PARTITION.rpartition("/")[0], json.loads(shown.stdout)
+        # Their accounts are equal: the first stands for both.
+        assert {one["partition"] for one in value["lasts"]} == {f"{dataset}/w1"}
+        ranges: list[c.Json] = [{"dataset": dataset, "first": "w1", "last": "w2"}]
+        path = charge_file(tmp_path, contract=contract, partitions=[], ranges=ranges)
+        assert json.loads(told(opened, "plan", "run", str(path), *words).stdout) == value
+        for named, code, rule in (
+            ("digits[last 4]", 2, "has 3 open partitions"),
+            ("digits[w1..w9]", 4, "there is no partition"),
+            ("digits[w2..w1]", 2, "is reversed"),
+        ):
+            refused = told(
+                opened, "plan", "run", str(charge_file(tmp_path, contract=contract, partitions=[named])), *words
+            )
+            assert (refused.exit_code, rule in refused.output) == (code, True), refused.output
 
 
 def test_a_policy_s_impact_is_told(world: StoredWorld, tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "half of a way to resume": {"resume": {"key": "room.key"}},
     "recipients that are none": {"recipients": ["bank"]},
     "an empty list of charges": {"base": []},
+    "a range without ends": {"data": {"claims[last]": "slices"}},
+    "a range of a slice": {"data": {"did:web:h.example/claims/2026-W31[last 2]": "slices"}},
+    "a dataset without a range": {"data": {"claims": "slices"}},
 }
 GOOD_CHANGES: dict[str, dict[str, Any]] = {
     "adam": {"optimiser": "adam", "momentum": None},
@@ -47,6 +50,8 @@ GOOD_CHANGES: dict[str, dict[str, Any]] = {
     "constants of the test set": {"preprocessing": [{"kind": "normalise", "public": "test"}]},
     "constants of a charge": {"preprocessing": [{"kind": "vocabulary", "charge": "run-0", "model": "m.safetensors"}]},
     "a correction of low rank": {"lora": {"rank": 4, "alpha": 8, "modules": ["query"]}, "model": "weights"},
+    "the newest slices": {"data": {"claims[last 52]": "slices", "did:web:h.example/claims/2026-W01": "old.sealed"}},
+    "slices from one to another": {"data": {"did:web:h.example/claims[2026-W31..2026-W43]": "slices"}},
     "everyone": {"recipients": "everyone", "base": ["run-0"], "unit_records_max": 2},
     "no job but an assignment": {"model": None, "learning_rate": None, "momentum": None, "test": None},
 }

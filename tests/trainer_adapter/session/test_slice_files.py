@@ -9,7 +9,6 @@ from pathlib import Path
 from api.demo import digits, participants
 from api.keys.data_key_store import FileKeyStore
 from client.keys.data_encryption import encrypt
-from client.service.named_ranges import OpenPartitions
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from tests.trainer_adapter.live_service import open_place
@@ -52,23 +51,3 @@ def test_a_job_over_three_slices(tmp_path: Path) -> None:
         assert again.ranges == ({"dataset": dataset, "first": NAMES[0], "last": NAMES[-1]},)
         other = with_slices(replace(Job.load(job), id="run-2"), place.service)
         assert [one.rpartition("/")[2] for one in other.data] == [*NAMES[1:], "2027-q2"]
-
-
-def test_ranges_break_where_a_period_was_missed_or_a_slice_is_retired() -> None:
-    """``last 4`` is four open partitions, in as many ranges as they have rows without a gap."""
-    weeks = ["2026-W50", "2026-W51", "2026-W53", "2027-W01", "2027-W02"]
-    known = OpenPartitions(
-        lambda: [
-            {
-                "dataset": "claims",
-                "index": place,
-                "partition": f"did:web:h.example/claims/{week}",
-                "provider": "did:web:h.example",
-                "retired": week == "2027-W01",
-            }
-            for place, week in enumerate(weeks)
-        ]
-    )
-    dataset = known.dataset("claims", "partitions")
-    found = [(one["first"], one["last"]) for one in known.last(dataset, 4, "partitions")]
-    assert found == [("2026-W50", "2026-W51"), ("2026-W53", "2026-W53"), ("2027-W02", "2027-W02")]

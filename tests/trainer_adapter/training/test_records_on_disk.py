@@ -25,6 +25,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.layers.tensor_trees import chosen, tensors
 from trainer_adapter.training.records_on_disk import RecordsOnDisk, records_of
 from trainer_adapter.training.training_records import read_records
 
@@ -67,6 +68,29 @@ def _trained(opened: dict[str, SealedRecords], in_memory_max: int) -> torch.Tens
 def test_training_is_the_same_from_disk(opened: dict[str, SealedRecords]) -> None:
     """Bit for bit, over two partitions and three steps."""
     assert torch.equal(_trained(opened, 0), _trained(opened, 1 << 30))
+
+
+def _batches(opened: dict[str, SealedRecords], in_memory_max: int) -> list[torch.Tensor]:
+    """The inputs that each step draws."""
+    records = records_of(opened, read_records, lambda inputs: inputs / 2, torch.device("cpu"), in_memory_max)
+    engine = Engine(PLAN, torch.nn.Linear(COLUMNS, 2), cross_entropy, records, 16)
+    randomness = CsprngRandomness(bytes(32))
+    places = [torch.from_numpy(engine.draw(step, randomness)) for step in range(1, PLAN.steps + 1)]
+    if isinstance(records, tuple):
+        return [tensors(chosen(records[0], one))[0] for one in places]
+    return [tensors(records.take(one)[0])[0] for one in places]
+
+
+def test_slices_draw_the_same_batches_from_disk(tmp_path: Path) -> None:
+    """Over a dozen slices, some of one record or of several frames: the same records in the same order."""
+    opened = {}
+    for place, records in enumerate((1, 40, 2, 90, 3, 1, 64, 5, 33, 1, 120, 7)):
+        ref = f"did:web:a.example/d/{place}"
+        opened[ref] = _sealed(tmp_path / str(place), ref, records)
+    on_disk, in_memory = _batches(opened, 0), _batches(opened, 1 << 30)
+    assert [len(one) for one in on_disk] == [len(one) for one in in_memory]
+    assert min(len(one) for one in on_disk) > 16
+    assert all(torch.equal(*pair) for pair in zip(on_disk, in_memory, strict=True))
 
 
 def test_a_changed_byte_is_found_before_the_first_step(tmp_path: Path) -> None:
