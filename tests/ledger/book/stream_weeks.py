@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from client.service.named_ranges import OpenPartitions, ranges_named
 from ledger.book.book import Outcome
 from ledger.commands.runs.model_ancestry import charged_body
 from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.range_names import Opened, OpenPartitions, ranges_named
 from ledger.mechanisms.loss import loss_of
 from ledger.mechanisms.plan import parse_plan
 from ledger.store.snapshot import Snapshot
@@ -240,15 +240,6 @@ class StreamWeeks:
                 assert account is None or account.loss == self.sums.loss(name), name
 
 
-def _listed(facts: Snapshot) -> list[c.Object]:
+def _listed(facts: Snapshot) -> list[Opened]:
     """Every partition, as the service lists it."""
-    return [
-        {
-            "dataset": one.dataset,
-            "index": one.index,
-            "partition": one.ref,
-            "provider": one.provider,
-            "retired": one.retired,
-        }
-        for one in facts.partitions.values()
-    ]
+    return [Opened(one.ref, one.index, one.retired) for one in facts.partitions.values()]
