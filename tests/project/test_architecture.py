@@ -30,3 +30,17 @@ def test_the_picture_shows_the_layers_of_every_package() -> None:
 def test_the_page_of_limits_is_the_source_s() -> None:
     """``python -m tests.project.write_limits`` would change nothing."""
     assert write_limits.PAGE.read_text(encoding="utf-8") == write_limits.page()
+
+
+def test_pages_that_name_tests_name_tests_that_are_there() -> None:
+    """Every file and folder in the column; and each line of the threat model names one, or says that there is none."""
+    for page in ("architecture.md", "faults.md", "threat-model.md"):
+        named = re.findall(r"`(tests/[\w/.]+)`", (ROOT / "docs" / page).read_text(encoding="utf-8"))
+        assert len(named) > 5, page
+        assert [one for one in named if not (ROOT / one).exists()] == [], page
+    rows = [
+        line for line in (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8").splitlines() if "|" in line
+    ]
+    held = [row.split("|")[3].strip() for row in rows if not row.startswith(("| could", "| key |", "|---"))]
+    assert len(held) > 30
+    assert [one for one in held if not one.startswith("`tests/") and one != "none"] == []

@@ -2,10 +2,14 @@
 
     python tests/trainer_adapter/kill_worker.py
 
-reads one JSON object a line: ``job`` (a path), ``trace`` (a path), ``kill`` (a moment and how many of them to let pass,
-or null), ``resume``, and ``gate`` (null, or the path of a pipe: then the child is held at the moment and not killed; it
-writes that it waits, and goes on once the pipe is opened for writing). Each is run in a child of its own, and answered
-with the child's wait status. The snapshots:
+reads one JSON object a line: ``job`` (a path), ``trace`` (a path), ``pid`` (where its process id is written), ``kill``
+(a moment and how many of them to let pass, or null), ``resume``, and ``gate`` (null, or the path of a pipe: then the
+child is held at the moment and not killed; it writes that it waits, and goes on once the pipe is opened for writing).
+Where it has ``clone``, the child is neither killed nor held: there it goes on twice (``machine`` and ``run`` name its
+folder, ``folder`` the clone's, ``later`` whether the clone goes on when the child's run is over, ``point`` where a
+request for a lease is meanwhile). Each is run in a child of its own, and answered with the child's wait status.
+
+The moments:
 ``begin`` and ``begun`` (before and after a block is made durable), ``noise`` and ``noised`` (before and after a step's
 noise is drawn), ``saved`` (after a state is kept), ``post`` and ``posted`` (before and after the post is sent).
 """
@@ -27,6 +31,9 @@ from torch.nn.functional import cross_entropy
 
 from client.service.service import Service
 from ledger.mechanisms.plan import Plan
+from ledger.wire import canonical_json as c
+from tests.trainer_adapter.cloned_process import RequestHold, Snapshot
+from tests.trainer_adapter.killed_runs import LEFT
 from trainer_adapter.cli import models
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
@@ -34,14 +41,21 @@ from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.checkpointing import CheckpointStore
+from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.session.protocol import consumer_service
 
 
 class Hook:
-    """Counts snapshots, and ends the process at one of them."""
+    """Counts moments, and ends the process at one of them."""
 
-    def __init__(self, trace: Path, kill: tuple[str, int] | None, gate: str | None) -> None:
-        """``kill`` names a moment and how many of its kind to let pass first; with a ``gate`` it is a wait there."""
+    def __init__(
+        self, trace: Path, kill: tuple[str, int] | None, gate: str | None, clone: Callable[[], None] | None = None
+    ) -> None:
+        """``kill`` names a moment and how many of its kind to let pass first; with a ``gate`` it is a wait there.
+
+        With ``clone`` that is called there.
+        """
+        self._clone = clone
         self._trace = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._kill, self._gate = kill, gate
         self._seen: dict[str, int] = {}
@@ -53,7 +67,10 @@ class Hook:
         seen = self._seen[moment] = self._seen.get(moment, 0) + 1
         if self._kill is None or moment != self._kill[0] or seen <= self._kill[1]:
             return
-        if self._gate is None:
+        if self._clone is not None:
+            self._kill = None
+            self._clone()
+        elif self._gate is None:
             os.kill(os.getpid(), signal.SIGKILL)
         else:
             self._kill = None
@@ -63,7 +80,7 @@ class Hook:
     def around(
         self, owner: type, name: str, before: str, after: str, note: Callable[..., str | None] = lambda *_: ""
     ) -> None:
-        """Tell of two snapshots whenever a method is called, where ``note`` does not say to keep quiet."""
+        """Tell of two moments whenever a method is called, where ``note`` does not say to keep quiet."""
         method = getattr(owner, name)
 
         def told(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the method takes
@@ -88,7 +105,13 @@ def _post(_service: Service, _signer: object, _actor: str, kind: str, *_: object
     return "" if kind == "post" else None
 
 
+def _left(output: FencedOutput) -> str | None:
+    sealed = [value for value, _ in output._sealed]  # noqa: SLF001 - to see what leaves
+    return f"{LEFT}{c.digest(c.dump(sealed))}" if sealed else None
+
+
 def _hooked(hook: Hook) -> None:
+    hook.around(FencedOutput, "let_out", "", "left", _left)
     hook.around(StepLog, "begin", "begin", "begun")
     # A stream that is opened is noise that may be used: it is written down at once.
     hook.around(CsprngRandomness, "stream", "noise", "noised", _noise)
@@ -96,22 +119,36 @@ def _hooked(hook: Hook) -> None:
     hook.around(Service, "submit", "post", "posted", _post)
 
 
-def _run(asked: dict[str, Any]) -> None:
+def _snapshot(asked: dict[str, Any]) -> Snapshot | None:
+    clone = asked.get("clone")
+    if clone is None:
+        return None
+    os.chdir(clone["machine"])
+    hold = RequestHold(clone["first"], clone["point"])
+    return Snapshot(clone["run"], Path(clone["folder"]), Path(asked["trace"]), hold, later=clone["later"])
+
+
+def _run(asked: dict[str, Any], snapshot: Snapshot | None) -> None:
     kill = asked["kill"]
-    _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None, asked["gate"]))
+    take = None if snapshot is None else snapshot.take
+    _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None, asked["gate"], take))
     job = Job.load(Path(asked["job"]))
     with consumer_service(job) as service:
         train_job(job, service, lambda _: None, resume=asked["resume"])
 
 
 def _ended(asked: dict[str, Any]) -> int:
-    """Run one; its exit status. Why it failed is written beside its trace."""
+    """Run one; its exit status, and twice its clone's. Why it failed is written beside its trace."""
+    snapshot, status = _snapshot(asked), 0
     try:
-        _run(asked)
+        _run(asked, snapshot)
     except Exception as error:
-        Path(asked["trace"]).with_suffix(".error").write_text(f"{type(error).__name__}: {error}")
-        raise
-    return 0
+        trace = Path(asked["trace"]) if snapshot is None else snapshot.trace
+        trace.with_suffix(".error").write_text(f"{type(error).__name__}: {error}")
+        if snapshot is None:
+            raise
+        status = 1
+    return status if snapshot is None else snapshot.status(status)
 
 
 def _warm() -> None:
@@ -132,7 +169,9 @@ def main() -> None:
         if not child:
             status = 1
             try:
-                status = _ended(json.loads(line))
+                asked = json.loads(line)
+                Path(asked["pid"]).write_text(str(os.getpid()))
+                status = _ended(asked)
             finally:
                 sys.stderr.flush()
                 os._exit(status)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +26,8 @@ LIGHT = Plan(Fraction(1, 100), Fraction(200), Fraction(1), STEPS, digits.RECORDS
 RESUME = '\n[train.resume]\nkey = "../keys/{name}.room"\nevery_s = 0\n'
 Moment = tuple[str, int]
 """A moment of tests/trainer_adapter/kill_worker.py, and how many of its kind to let pass."""
+LEFT = "left "
+"""Begins a line of a trace with the digest of what left; the others are uses of noise."""
 
 
 class Killer:
@@ -59,8 +62,45 @@ class Killer:
             "resume": resume,
             "trace": str(self._trace(name)),
         }
+        self._ask(name, asked)
+
+    def cloned(self, name: str, moment: Moment, under_way: tuple[int | None, str], *, later: bool) -> tuple[int, int]:
+        """Run one that goes on twice from a moment; the exit status of the first process, and of its clone.
+
+        Args:
+            name: the run; the clone's notes are those of ``<name>-clone``.
+            moment: when.
+            under_way: the first step of the lease that is requested meanwhile, and how far that request is.
+            later: whether the clone waits until the first process has ended its run.
+        """
+        path = self._job(name)
+        path.write_text(self.place.job(name, LIGHT).read_text() + RESUME.format(name=name))
+        first, point = under_way
+        folder = self.clone_of(name)
+        machine = {"folder": str(folder), "machine": str(self.place.folder), "run": name}
+        asked = {
+            "clone": {**machine, "first": first, "later": later, "point": point},
+            "gate": None,
+            "job": str(path.relative_to(self.place.folder)),
+            "kill": moment,
+            "resume": False,
+            "trace": str(self._trace(name)),
+        }
+        self._ask(name, asked)
+        both = os.waitstatus_to_exitcode(self.status())
+        return both & 1, both >> 1
+
+    def clone_of(self, name: str) -> Path:
+        """The folder of a run's second machine."""
+        return self.place.folder / "clones" / name
+
+    def kill(self, name: str) -> None:
+        """Kill the child that was started, which has begun to work."""
+        os.kill(int(self._pid(name).read_text()), signal.SIGKILL)
+
+    def _ask(self, name: str, asked: Mapping[str, object]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.write(json.dumps({**asked, "pid": str(self._pid(name))}) + "\n")
         self._process.stdin.flush()
 
     def status(self) -> int:
@@ -88,11 +128,15 @@ class Killer:
 
     def noise(self, name: str) -> list[int]:
         """The steps whose noise may have been used, by all processes of the run."""
-        return [int(line.split()[0]) for line in self._traced(name)]
+        return [int(line.split()[0]) for line in self._traced(name) if not line.startswith(LEFT)]
 
     def keys(self, name: str) -> list[str]:
         """By step, which key the noise came from, as its digest."""
-        return [line.split()[1] for line in self._traced(name)]
+        return [line.split()[1] for line in self._traced(name) if not line.startswith(LEFT)]
+
+    def left(self, name: str) -> list[str]:
+        """The digests of what left before the model, in order."""
+        return [line.removeprefix(LEFT) for line in self._traced(name) if line.startswith(LEFT)]
 
     def said(self, name: str) -> str:
         """What the newest child said that failed."""
@@ -125,6 +169,9 @@ class Killer:
         """How many steps were leased before each generation that took the run over."""
         found = [one.body["leased"] for one in self.entries(name, "run_generation")]
         return [one for one in found if isinstance(one, int)]
+
+    def _pid(self, name: str) -> Path:
+        return self.place.folder / f"{name}.pid"
 
     def _trace(self, name: str) -> Path:
         return self.place.folder / f"{name}.trace"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from ledger.book.wall_clock import unix_ms
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Charge
 from ledger.mechanisms.plan import Plan
+from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
@@ -35,6 +36,8 @@ from trainer_adapter.cli.train import Report, train_job
 from trainer_adapter.job.job_spec import Assignment, Job
 from trainer_adapter.session.protocol import Say
 
+FOLDERS: Final = ("data", "jobs", "keys", "runs")
+"""Of a clean room's machine."""
 ORIGIN: Final = "rooms.example/ledger"
 PLAN: Final = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 20, digits.RECORDS // 2)
 """Within the contract's and the policy's ε for one run, and done in a moment."""
@@ -52,12 +55,19 @@ class Clock:
         return unix_ms() + self.ahead_ms
 
 
+class Readable(Protocol):
+    """A book that can be read."""
+
+    def read(self) -> AbstractContextManager[Snapshot]:
+        """Its current state."""
+
+
 @dataclass
 class Place:
     """A service, its book and a folder as a clean room finds it."""
 
     folder: Path
-    book: Book
+    book: Readable
     service: Service
     address: Address
     bank: Organisation
@@ -134,7 +144,7 @@ def open_place(folder: Path, *, authorise_only: bool = False, **policy: c.Json) 
 
     Where the service authorises only, the hospital's key lies in a store that is the hospital's own.
     """
-    for name in ("data", "jobs", "keys", "runs"):
+    for name in FOLDERS:
         (folder / name).mkdir(parents=True)
     url, clock = f"sqlite:///{folder / 'book.sqlite'}", Clock()
     migrations.upgrade(url)
@@ -145,14 +155,15 @@ def open_place(folder: Path, *, authorise_only: bool = False, **policy: c.Json) 
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock, statements=False)
     try:
         with opened(book, KeyStore() if authorise_only else store, log, clock) as (address, enrol):
-            yield _furnished(folder, book, store, address, enrol, policy, clock)
+            yield furnished(folder, book, store, address, enrol, policy, clock)
     finally:
         book.close()
 
 
-def _furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
-    folder: Path, book: Book, store: FileKeyStore, address: Address, enrol: Enrol, changes: c.Object, clock: Clock
+def furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
+    folder: Path, book: Readable, store: FileKeyStore, address: Address, enrol: Enrol, changes: c.Object, clock: Clock
 ) -> Place:
+    """A place with all that a run needs, made by its parties over HTTP."""
     now = clock() // 1000 * 1000
     attester = Signer.generate()
     attester.save(folder / "keys" / "attester.pem")

@@ -11,6 +11,7 @@ import pytest
 from ledger.domain.outcomes import Code
 from tests.trainer_adapter.killed_runs import STEPS, Killer, Moment, killer_at
 from tests.trainer_adapter.live_service import open_place
+from tests.trainer_adapter.machine_snapshots import Snapshot, clone_and_hold
 
 ROUNDS, ROUNDS_FAST = 200, 3
 """Of copies resumed at once: each is a test of its own, so that `--last-failed` and an id resume them."""
@@ -100,6 +101,16 @@ def test_a_copy_that_comes_after_the_post_has_no_model(pair: Pair) -> None:
     assert pair[0].said("over-copy").endswith("was posted without the model of this folder: nothing of it leaves")
     assert pair[1].noise("over-copy") == []
     assert _hold(pair, "over", "over-copy")[1] == 1
+
+
+def test_a_machine_restored_when_its_run_is_over_shows_nothing(pair: Pair) -> None:
+    """With its next lease still to be sent, which was granted to the first: it repeats it, and no one sees it."""
+    assert clone_and_hold(pair[0], "restored", Snapshot(27, "asked", later=True)) == (0, 1)
+
+
+def test_of_two_machines_with_one_granted_lease_one_goes_on(pair: Pair) -> None:
+    """Both have the answer: both take the lease's steps, each with a key of its own, and one of them gets the next."""
+    assert sorted(clone_and_hold(pair[0], "granted", Snapshot(17, "granted", later=False))) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""A network cut in the middle of a request, a lost answer, a restarted service: the steps with noise are those posted.
+
+A network's process is killed while it holds half of a request or of an answer, and comes back; the service's is killed
+meanwhile and started again, and the clean room's is killed and resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from ledger.commands.registry import PATHS
+from ledger.domain.outcomes import Code
+from tests.trainer_adapter.cut_place import Cut, Outages, open_cut_place
+from tests.trainer_adapter.killed_runs import STEPS, Killer, killer_at
+
+pytestmark = pytest.mark.soak
+
+ROUNDS, LEASES = 200, 5
+POINTS = ("asked", "half", "answered", "half_answer")
+Cutting = tuple[Killer, Outages]
+
+
+@pytest.fixture(scope="module")
+def cutting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cutting]:
+    """A service behind a network, and one process whose children train."""
+    with (
+        open_cut_place(tmp_path_factory.mktemp("cuts") / "place") as (place, outages),
+        killer_at(place) as killer,
+    ):
+        yield killer, outages
+
+
+def _hold(killer: Killer, run: str, *, resumed: bool) -> int:
+    """Hold what left the run's room to the book: noise, leases, posts, models; how many entries post it."""
+    charge, noise = killer.place.charge(run), killer.noise(run)
+    assert charge is not None
+    assert charge.steps_posted == STEPS
+    assert noise == sorted(set(noise))
+    assert len(noise) == STEPS or (resumed and len(noise) < STEPS)
+    leases = [one for one in killer.entries(run, "step_lease") if one.code is Code.PERMITTED]
+    spans = [range(int(str(one.request["first"])), int(str(one.request["last"])) + 1) for one in leases]
+    assert [step for span in spans for step in span] == [*range(1, STEPS + 1)]
+    (posted,) = posts = [one for one in killer.entries(run, "post") if one.code is Code.POSTED]
+    assert {*killer.left(run)} <= {one.request.get("output") for one in (*leases, posted)}
+    (released,) = killer.entries(run, "model_release")
+    folder = killer.place.folder / "runs" / run
+    model = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert released.request["model"] == posted.request["model"] == charge.model == model
+    return len(posts)
+
+
+def _round(cutting: Cutting, run: str, cut: Cut, *, restart: bool = False, dies: bool = False) -> int:
+    killer, outages = cutting
+    outages.arm(cut)
+    killer.start(run)
+    outages.wait()
+    if dies:
+        killer.kill(run)
+        assert killer.status() == signal.SIGKILL
+    outages.mend(restart=restart)
+    ended = killer.run(run, None, resume=True) if dies else killer.status()
+    assert ended == 0, killer.said(run)
+    return _hold(killer, run, resumed=dies)
+
+
+def test_a_lease_whose_answer_is_lost_is_asked_again_and_is_the_same(cutting: Cutting) -> None:
+    """The service that recorded it is killed before the answer arrives: the next one knows the lease by its id."""
+    assert _round(cutting, "lost-lease", Cut(PATHS["step_lease"], 3, "answered"), restart=True) == 1
+    assert len(cutting[0].entries("lost-lease", "step_lease")) == LEASES
+
+
+def test_a_post_that_is_cut_in_half_is_posted_once(cutting: Cutting) -> None:
+    """Half of the answer came: sent again, it is the same post."""
+    assert _round(cutting, "half-post", Cut(PATHS["post"], 1, "half_answer")) == 1
+
+
+def test_a_room_that_dies_with_an_unheard_lease_takes_none_of_its_steps(cutting: Cutting) -> None:
+    """They are leased, whoever heard of it: the resumed run goes on behind them."""
+    assert _round(cutting, "unheard", Cut(PATHS["step_lease"], 3, "answered"), dies=True) == 1
+    (leased,) = cutting[0].leased_before("unheard")
+    assert leased == 30
+    assert not {*range(21, 31)} & {*cutting[0].noise("unheard")}
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_cut_anywhere(cutting: Cutting, number: int) -> None:
+    """In any lease, post or release of a model, at any point of it; whatever else is killed meanwhile."""
+    chosen = random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
+    kind = chosen.choice(["step_lease", "step_lease", "post", "model_release"])
+    cut = Cut(PATHS[kind], chosen.randint(1, LEASES) if kind == "step_lease" else 1, chosen.choice(POINTS))
+    restart, dies = chosen.random() < 1 / 2, chosen.random() < 1 / 3
+    assert _round(cutting, f"cut-{number}", cut, restart=restart, dies=dies) == 1
