@@ -58,4 +58,8 @@ AsOf = Annotated[Place | None, Query(description="a size of the log: the state a
 AT_MS_MAX: Final = 32_503_680_000_000
 """The start of the year 3000 in Unix milliseconds."""
 At = Annotated[int | None, Query(ge=0, le=AT_MS_MAX, description="decide at this time, in Unix milliseconds")]
+Since = Annotated[
+    int | None,
+    Query(ge=0, le=AT_MS_MAX, description="those from the first entry at or after this time (Unix milliseconds) on"),
+]
 DryRun = Annotated[Switch, Query(description="decide, and record nothing")]

@@ -12,7 +12,7 @@ from api.auth.visibility import not_found, visible_entry
 from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathTile
 from api.http.pagination import Page, scope_of
 from api.http.problems import Problem
-from api.http.query_parameters import PathPlace, Place, Switch
+from api.http.query_parameters import PathPlace, Place, Since, Switch
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire.command_answers import Decision, LoggedEntry
 from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text
@@ -165,20 +165,26 @@ def list_decisions(
     kind: Annotated[str | None, _KIND] = None,
     *,
     refused: Annotated[Switch | None, Query(description="refusals alone, or none")] = None,
+    signer: Annotated[str | None, Query(description="those signed by a key that this organisation has or had")] = None,
+    since: Since = None,
 ) -> Page[Decision]:
     """The decisions that the caller may see. Raises: Malformed."""
+    facts = view.facts
+    keys = None if signer is None else {one.key_id for one in facts.keys_of(c.did(signer, "signer"))}
 
     def fetch(after: int | None, most: int) -> list[tuple[int, tuple[int, Entry]]]:
-        start = 0 if after is None else after + 1
-        stored = view.facts.entries(start, start + most)
+        first = facts.first_since(since) if after is None and since is not None else 0
+        start = first if after is None else after + 1
+        stored = facts.entries(start, start + most)
         return [(index, (index, Entry.parse(data))) for index, data in enumerate(stored, start)]
 
     def sees(found: tuple[int, Entry], facts: Facts) -> bool:
         entry = found[1]
         wanted = kind in {None, entry.kind} and refused in {None, entry.code.refused}
+        wanted = wanted and (keys is None or entry.key_id in keys)
         return wanted and sees_entry(view.caller, entry, facts)
 
-    scope = scope_of("decisions", kind=kind, refused=refused)
+    scope = scope_of("decisions", kind=kind, refused=refused, signer=signer, since=since)
     return view.page(scope, fetch, lambda found: Decision.of_entry(found[1], found[0]), sees)
 
 

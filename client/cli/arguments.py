@@ -44,14 +44,15 @@ ChargeId = Annotated[
 PartitionRef = Annotated[str, typer.Argument(metavar="PARTITION", help="provider/dataset/partition.")]
 
 
-def _time(text: str) -> datetime:
+def time_of(text: str) -> datetime:
+    """A time as the command line writes it. Raises: BadParameter."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a time in UTC as 2026-01-31T00:00:00Z") from None
 
 
-_TIME: Final = typer.Option(parser=_time, metavar="TIME", help="In UTC: 2026-01-31T00:00:00Z.")
+_TIME: Final = typer.Option(parser=time_of, metavar="TIME", help="In UTC: 2026-01-31T00:00:00Z.")
 Time = Annotated[datetime, _TIME]
 OptionalTime = Annotated[datetime | None, _TIME]
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from client.cli import charge, clock, contract, key, lineage, policy
+from client.cli import charge, clock, contract, lineage, policy
 from client.cli.command_group import TOP_LEVEL, Result
 from client.cli.output import cell, objects, print_rows
+from client.cli.signing_keys import recovery
 from client.cli.streams import advance, show
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _GROUPS: Final = (
     contract.group,
     charge.group,
     lineage.group,
-    key.group,
+    recovery.group,
     clock.group,
 )
 for _group in _GROUPS:

@@ -22,10 +22,20 @@ def rotation(organisation: str, retires: str, new: Signer, until: int, starts: i
     return {"key": new.jwk, "possession": new.sign(claim), "retires": retires, **dates}
 
 
-def recovery(organisation: str, new: Signer, reason: str, id: str) -> c.Object:  # noqa: A002 - the wire's name
-    """A recovery by a new key, under the id that its command is to have; without the quorum's signatures."""
-    claim = write(RecoveryClaim(id, organisation, new.public, reason))
-    return {"key": new.jwk, "organisation": organisation, "possession": new.sign(claim), "reason": reason}
+def recovery(
+    organisation: str,
+    new: Signer,
+    reason: str,
+    id: str,  # noqa: A002 - the wire's name
+    stolen_since: int | None = None,
+) -> c.Object:
+    """A recovery by a new key, under the id that its command is to have; without the quorum's signatures.
+
+    ``stolen_since`` is in Unix milliseconds.
+    """
+    claim = write(RecoveryClaim(id, organisation, new.public, reason, stolen_since))
+    stolen: c.Object = {} if stolen_since is None else {"stolen_since": stolen_since}
+    return {"key": new.jwk, "organisation": organisation, "possession": new.sign(claim), "reason": reason, **stolen}
 
 
 def read_claim(claim: c.Json) -> RecoveryClaim | QuorumClaim:

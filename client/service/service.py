@@ -197,6 +197,14 @@ class Service(WhatIfQuestions):
         """Every signing key that an organisation has or had. Raises: Refused, Unreachable."""
         return objects_of(self._get(f"/v1/organisations/{path_of(organisation)}/keys").get("items"))
 
+    def signed_by(self, organisation: str, since: int) -> list[c.Object]:
+        """The decisions since a time (Unix ms) on what the keys of an organisation signed, those that the caller sees.
+
+        Raises:
+            Refused, Unreachable, Malformed.
+        """
+        return self._list("/v1/decisions", {"signer": organisation, "since": str(since)})[1]
+
     def partition(self, ref: str) -> c.Object:
         """The current state of a partition. Raises: Refused, Unreachable."""
         return self._get(f"/v1/partitions/{path_of(ref)}")

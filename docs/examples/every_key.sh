@@ -49,6 +49,7 @@ next_key() {
 }
 key_id() { epsilon key show world/sro.toml "did:web:$1.localhost" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["key_id"])'; }
 state_of() { epsilon charge show "$1" "$2" --json | python3 -c 'import json, sys; said = json.load(sys.stdin); print(said["state"], said["key_release"] or "")'; }
+began=$(date -u +%FT%TZ)
 hour=$(date -u -d '+1 hour' +%FT%TZ)
 
 say "A ledger with its parties, in processes of their own"
@@ -213,12 +214,14 @@ issuer_knows sro sro
 ends 6 epsilon key revoke world/sro.toml sro-2.jwk --reason "by a thief"
 next_key sro 3
 issuer_knows sro sro-3
-show epsilon key claim-recovery world/sro-3.toml --id recovery-1 --reason "the key was lost" > recovery.json
+show epsilon key claim-recovery world/sro-3.toml --id recovery-1 --reason "a theft" \
+  --stolen-since "$began" > recovery.json
 epsilon key endorse world/tdp-2.toml recovery.json > tdp-endorsed.jws
 ends 6 epsilon key recover world/tdp-2.toml recovery.json --signature tdp-endorsed.jws
 epsilon key endorse world/tdc-2.toml recovery.json > tdc-endorsed.jws
 show epsilon key recover world/tdp-2.toml recovery.json --signature tdp-endorsed.jws --signature tdc-endorsed.jws
 show epsilon key show world/sro-3.toml did:web:sro.localhost
+show epsilon key signed world/sro-3.toml did:web:sro.localhost --since "$began"
 
 say "The issuer of access tokens: its next key stands in the file that the service reads"
 show epsilon key new world/keys/issuer-2.pem > issuer-2.jwk

@@ -16,6 +16,7 @@ from ledger.store.merkle_tables import Tree, entry_bytes, latest_checkpoint
 from ledger.store.tables import ENTRY
 
 _NAMED: Final = select(ENTRY.c.position).where(ENTRY.c.id == bindparam("id"))
+_SINCE: Final = select(ENTRY.c.position).where(ENTRY.c.time >= bindparam("time")).order_by(ENTRY.c.position).limit(1)
 _FEW: Final = 16
 """Entries that are read at once where the first may do."""
 _PAGE: Final = 1_000
@@ -81,6 +82,14 @@ class Log:
         """The index of a command's entry, None if there is none."""
         found = self.connection.execute(_NAMED, {"id": command_id}).scalar()
         return None if found is None or found >= self.size else int(found)
+
+    def first_since(self, time: int) -> int:
+        """The index of the first entry at or after a time (ms), the size if there is none.
+
+        After a clock correction a later entry may bear an earlier time.
+        """
+        found = self.connection.execute(_SINCE, {"time": time}).scalar()
+        return self.size if found is None else min(int(found), self.size)
 
     @property
     def checkpoint(self) -> str:

@@ -8,7 +8,9 @@ keys that are in force at the recovery, so a member may rotate its own key in be
 
 An SRO may extend its quorum to the SROs that it registers from then on: each is registered with that quorum as its own,
 and extended likewise. So one that a thief of the key registers, or that such a one does, is taken back as well. What
-else they signed is undone by new commands. Members are on record before, so none of them is its own ward.
+else they signed is undone by new commands: a recovery names the time since when the key was in wrong hands, and what
+the organisation's keys signed since then is listed from the log. Members are on record before, so none of them is its
+own ward.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from ledger.domain.decision import Decision, Rejected
 from ledger.domain.key_terms import ExtendedQuorum, RecoveryQuorum
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
-from ledger.wire.field_types import Did, Name, between, constant, distinct, text
+from ledger.wire.field_types import Did, Name, Time, between, constant, distinct, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, write
 
@@ -84,6 +86,7 @@ class RecoveryClaim(Record, frozen=True):
     organisation: Did
     key: SignerKey
     reason: Annotated[str, text(REASON_MAX)]
+    stolen_since: Time | None = None
     use: Literal["key_recovery"] = constant("key_recovery")
 
 
@@ -91,7 +94,8 @@ class RecoverKey(Record, frozen=True):
     """A new signing key for an organisation in place of all that it had.
 
     ``possession`` is the new key's own signature, ``signatures`` are the detached JWS of the quorum's members; an SRO
-    needs none to recover an organisation that is no SRO.
+    needs none to recover an organisation that is no SRO. From ``stolen_since`` on (ms) those who sign do not trust what
+    the organisation's keys signed: it stays, and ``GET /v1/decisions`` lists it.
     """
 
     organisation: Did
@@ -99,6 +103,7 @@ class RecoverKey(Record, frozen=True):
     possession: Possession
     reason: Annotated[str, text(REASON_MAX)]
     signatures: Signatures = ()
+    stolen_since: Time | None = None
 
     def __post_init__(self) -> None:
         """Raises: Malformed, for a key that no organisation may sign with."""
@@ -107,7 +112,7 @@ class RecoverKey(Record, frozen=True):
 
     def claim(self, command_id: str) -> bytes:
         """The bytes that every member signs."""
-        return write(RecoveryClaim(command_id, self.organisation, self.key, self.reason))
+        return write(RecoveryClaim(command_id, self.organisation, self.key, self.reason, self.stolen_since))
 
 
 def _name_quorum(context: Context[NameQuorum]) -> Decision:
@@ -135,6 +140,8 @@ def _recover(context: Context[RecoverKey]) -> Decision:
     """Decide a recovery."""
     facts, body = context.facts, context.body
     organisation, claim = context.organisation(body.organisation, "organisation"), body.claim(context.command.id)
+    if body.stolen_since is not None and body.stolen_since > context.now:
+        raise Rejected(Code.MALFORMED, "body.stolen_since: must not lie after now", "body.stolen_since")
     if not (not body.signatures and governs(facts, context.require_role(), organisation)):
         _require_signed(context, _quorum_of(context), claim, body.signatures)
     require_new_key(facts, body.key, body.possession, claim)

@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import event
 
 from client.http.problems import Refused
+from client.keys.signer import Signer
+from client.service.key_bodies import rotation
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
@@ -227,3 +229,36 @@ def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: ServedWo
         world.enter("contract", {**contract_document(), "id": f"more-{number}"}, BANK_A, world.bank, world.hospital)
     assert len(_as(world, BANK_A, "/v1/partitions").json()["items"]) == 5
     assert [min(statements(path), statements(path)) for path in paths] == few
+
+
+def test_what_the_keys_of_an_organisation_signed_is_listed_since_a_time(world: ServedWorld) -> None:
+    """By every key that it has or had, from the first entry at that time on, as far as the caller sees the log."""
+    world.everybody.roles[SRO] = "SRO"
+    first = len(_get(world, "/v1/decisions", signer=BANK_A, since="0")["items"])
+    world.clock.now += 60_000
+    since, new = str(world.clock.now), Signer.generate()
+    until = world.clock.now + 3_600_000
+    world.service.submit(world.bank, BANK_A, "key_rotation", rotation(BANK_A, world.bank.key_id, new, until), "next")
+    world.everybody.organisations[new.key_id] = BANK_A
+    room = CleanRoom()
+    world.service.submit(new, BANK_A, "charge", world.charge_body(world.contract, room), "run-1")
+    world.service.submit(world.hospital, HOSPITAL, "retirement", {"partition": PARTITION}, "retire")
+
+    def listed(did: str, signer: str, **query: str) -> list[tuple[str, str]]:
+        path = f"/v1/decisions?{httpx.QueryParams({'limit': '1', 'signer': signer, **query})}"
+        found: list[tuple[str, str]] = []
+        while path:
+            answer = _as(world, did, path).raise_for_status()
+            found += [(one["id"], one["key_id"]) for one in answer.json()["items"]]
+            path = answer.links.get("next", {}).get("url", "")
+        return found
+
+    own = [("next", world.bank.key_id), ("run-1", new.key_id)]
+    assert listed(SRO, BANK_A, since=since) == listed(BANK_A, BANK_A, since=since) == own
+    # A rotation binds all, a charge is for those whom it concerns.
+    assert listed(HOSPITAL, BANK_A, since=since) == own
+    assert listed(SRO, HOSPITAL, since=since) == [("retire", world.hospital.key_id)]
+    assert listed(BANK_A, BANK_A, since=str(world.clock.now + 1)) == []
+    assert len(listed(SRO, BANK_A)) == first + len(own)
+    assert listed(SRO, "did:web:nobody.example") == []
+    assert world.http.get("/v1/decisions", params={"signer": "nobody"}).json()["field"] == "signer"

@@ -173,7 +173,7 @@ class Tour:
         for path in ("organisations", "policies", "datasets", "contracts", "partitions"):
             self._pages(f"/v1/{path}", "1")
         self._pages("/v1/charges", "1", state="posted", partition=things.partition, as_of=size)
-        self._pages("/v1/decisions", "1", kind="charge", refused="true")
+        self._pages("/v1/decisions", "1", kind="charge", refused="true", signer=BANK_A, since="1")
         for path in ("accounts", "frozen-accounts"):
             self._pages(f"/v1/{path}", "1", partition=things.partition, as_of=size)
         at_that_size = ("policies/health", "policies/health/in-force", f"organisations/{BANK_A}", f"lineage/{BANK_A}")

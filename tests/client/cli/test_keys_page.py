@@ -39,6 +39,20 @@ def known_to_the_issuer(desk: Desk, line: str) -> None:
                 desk.issuer.add(did[1], Signer.load(desk.folder / key[1]).public)
 
 
+def _hold_signed(desk: Desk) -> None:
+    """What the SRO's keys signed, as it and as the member that sent the recovery see it; sent again, the same list."""
+    line = "--since 2026-12-01T00:00:00Z --json"
+    signed = json.loads(desk.run(f"epsilon key signed sro-3.toml did:web:sro.example {line}").out)
+    kinds = [one["kind"] for one in signed]
+    assert kinds[0] == "organisation"
+    assert {"policy", "recovery_quorum", "key_rotation"} < set(kinds)
+    again = desk.run(
+        "epsilon key recover hospital-2.toml recovery.json --signature hospital.jws --signature bank-a.jws"
+    )
+    assert "signed by the keys of did:web:sro.example since 20" in again.out
+    assert all(f" {kind} " in again.out for kind in kinds), again.out
+
+
 def test_the_script_of_every_role(tmp_path: Path) -> None:
     """Rotated, suspended, resumed, revoked and recovered: what must be refused is, and nothing else."""
     with walked(tmp_path) as (desk, _):
@@ -55,6 +69,7 @@ def test_the_script_of_every_role(tmp_path: Path) -> None:
         assert [(line, code) for line, code, _ in ended] == commands(), [one for one in ended if one[2]]
         keys = json.loads(desk.run("epsilon key show sro-3.toml did:web:sro.example --json").out)
         assert [one["in_force"] for one in keys] == [False, False, True]
+        _hold_signed(desk)
         desk.world.book.close()
         url = f"sqlite:///{tmp_path / 'book.sqlite'}"
         assert verify_book(url, desk.world.log, no_step, gate=gate).entries > len(keys)

@@ -77,9 +77,12 @@ def recover(  # noqa: PLR0913 - as above
     name: str = "recovery",
     claimed: str = "",
     by: Signer | None = None,
+    since: int | None = None,
+    signed_since: int | None = None,
 ) -> Outcome:
     """A new key for an organisation whose key was lost, signed by these members of its quorum."""
-    body, reason = recovery(did, new, "the key was lost", name), "the key was lost"
-    claim = write(RecoveryClaim(claimed or name, did, new.public, reason))
+    body, reason = recovery(did, new, "the key was lost", name, since), "the key was lost"
+    members_since = since if signed_since is None else signed_since
+    claim = write(RecoveryClaim(claimed or name, did, new.public, reason, members_since))
     signed: c.Object = {"signatures": [world.signers[one].sign(claim) for one in signed_by]} if signed_by else {}
     return world.send(actor, "key_recovery", {**body, **signed}, name, by)

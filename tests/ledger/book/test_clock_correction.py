@@ -112,6 +112,18 @@ def test_a_clock_in_another_decade_does_not_end_a_book(world: StoredWorld) -> No
     ]
 
 
+def test_what_follows_a_wrong_jump_is_since_it(world: StoredWorld) -> None:
+    """The first entry at or after a time is the wrong one: no later entry of the log is left out by its time."""
+    began = world.size
+    jump(world)
+    assert correction(world, SRO).code.word == "permitted"
+    world.clock.now += HOUR_MS
+    world.submit(world.charge("later", run=SMALL))
+    with world.book.read() as facts:
+        late = NOW + YEARS_MS
+        assert [facts.first_since(one) for one in (0, NOW + 1, late, late + 1)] == [0, began, began, facts.size]
+
+
 def test_what_a_wrong_jump_closed_is_closed_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition past its age, one retired, and lapses: for the book, its snapshot, replay and the auditor's file."""
     state_often(monkeypatch.setattr)

@@ -264,6 +264,19 @@ def test_a_quorum_recovers_an_sro(world: StoredWorld) -> None:
     assert word(recover(world, NEW, HOSPITAL, BANK_B, name="old-quorum")) == ("signature_missing", "body.signatures")
 
 
+def test_a_quorum_names_since_when_a_key_was_stolen(world: StoredWorld) -> None:
+    """Not a time to come, and the very one that its members signed; the entry keeps it."""
+    assert name_quorum(world, BANK_A, BANK_B, HOSPITAL).code.word == "permitted"
+    signed, now = (BANK_A, BANK_B), world.clock.now
+    assert word(recover(world, NEW, *signed, since=now + 1)) == ("malformed", "body.stolen_since")
+    other = recover(world, NEW, *signed, since=now, signed_since=now - 1)
+    assert word(other) == ("signature_invalid", "body.signatures[0]")
+    assert recover(world, NEW, *signed, since=now).code.word == "permitted"
+    with world.book.read() as facts:
+        assert Entry.parse(facts.entry(facts.size - 1)).request["stolen_since"] == now
+    verified(world)
+
+
 def _register(world: StoredWorld, sro: str, by: str) -> Outcome:
     """An SRO registers another one."""
     world.signers[sro] = new_signer(sro)

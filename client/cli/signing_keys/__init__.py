@@ -1,0 +1,1 @@
+"""Commands about the recovery of signing keys, of ``epsilon key``."""
