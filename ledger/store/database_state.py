@@ -64,6 +64,7 @@ class DatabaseState:
         self.accounts = ProjectionTable(connection, t.ACCOUNTS)
         self.forgiven = ProjectionTable(connection, t.FORGIVEN)
         self.nodes = ProjectionTable(connection, t.NODES)
+        self._orders: dict[str, OpeningOrder] = {}
 
     @property
     def publication(self) -> int | None:
@@ -80,10 +81,15 @@ class DatabaseState:
 
     def opening_order(self, dataset: str) -> OpeningOrder:
         """The partitions of a dataset in order of opening."""
-        table = t.PARTITIONS.table
-        provider, _, name = dataset.rpartition("/")
-        found = self.partitions.fetch(table.c.provider == provider, table.c.dataset == name)
-        return OpeningOrder(sorted(found, key=lambda ref: found[ref].index))
+        if dataset not in self._orders:
+            table = t.PARTITIONS.table
+            provider, _, name = dataset.rpartition("/")
+            of_dataset = table.c.provider == provider, table.c.dataset == name
+            # A run is on open ones; those that retired grow in number for ever.
+            self.partitions.fetch(*of_dataset, table.c.retired == 0)
+            chosen = select(table.c.ref).where(*of_dataset).order_by(table.c.entered)
+            self._orders[dataset] = OpeningOrder([str(ref) for ref in self.connection.execute(chosen).scalars()])
+        return self._orders[dataset]
 
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
         """Read accounts, and what was forgiven of them, in one step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cache
 from itertools import chain, groupby
 from typing import Any, Final, Generic, TypeVar
@@ -53,6 +53,16 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def values(self) -> ValuesView[V]:
+        """Every value, read in one statement and not in one each."""
+        self.fetch()
+        return super().values()
+
+    def items(self) -> ItemsView[K, V]:
+        """Every key with its value, likewise."""
+        self.fetch()
+        return super().items()
 
     def stored(self, *conditions: Any) -> Iterator[tuple[K, V]]:  # noqa: ANN401 - SQLAlchemy's own types
         """Every value that meets the conditions, as it is stored, read in one pass and not held."""

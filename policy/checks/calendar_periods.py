@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -25,6 +26,8 @@ _FORMS: Final = {
     WEEK: re.compile(r"([0-9]{4})-W([0-9]{2})\Z"),
     MONTH: re.compile(r"([0-9]{4})-([0-9]{2})\Z"),
 }
+_KEPT: Final = 16_384
+"""Names whose times are kept: the slices of streams of many years are looked through again and again."""
 EXAMPLES: Final = {DAY: "2026-07-31", WEEK: "2026-W31", MONTH: "2026-07"}
 
 
@@ -33,6 +36,7 @@ def period_of(kind: str, moment: int) -> str:
     return _name(kind, (_EPOCH + timedelta(milliseconds=moment)).date())
 
 
+@lru_cache(maxsize=_KEPT)
 def start_of(kind: str, name: str) -> int | None:
     """The first moment (Unix ms) of a period; None for a name that is no period of this kind."""
     form = _FORMS.get(kind)
@@ -87,6 +91,7 @@ def _after(kind: str, first: date) -> date:
     return first + timedelta(days=7 if kind == WEEK else 1)
 
 
+@lru_cache(maxsize=_KEPT)
 def span_of(name: str) -> tuple[int, int] | None:
     """The first moment of a period and the first one after it (Unix ms); None for a name that is no period."""
     for kind in _FORMS:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, Protocol
 
 from ledger.accounts.pricing import COMPUTED
@@ -24,12 +25,16 @@ from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Account, Charge, Facts, Partition, Span
 from ledger.filters import Rule, read_rule
+from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans
 from ledger.wire.malformed import Malformed
 
 LINEAGES_MAX: Final = 200
 RUNS_MAX: Final = 10_000
 """Among more lineages or charges the first run is not looked for: the rule's own odometer is reported."""
+
+_KEPT: Final = 16_384
+"""Accounts whose number is kept: those of slices that retired change no more, and are shown again and again."""
 
 
 class ReadableBook(Facts, Protocol):
@@ -80,7 +85,7 @@ def odometer_epsilon(facts: Facts, account: Account) -> AccountEpsilon:
     """The odometer of an account's rule, whatever runs it is of."""
     partition = facts.partitions[account.partition]
     rule = read_rule(partition.terms)
-    return AccountEpsilon(_own(rule, account), partition.delta, f"{rule.kind()} odometer")
+    return AccountEpsilon(_own(rule, account.loss), partition.delta, f"{rule.kind()} odometer")
 
 
 def only_run(book: ReadableBook, partition: Partition, holder: str) -> Charge | None:
@@ -104,9 +109,10 @@ def _node(holder: str) -> int:
     return int(holder.partition(":")[2])
 
 
-def _own(rule: Rule, account: Account) -> Fraction | None:
+@lru_cache(maxsize=_KEPT)
+def _own(rule: Rule, loss: Loss) -> Fraction | None:
     try:
-        return rule.odometer(account.loss)
+        return rule.odometer(loss)
     except ArithmeticError:
         return None
 

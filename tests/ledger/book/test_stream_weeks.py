@@ -20,8 +20,8 @@ from tests.ledger.book.stream_weeks import THREE, StreamWeeks
     ("engine", "weeks", "window", "steps"),
     [
         ("sqlite", 10, 4, 150),
-        pytest.param("sqlite", 104, 52, 15, marks=pytest.mark.soak),
-        pytest.param("postgresql", 104, 52, 15, marks=pytest.mark.soak),
+        pytest.param("sqlite", 104, 52, 20, marks=pytest.mark.soak),
+        pytest.param("postgresql", 104, 52, 20, marks=pytest.mark.soak),
     ],
 )
 def test_weeks_of_a_stream(tmp_path: Path, engine: str, weeks: int, window: int, steps: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from tests.factories.documents import plan
+from tests.factories.people import HOSPITAL
 from tests.factories.stored import StoredWorld
 
 TINY = plan(1, "1000")
@@ -49,3 +50,24 @@ def test_a_batch_costs_as_many_statements_as_a_small_one(world: StoredWorld, kin
     alone = 4 if kind == "repeat" else 0
     # The writer may come by while they are put down, and make two batches of them: far from one more for each.
     assert many - few <= (64 - 8) * alone + 40, counts
+
+
+def test_what_retired_costs_a_quote_no_statement(world: StoredWorld) -> None:
+    """A run over a range, and a partition to be opened, are quoted with as many statements after twenty more."""
+    ranged: Any = {"dataset": f"{HOSPITAL}/digits", "first": "2026-q4", "last": "2026-q4"}
+    counts = []
+    for more in (0, 2, 20):
+        names = [f"old-{more}-{number}" for number in range(more)]
+        if names:
+            world.found(*map(world.partition, names))
+            retired = [
+                world.command(HOSPITAL, "retirement", {"partition": f"{HOSPITAL}/digits/{name}"}, f"retire-{name}")
+                for name in names
+            ]
+            world.found(*retired)
+        asked = world.charge("run", run=TINY, partitions=(), ranges=[ranged]), world.partition("next")
+        with counted() as statements:
+            assert [world.book.quote(one).code.word for one in asked] == ["pending", "permitted"]
+        counts.append(len(statements))
+    # The first one computes prices.
+    assert counts[1] == counts[2], counts
