@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
 from typing import Final
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from api.app import create_app
-from api.keys.data_key_store import FileKeyStore
-from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.problems import Refused
 from client.keys.hpke_envelope import unseal
 from client.service.answers import Answer
-from ledger.book.book import Book
-from ledger.verifier import LogKey
 from ledger.wire.canonical_json import Object
-from policy.decisions.gate import gate
-from tests.api.server.balancer import balanced, door
-from tests.factories.callers import Everybody
+from tests.api.keys.balanced_services import services
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_A, HOSPITAL, ORIGIN, CleanRoom
-from tests.factories.service import ServedWorld, machine_clock
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
+from tests.factories.service import ServedWorld
 from tests.postgres import new_book
 
-SECRET: Final = bytes(range(32))
 SERVICES: Final = 2
 ROOMS: Final = 4
 
@@ -37,28 +28,7 @@ ROOMS: Final = 4
 @contextmanager
 def _services(folder: Path) -> Iterator[ServedWorld]:
     """Two services, each with a writer of its own on one PostgreSQL book, known by the URL of their balancer."""
-    clock, private, keys = machine_clock(), Ed25519PrivateKey.generate(), FileKeyStore(folder)
-    log, (listener, public) = LogKey(ORIGIN, private.public_key().public_bytes_raw()), door()
-    with ExitStack() as opened:
-        url = opened.enter_context(new_book()).url
-        unasked = opened.enter_context(listen(LOOPBACK, 0))
-        everybody = Everybody(base_url(unasked), ORIGIN, clock)
-        books, served = [], []
-        for _ in range(SERVICES):
-            book = Book.open(
-                url, gate=gate, log_key=private, origin=ORIGIN, clock=clock, volatile=True, statements=False
-            )
-            opened.callback(book.close)
-            app = create_app(book, keys, url=public, log=log, clock=clock, issuers=[everybody.issuer()], secret=SECRET)
-            served.append(opened.enter_context(serving(app)))
-            books.append(book)
-        opened.enter_context(balanced(listener, served))
-        world = ServedWorld(books[0], public, clock=clock, keys=keys, log=log, everybody=everybody)
-        opened.callback(world.service.close)
-        opened.callback(world.http.close)
-        for client in (world.http, world.service._http):  # noqa: SLF001 - each request takes a connection of its own
-            client.headers["connection"] = "close"
-        world.contract = world.found_service(runs_max=100)
+    with new_book() as made, services(folder, made.url, SERVICES) as world:
         yield world
 
 
