@@ -61,7 +61,9 @@ class _Tail:
         import numpy as np
 
         first = np.searchsorted(self.losses, epsilon, side="right")
-        return np.asarray(self.infinite + self.mass[first] - np.exp(epsilon) * self.discounted[first])
+        # Where e^ε is infinite, it is no number: see Distribution.epsilon.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(self.infinite + self.mass[first] - np.exp(epsilon) * self.discounted[first])
 
     def epsilon(self, delta: float) -> float:
         """Where the curve, linear in e^ε between two losses, meets δ."""
@@ -213,7 +215,8 @@ class Distribution:
         left = delta - self.noise
         found = max(tail.epsilon(left) for tail in self._tails) if left > 0 else math.inf
         step = _HAIR / 10
-        while math.isfinite(found) and self.delta(found) > delta:
+        # Beyond 709 nat e^ε is infinite and the curve no number: nothing is proven there.
+        while math.isfinite(found) and not self.delta(found) <= delta:
             found, step = found + step, 2 * step
         return found
 

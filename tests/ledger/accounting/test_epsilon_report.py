@@ -9,6 +9,7 @@ from importlib.metadata import version
 import pytest
 
 from ledger.accounting.epsilon_report import estimate_epsilon, report_epsilon, report_up, reported_epsilon, slack
+from ledger.accounting.pld_mechanisms import INTERVALS, compose
 from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.price_proofs import NotPriced
 from ledger.wire.exact_numbers import DELTA_MIN
@@ -111,3 +112,38 @@ def test_the_whole_delta_of_a_box_leaves_no_epsilon() -> None:
         report_epsilon(BOX, BOX.delta, ZERO_OUT)
     assert refused.value.field == "noise_multiplier"
     assert report_epsilon(BOX, 2 * BOX.delta, ZERO_OUT).epsilon <= Fraction(501, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "grids"),
+    [
+        (GAUSSIAN, 2),
+        (m.PoissonGaussian(Fraction(1, 10), Fraction(20), 200), 2),
+        (m.PoissonGaussian(Fraction(1, 100), Fraction(20), 200), 3),
+    ],
+)
+def test_a_grid_is_refined_until_that_changes_less_than_a_hundredth(mechanism: m.Mechanism, grids: int) -> None:
+    """So many were looked at, and the least ε of them is told; an estimate is of the first one."""
+    found = [compose(mechanism, ZERO_OUT, interval).epsilon(1e-5) for interval in INTERVALS]
+    delta = Fraction(1, 10**5)
+    assert reported_epsilon(mechanism, delta, ZERO_OUT) == report_up(Fraction(min(found[:grids])))
+    assert estimate_epsilon(mechanism, delta, ZERO_OUT) == Fraction(found[0])
+
+
+def test_an_estimate_of_many_tiny_steps_is_by_renyi() -> None:
+    """Its grid is too coarse for them."""
+    tiny, delta = m.PoissonGaussian(Fraction(1, 100), Fraction(50), 10_000), Fraction(1, 10**5)
+    coarse = compose(tiny, ZERO_OUT, INTERVALS[0]).epsilon(1e-5)
+    near = estimate_epsilon(tiny, delta, ZERO_OUT)
+    assert near is not None
+    assert 0 < near < Fraction(coarse) * 2 / 3
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(190, 5), (230, 5), (250, 5), (200, 4)])
+def test_a_loss_beyond_what_floats_hold_is_not_told_as_less(epsilon: int, count: int) -> None:
+    """Boxes whose δ together is more than δ, but for the runs in which two leak; they lose some thousand nats."""
+    boxes = m.SelfComposed(count, m.BlackBox(Fraction(1, 100), Fraction(epsilon), ZERO_OUT))
+    delta = Fraction(count, 100) - Fraction(count * (count - 1) // 4, 10_000)
+    with pytest.raises(Malformed) as refused:
+        report_epsilon(boxes, delta, ZERO_OUT)
+    assert refused.value.field == "noise_multiplier"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from dp_accounting.pld.pld_pmf import DensePLDPmf
 
-from ledger.accounting.pld import POINTS_MAX, GridTooLarge, Moments, require_points
+from ledger.accounting.pld import NOISE, NOISE_PER_STEP, POINTS_MAX, Distribution, GridTooLarge, Moments, require_points
 from ledger.accounting.pld_mechanisms import repeated
 from ledger.mechanisms import mechanism as m
 
@@ -65,7 +67,7 @@ def test_composition_keeps_count_of_steps_and_of_the_longest_grid() -> None:
         assert found.delta(0.0) <= even.delta(0.0) + both.delta(0.0)
     three = both.self_compose(3)
     assert (three.steps, both.self_compose(1)) == (3, both)
-    assert three.points >= max(law.size for law in three.laws)
+    assert three.points == max(law.size for law in three.laws)
     assert three.compose(even).steps == 4
 
 
@@ -78,3 +80,49 @@ def test_the_epsilon_at_a_delta_is_where_the_curve_meets_it() -> None:
     assert found.epsilon(0.9) == 0.0
     assert found.epsilon(0.000_9) == math.inf
     assert found.epsilon(0.0) == math.inf
+
+
+def law_of(probabilities: list[float], infinite: float, lowest: int = -1) -> DensePLDPmf:
+    """Losses half a nat apart."""
+    return DensePLDPmf(0.5, lowest, np.array(probabilities), infinite, True)  # noqa: FBT003 - the library's
+
+
+@pytest.mark.parametrize(
+    ("laws", "steps", "lost"),
+    [
+        ((law_of([0.25, 0.25, 0.5], 0.0),), 1, 0.0),
+        ((law_of([0.25, 0.25, 0.5], 0.0),), 10**6, 0.0),
+        # What came out negative counts twice, and what is missing once; the greater of both orders.
+        ((law_of([-0.01, 0.51, 0.5], 0.0),), 1, 0.02),
+        ((law_of([0.5, 0.51], -0.01),), 1, 0.02),
+        ((law_of([0.5, 0.4], 0.0),), 1, 0.1),
+        ((law_of([-0.01, 0.5, 0.4], 0.0),), 1, 0.13),
+        ((law_of([-0.01, 0.51, 0.5], 0.0), law_of([0.5, 0.4], 0.0)), 1, 0.1),
+        ((law_of([0.6, 0.6], 0.0),), 1, 0.0),
+    ],
+)
+def test_the_noise_is_what_rounding_may_have_taken(laws: tuple[DensePLDPmf, ...], steps: int, lost: float) -> None:
+    """A part in all, a part for each step, and what the law itself shows."""
+    found = Distribution(laws, steps, 3).noise
+    assert found == pytest.approx(NOISE + NOISE_PER_STEP * steps + lost, rel=1e-12)
+
+
+def test_what_never_loses_has_no_epsilon() -> None:
+    """No loss is above 0."""
+    found = Distribution((law_of([0.5, 0.5], 0.0),), 1, 2)
+    assert found.epsilon(0.1) == 0.0
+    assert found.delta(0.0) == found.noise
+
+
+def test_a_loss_whose_exponential_is_no_float_has_no_epsilon() -> None:
+    """Nothing is proven of it, and no less is told; without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert repeated(m.Pure(Fraction(200), ZERO_OUT), ZERO_OUT, 4, 1.0).epsilon(1e-3) == math.inf
+        assert repeated(m.Pure(Fraction(200), ZERO_OUT), ZERO_OUT, 3, 1.0).epsilon(1e-3) == pytest.approx(600, abs=1)
+
+
+def test_a_sparse_law_with_far_ends_is_not_made_dense() -> None:
+    """Of a million answers: 27 nats on either side."""
+    with pytest.raises(GridTooLarge):
+        repeated(m.RandomisedResponse(1_000_000, Fraction(1, 10**6)), "REPLACE_ONE", 1, 1e-5)
