@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,10 +41,15 @@ _CommitmentKey = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The key of commitments, made if not there: beside the folder by default."),
 ]
+_Join = Annotated[str, typer.Option(metavar="A,B", help="The columns that a clean room joins the table by.")]
+_JoinKey = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The key of a join, made if not there: all its providers use the same one."),
+]
 _NoCommitments = Annotated[bool, typer.Option("--no-commitments", help="Make no commitments.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 COMMITMENT_KEY = "commitments.key"
-_TYPED = {"key": "--key", "commitment-key": "--commitment-key"}
+_TYPED = {"key": "--key", "commitment-key": "--commitment-key", "join-key": "--join-key"}
 
 
 @group.command(
@@ -68,6 +74,8 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
     missing: _Missing = None,
     key: _DataKey = None,
     commitment_key: _CommitmentKey = None,
+    join: _Join = "",
+    join_key: _JoinKey = None,
     *,
     no_commitments: _NoCommitments = False,
     as_json: _AsJson = False,
@@ -82,7 +90,10 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
         if no_commitments and commitment_key is not None:
             raise Malformed("--commitment-key", "is given together with --no-commitments: leave out one of the two")
         given = (target, target_kind, classes, inputs, leave_out, user, identity, values, missing)
-        records = _records(file, _schema(schema, *given))
+        described = _schema(schema, *given)
+        if join and schema is not None:
+            raise Malformed("--join", "is given together with --schema, which holds it: leave out one of the two")
+        records = _records(file, replace(described, join=_listed(join, "--join")) if join else described, join_key)
         committing = None if no_commitments else commitment_key or out.parent / COMMITMENT_KEY
         made = seal_dataset(records, ref, out, key, committing)
     _print(made, ref, as_json=as_json)
@@ -120,11 +131,11 @@ def commit(  # noqa: PLR0913, PLR0917 - each an option
     _print(made, "", as_json=as_json)
 
 
-def _records(file: Path, schema: RecordSchema) -> Records:
+def _records(file: Path, schema: RecordSchema, join_key: Path | None = None) -> Records:
     from client.dataset_files.seal import open_records
 
     with _fields_as_options():
-        return open_records(file, schema)
+        return open_records(file, schema, join_key)
 
 
 @contextmanager
@@ -138,7 +149,7 @@ def _fields_as_options() -> Iterator[None]:
         raise Malformed(_OPTIONS.get(error.field, error.field), error.rule) from None
 
 
-_NAMES = ("target", "classes", "inputs", "leave_out", "user", "identity", "values", "missing")
+_NAMES = ("target", "classes", "inputs", "join", "leave_out", "user", "identity", "values", "missing")
 _OPTIONS = {name: f"--{name.replace('_', '-')}" for name in _NAMES}
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES, JoinTokens
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import RecordLayout, Rows
 from client.dataset_files.table_chunks import Chunk, Column, Table
@@ -53,28 +54,34 @@ class TableRecords:
     """The records of a table under a schema.
 
     Attributes:
-        layout: arrays ``inputs`` (float32), ``targets`` (int64 or float32), and ``users`` (int64) where there are any.
+        layout: arrays ``inputs`` (float32), and where there are any ``targets`` (int64 or float32), ``users`` (int64)
+            and ``join`` (tokens of 32 bytes).
     """
 
-    def __init__(self, table: Table, schema: RecordSchema) -> None:
-        """Hold the schema to the table's columns. Raises: Malformed."""
+    def __init__(self, table: Table, schema: RecordSchema, join_key: bytes | None = None) -> None:
+        """Hold the schema to the table's columns; ``join_key`` is there where it is joined. Raises: Malformed."""
         self._table, self._schema = table, schema
+        if (join_key is None) != (not schema.join):
+            raise Malformed("join-key", "is needed with the join columns, and only there")
+        self._tokens = None if join_key is None else JoinTokens(join_key, schema.join_rows_max)
         self._check_columns()
-        special = {*schema.target, schema.user, *schema.identity, *schema.person, *schema.leave_out}
+        special = {*schema.target, schema.user, *schema.identity, *schema.person, *schema.leave_out, *schema.join}
         self._inputs = schema.inputs or tuple(name for name in table.columns if name not in special)
         if not self._inputs:
             raise Malformed("inputs", "name no column: all columns are target, user or identity")
         names = tuple(one for name in self._inputs for one in self._encoded(name))
         shape = () if len(schema.target) == 1 else (len(schema.target),)
         kind = "<i8" if schema.target_kind == "integer" else "<f4"
-        arrays: list[tuple[str, str, tuple[int, ...]]] = [("inputs", "<f4", (len(names),)), ("targets", kind, shape)]
+        arrays: list[tuple[str, str, tuple[int, ...]]] = [("inputs", "<f4", (len(names),))]
+        arrays += [("targets", kind, shape)] if schema.target else []
         arrays += [("users", "<i8", ())] if schema.user else []
+        arrays += [(JOIN, "|u1", (TOKEN_BYTES,))] if schema.join else []
         self.layout = RecordLayout(np.dtype(arrays), names, schema.classes)
         self._users: dict[str, int] = {}
 
     def _check_columns(self) -> None:
         schema, known = self._schema, self._table.columns
-        if not schema.target:
+        if not schema.target and not schema.join:
             raise Malformed("target", f"is missing: name the column to predict, one of {_some(known)}")
         named = {
             "target": schema.target,
@@ -82,6 +89,7 @@ class TableRecords:
             "user": (schema.user,) if schema.user else (),
             "identity": schema.identity,
             "person": schema.person,
+            "join": schema.join,
             "values": tuple(schema.values),
             "missing": tuple(schema.missing),
             "leave_out": schema.leave_out,
@@ -114,7 +122,7 @@ class TableRecords:
         """The first of each column in some records and those after them in the same file."""
         schema, where = self._schema, chunk.where
         checks: dict[str, Callable[[Chunk, str], object]] = dict.fromkeys(
-            (*schema.identity, *schema.person, *([schema.user] if schema.user else [])), _texts
+            (*schema.identity, *schema.person, *schema.join, *([schema.user] if schema.user else [])), _texts
         )
         checks |= dict.fromkeys(self._inputs, self._input) | dict.fromkeys(schema.target, self._target)
         found: dict[str, Misfit] = {}
@@ -132,11 +140,15 @@ class TableRecords:
         count = len(next(iter(chunk.columns.values())))
         rows = np.zeros(count, self.layout.dtype)
         rows["inputs"] = np.column_stack([self._input(chunk, name) for name in self._inputs])
-        targets = np.column_stack([self._target(chunk, name) for name in schema.target])
-        rows["targets"] = targets[:, 0] if len(schema.target) == 1 else targets
+        if schema.target:
+            targets = np.column_stack([self._target(chunk, name) for name in schema.target])
+            rows["targets"] = targets[:, 0] if len(schema.target) == 1 else targets
         if schema.user:
             users = _texts(chunk, schema.user)
             rows["users"] = [self._users.setdefault(one, len(self._users)) for one in users]
+        if self._tokens is not None:
+            cells = [*zip(*[_texts(chunk, name) for name in schema.join], strict=True)]
+            rows[JOIN] = self._tokens.of(cells, chunk.where, chunk.first)
         identities = self._identities(chunk, rows)
         return Batch(rows, identities, self._persons(chunk) or identities)
 

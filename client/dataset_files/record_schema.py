@@ -19,7 +19,9 @@
 ``target``, which then counts them from 0; without it the target holds whole numbers, or with ``target_kind = "number"``
 any numbers. ``target`` may be a list of columns. A column under ``values`` is one number for each value, 1 where the
 record has it and 0 elsewhere; an empty cell there is the value ``""``, where it is listed. In a column of numbers an
-empty cell, or one with a word as ``NA``, is refused unless ``missing`` says which number replaces it.
+empty cell, or one with a word as ``NA``, is refused unless ``missing`` says which number replaces it. ``join`` names
+the columns by which a clean room joins the table with those of other providers; such a table needs no target.
+``join_rows_max`` of its records may be one person's, 1 if absent.
 
 Nothing of this is taken from the records: a list of values that was collected from them would tell which ones occur.
 """
@@ -31,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from client.dataset_files.join_tokens import ROWS_MAX
 from client.profile.profile import read_table
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
@@ -41,7 +44,20 @@ VALUES_MAX: Final = 4_096
 KINDS: Final = ("integer", "number")
 _LISTS: Final = ("identity", "inputs", "leave_out", "person")
 SCHEMA_FILE: Final = "schema.toml"
-_OPTIONAL: Final = ("classes", "identity", "inputs", "leave_out", "missing", "person", "target_kind", "user", "values")
+_OPTIONAL: Final = (
+    "classes",
+    "identity",
+    "inputs",
+    "join",
+    "join_rows_max",
+    "leave_out",
+    "missing",
+    "person",
+    "target",
+    "target_kind",
+    "user",
+    "values",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,8 @@ class RecordSchema:
         person: whose a record is, among all slices of a stream; empty: the user, or else the record's identity.
         values: by column, the values that text may have.
         missing: by column, the number that replaces an empty cell.
+        join: by what a clean room joins a record with those of other providers; empty: by nothing.
+        join_rows_max: how many records one person may have in a table that is joined.
     """
 
     target: tuple[str, ...] = ()
@@ -70,6 +88,8 @@ class RecordSchema:
     missing: Mapping[str, float] = field(default_factory=dict)
     person: tuple[str, ...] = ()
     leave_out: tuple[str, ...] = ()
+    join: tuple[str, ...] = ()
+    join_rows_max: int = 1
 
     def __post_init__(self) -> None:
         """Hold it to itself. Raises: Malformed."""
@@ -83,20 +103,26 @@ class RecordSchema:
         for name in (*self.target, *([self.user] if self.user else [])):
             if name in self.inputs:
                 raise Malformed("inputs", f"name the column {name}, which is the target or the user: a model would see")
+        for name in self.join:
+            if name in self.inputs:
+                raise Malformed("inputs", f"name the column {name}, which the table is joined by: a model would see")
 
     @classmethod
     def load(cls, path: Path) -> RecordSchema:
         """Read a schema file. Raises: Malformed, naming the field; OSError."""
         table = read_table(path, "records", ())
         try:
-            return cls(**_read(c.fields(table, "", ("target",), _OPTIONAL)))
+            needed = () if "join" in table else ("target",)
+            return cls(**_read(c.fields(table, "", needed, _OPTIONAL)))
         except Malformed as error:
             raise error.under(f"{path}: records") from None
 
 
 def _read(known: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {"target": _columns(known["target"], "target")}
+    found: dict[str, Any] = {name: _columns(known[name], name) for name in ("join", "target") if name in known}
     found |= {name: c.strings(known[name], name, COLUMNS_MAX) for name in _LISTS if name in known}
+    if "join_rows_max" in known:
+        found["join_rows_max"] = c.integer(known["join_rows_max"], "join_rows_max", 1, ROWS_MAX)
     if "classes" in known:
         found["classes"] = c.strings(known["classes"], "classes", VALUES_MAX)
     for name in ("target_kind", "user"):

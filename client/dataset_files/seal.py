@@ -56,18 +56,22 @@ class SealedDataset:
     report: c.Object
 
 
-def open_records(path: Path, schema: RecordSchema) -> Records:
+def open_records(path: Path, schema: RecordSchema, join_key: Path | None = None) -> Records:
     """The records of an archive, a table, or a folder of tables. Raises: Malformed, OSError.
 
     Args:
         path: a folder's own ``schema.toml`` counts where ``schema`` names no target.
         schema: of an archive, whose arrays speak for themselves, the identity alone is used.
+        join_key: the file of the key that the providers of a join share, made if it is not there; where the schema
+            says what a table is joined by.
     """
     if path.suffix.lower() == ARCHIVE_SUFFIX and not path.is_dir():
         return ArchiveRecords(path, schema.identity, schema.person)
     if not schema.target and (path / SCHEMA_FILE).is_file():
         schema = RecordSchema.load(path / SCHEMA_FILE)
-    return TableRecords(open_table(path), schema)
+    return TableRecords(
+        open_table(path), schema, None if join_key is None else read_or_make_key(join_key, "join-key")[0]
+    )
 
 
 class Beside(Protocol):

@@ -52,6 +52,10 @@ def test_a_table_is_sealed_as_the_page_says(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     (schema,) = _blocks(DATA, "toml")
     seal, *_ = _lines(DATA)
+    (join,) = (words for words in _lines(DATA) if "--join" in words)
+    Path("vaccinations.csv").write_text("phone,doses\n98450,2\n98451,1\n")
+    done = CliRunner().invoke(assemble(), join)
+    assert done.exit_code == 0, done.output
     Path("patients.csv").write_text("\n".join(["age,weight,diagnosis", *(f"1,2,{'BM'[one % 2]}" for one in range(9))]))
     done = CliRunner().invoke(assemble(), seal)
     assert done.exit_code == 0, done.output

@@ -107,6 +107,7 @@ class Engine:
         compiled: Compiled = False,
         users: Tensor | None = None,
         records_per_user_max: int = 1,
+        present: Tensor | None = None,
         certify: Certify = "dummies",
     ) -> None:
         """Check everything that can be checked before the first record is looked at.
@@ -126,13 +127,15 @@ class Engine:
             users: whose each record is, shape (records,), where the plan's unit is the user: its sampling probability
                 and expected batch size count users, and each adds the clipped sum over their records.
             records_per_user_max: how many records of one user train, fixed beforehand.
+            present: which places of ``data`` hold a record, shape (records,), bool; None: all. Of a join: a place
+                without a partner is drawn as any other, and adds nothing.
             certify: records are recomputed one by one and compared on public dummies only, on the first step's
                 microbatches too, or on all; on the last two the run ends if they disagree.
 
         Raises:
             Malformed: for a model this engine cannot keep its promise on, or data that does not fit together.
         """
-        self._units = UnitRecords(plan, data, users, records_per_user_max)
+        self._units = UnitRecords(plan, data, users, records_per_user_max, present)
         self._plan, self._microbatch, self._certify = plan, microbatch, certify
         self._parameters = trainable(model)
         self._record = RecordLoss(model, loss_fn, precision_of(precision), tuple(self._parameters))

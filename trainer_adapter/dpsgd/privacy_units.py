@@ -76,8 +76,19 @@ def of_users(users: Tensor, records: int, records_per_user_max: int) -> tuple[Te
 class UnitRecords:
     """The records of a partition, gathered by units into microbatches."""
 
-    def __init__(self, plan: Plan, data: Records, users: Tensor | None, records_per_user_max: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        data: Records,
+        users: Tensor | None,
+        records_per_user_max: int,
+        present: Tensor | None = None,
+    ) -> None:
         """Group the records by the plan's unit.
+
+        Args:
+            present: which places hold a record, shape (records,), bool; None: all. An absent one is drawn as if it
+                were a record, and adds nothing.
 
         Raises:
             Malformed: for users where the plan's unit is the record, the other way round, or what does not fit.
@@ -94,6 +105,9 @@ class UnitRecords:
             raise Malformed("users", rule)
         if users is None and records_per_user_max != 1:
             raise Malformed("records_per_user_max", "needs users: a record is one unit")
+        if present is not None and (users is not None or present.shape != (self.records,)):
+            raise Malformed("present", f"must say of each of {self.records} records whether it is there, without users")
+        self._present = present
         if users is None:
             self._places = torch.arange(self.records)[:, None]
             self._valid = torch.ones((self.records, 1), dtype=torch.bool)
@@ -107,6 +121,8 @@ class UnitRecords:
     def gather(self, drawn: Microbatch, keys: Keys | None, device: torch.device) -> Batch:
         """The records of the units drawn; private. What is not drawn is a public dummy, zeros, and never a record."""
         mask, units = torch.from_numpy(drawn.mask), torch.from_numpy(drawn.indices)
+        if self._present is not None:
+            mask = mask & self._present[units]
         places = self._places[units]
         valid = self._valid[units] & mask[:, None]
         if isinstance(self._records, tuple):

@@ -14,6 +14,7 @@ from ledger.mechanisms.plan import BATCH_MAX, Plan
 from ledger.wire.json_schema import Schema, json_schema
 from trainer_adapter.job.job_spec import (
     CHARGES_MAX,
+    JOIN_MAX,
     LEASE_S_MAX,
     LORA_ALPHA_MAX,
     LORA_MODULES_MAX,
@@ -35,6 +36,7 @@ _PATH: Final[Schema] = {**_TEXT, "pattern": "^[^\\u0000]+$"}
 _DECIMAL: Final[Schema] = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+|/[0-9]+)?$"}
 _NUMBER: Final[Schema] = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+|/[0-9]+)?$"}
 _NAME: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$"}
+_PARTITION: Final[Schema] = {"type": "string", "pattern": "^did:[^/]+/[^/]+/[^/]+$"}
 _DID: Final[Schema] = {"type": "string", "pattern": "^did:", "maxLength": 255}
 
 
@@ -122,6 +124,7 @@ def _assignment() -> dict[str, Schema]:
         "id": _NAME,
         "issuer": _TEXT,
         "key": _PATH,
+        "join": {**_several(_PARTITION), "maxItems": JOIN_MAX},
         "log": _TEXT,
         "output": _PATH,
         "pipeline": _PATH,

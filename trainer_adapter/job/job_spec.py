@@ -28,6 +28,8 @@
 Paths are relative to the file. The charge also states, where the file does: ``base``, the charges of the models that
 the run starts from; ``recipients``, to whom its model will go, or "everyone"; ``unit_records_max``, the records of one
 privacy unit after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too.
+``join`` lists the partitions whose tables the clean room joins, the one whose records are counted first: see
+:mod:`trainer_adapter.training.record_join`.
 ``grants`` is the folder where providers put the data keys that the service does not give: see
 :mod:`trainer_adapter.session.key_grants`.
 ``step_leases`` says whether the run leases its steps from the ledger, so that of two copies of it one goes on, and
@@ -72,7 +74,7 @@ from ledger.domain.facts import EVERYONE
 from ledger.domain.range_names import is_range, range_named
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan import USER, Plan
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
@@ -100,6 +102,8 @@ LORA_ALPHA_MAX: Final = 65_536
 """What the rank of a correction is divided into: it counts alpha / rank times."""
 LORA_MODULES_MAX: Final = 64
 """Names of layers that LoRA corrects."""
+JOIN_MAX: Final = 16
+"""Tables that a clean room joins."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
 Table = TypeVar("Table", bound="DataclassInstance")
@@ -284,10 +288,20 @@ class Assignment:
     base: list[c.Json] | None = field(default=None, metadata=_plain(partial(_read_several, c.name)))
     recipients: list[c.Json] | str | None = field(default=None, metadata=_plain(_read_recipients))
     unit_records_max: int | None = field(default=None, metadata=_plain(c.integer, 1, GROUP_MAX))
+    join: tuple[str, ...] | None = field(default=None, metadata=_plain(c.strings, JOIN_MAX))
     step_leases: bool | None = field(default=None, metadata=_plain(c.boolean))
     lease_s: int = field(default=1, metadata=_plain(c.integer, 0, LEASE_S_MAX))
     listed: tuple[str, ...] | None = None
     ranges: tuple[c.Object, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Hold its members to each other. Raises: Malformed."""
+        if self.join is not None and (set(self.join) != set(self.data) or any(map(is_range, self.join))):
+            raise Malformed("join", "must name each partition of data once, and no range of slices")
+        if self.join is not None and self.plan.unit == USER:
+            raise Malformed(
+                "join", "is for plans whose unit is the record, with unit_records_max: their unit is the user"
+            )
 
     @property
     def stated(self) -> c.Object:
@@ -328,6 +342,7 @@ class Job(Assignment):
 
     def __post_init__(self) -> None:
         """Hold its members to each other. Raises: Malformed."""
+        super().__post_init__()
         if (self.optimiser == SGD) != (self.momentum is not None):
             rule = "is missing" if self.optimiser == SGD else f"is for sgd, not for {self.optimiser}: leave it out"
             raise Malformed("momentum", rule)

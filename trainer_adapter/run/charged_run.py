@@ -36,6 +36,7 @@ from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.run.state_digest import Digest
 from trainer_adapter.run.step_budget import StepBudget
+from trainer_adapter.session.join_terms import check_join
 from trainer_adapter.session.key_grants import NotGranted
 from trainer_adapter.session.model_release import ModelReleaseRequest, Pause, post_of
 from trainer_adapter.session.protocol import Say, Session, clean_room_service, consumer_service
@@ -80,6 +81,8 @@ class Run:
 
     leases_by_default = False
     """Whether steps are leased where the assignment does not say. Not here: the loop has to set :attr:`model_data`."""
+    joins = False
+    """Whether the loop joins the partitions itself, and adds nothing for what is joined with nothing."""
 
     def __init__(
         self, assignment: Assignment, service: Service | None = None, say: Say | None = None, *, resume: bool = False
@@ -159,6 +162,11 @@ class Run:
         save = store.save_identity if store else (lambda _: None)
         session = Session(self.assignment, self.service, self.say, identity, save, leases=self.wants_leases)
         session.check_key_sources()
+        if self.assignment.join is not None and not self.joins:
+            raise Malformed(
+                "join", "is for `epsilon train` and `attach`: this loop would train on each table by itself"
+            )
+        check_join(self.assignment, self.service)
         folder.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(locked(folder))
         # An empty folder holds no run: a charge that was never made leaves one behind.

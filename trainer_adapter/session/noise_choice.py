@@ -52,7 +52,9 @@ def trial_plan_for(target: PrivacyTarget, known: Assignment) -> Plan:
 def choose_plan(target: PrivacyTarget, known: Assignment, service: Service) -> Plan:
     """The plan with the least noise that keeps ε on every partition. Raises: Malformed, Refused, Unreachable."""
     partitions = [service.partition(ref) for ref in with_slices(known, service).data]
-    records = sum(c.integer(one["records"], "records", 1, 10**12) for one in partitions)
+    # Of a join the first partition has the places that records are drawn from.
+    counted = partitions if known.join is None else [service.partition(known.join[0])]
+    records = sum(c.integer(one["records"], "records", 1, 10**12) for one in counted)
     if target.batch_size_expected > records:
         rule = f"must be at most {records}: its partitions state no more records"
         raise Malformed("train.privacy.batch_size_expected", rule)

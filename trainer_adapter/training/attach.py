@@ -34,11 +34,13 @@ from trainer_adapter.layers.tensor_trees import TensorTree, count_records
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
 from trainer_adapter.run.state_digest import Digest, state_digest
+from trainer_adapter.session.join_terms import check_join
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.noise_choice import load_assignment
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.training.model_file import model_bytes
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
+from trainer_adapter.training.record_join import joined
 from trainer_adapter.training.records_on_disk import Read, records_of
 from trainer_adapter.training.training_records import read_records, read_users
 
@@ -121,6 +123,7 @@ class ModelRun(Run):
     """A run whose steps our DP-SGD engine takes; see :func:`attach`. Iterating takes the steps."""
 
     leases_by_default = True
+    joins = True
 
     def __init__(
         self, model: nn.Module, optimiser: torch.optim.Optimizer, loss: Loss, assignment: Assignment, options: Options
@@ -192,15 +195,21 @@ class ModelRun(Run):
         if self.over:
             self._require_posted_model()
             return
+        budget = self.begin()
+        try:
+            opened, present = joined(opened, known)
+        except Malformed:
+            # The end of the run tells what the tables hold, so it counts as begun.
+            budget.next_step()
+            raise
         records = records_of(opened, options.read, constants.inputs, next(model.parameters()).device)
         users = None if options.records_per_user_max is None else read_users(opened)
-        budget = self.begin()
         if self._at.step > budget.steps_durable:
             rule = f"has {budget.steps_durable} steps, but the saved model {self._at.step}: it was put back"
             raise Malformed("steps.log", rule)
         if self._at.ended:
             budget.taken = self._at.step
-        self._engine = self._checked_engine(loss, records, users)
+        self._engine = self._checked_engine(loss, records, users, present)
         if options.example is None:
             self._report(self._engine)
 
@@ -218,6 +227,7 @@ class ModelRun(Run):
             Malformed: naming what does not fit. OSError, Refused, Unreachable.
         """
         known = self.assignment
+        check_join(known, self.service)
         self.constants = PreparedConstants.load(known.preprocessing, self.service, known.log)
         self._check_example(self.constants.loss(self._loss))
 
@@ -244,8 +254,10 @@ class ModelRun(Run):
                 "step", f"{step} failed ({type(error).__name__}); what it said may quote a record"
             ) from None
 
-    def _checked_engine(self, loss: Loss, records: Records, users: Tensor | None) -> Engine:
-        given, bound = dict(self.options.engine), self.options.records_per_user_max
+    def _checked_engine(
+        self, loss: Loss, records: Records, users: Tensor | None, present: Tensor | None = None
+    ) -> Engine:
+        given, bound = {**self.options.engine, "present": present}, self.options.records_per_user_max
         if bound is not None:
             given |= {"users": users, "records_per_user_max": bound}
         engine = Engine(self.assignment.plan, self.model, loss, records, self.options.microbatch, **given)

@@ -145,6 +145,20 @@ def test_what_fills_a_batch_up_counts_for_nothing(plan: Plan, make_model: MakeMo
     assert torch.equal(engine.clipped_sum(_batches([1], 4)), before)
 
 
+def test_a_place_without_a_record_is_drawn_and_adds_nothing(plan: Plan, make_model: MakeModel, data: Data) -> None:
+    """Whatever lies there, as in a join without a partner: the sum is that of the others, and a step is a step."""
+    present = torch.ones(len(data[0]), dtype=torch.bool)
+    present[torch.tensor([2, 5])] = False
+    whole = Engine(plan, make_model(), cross_entropy, data).clipped_sum(_batches([1, 3, 8]))
+    for absent in (0.0, 1e30, float("nan")):
+        data[0][~present] = absent
+        engine = Engine(plan, make_model(), cross_entropy, data, present=present)
+        assert torch.allclose(engine.clipped_sum(_batches([1, 2, 3, 5, 8])), whole, rtol=1e-6, atol=1e-7)
+        assert not engine.clipped_sum(_batches([2, 5])).any()
+    with pytest.raises(Malformed, match="present"):
+        Engine(plan, make_model(), cross_entropy, data, present=present[1:])
+
+
 def test_an_empty_draw_releases_noise_and_nothing_else(make_model: MakeModel, data: Data) -> None:
     """At probability 1e-9 nobody enters: the update is the noise stream's normals, scaled."""
     plan = Plan(Fraction(1, 10**9), Fraction(2), Fraction(1, 2), 1, 10)

@@ -1,0 +1,104 @@
+"""A run over a join: three partitions charged together, joined in the room, and what is refused before the charge."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from api.demo import participants
+from api.keys.data_key_store import FileKeyStore
+from client.dataset_files.record_schema import RecordSchema
+from client.dataset_files.seal import open_records, seal_dataset
+from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
+from tests.trainer_adapter.live_service import open_place
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.named_losses import cross_entropy
+
+if TYPE_CHECKING:
+    from tests.trainer_adapter.live_service import Place
+
+PEOPLE = 500
+PLAN = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 3, PEOPLE // 2)
+TABLES = ("index", "laboratory", "clinic")
+
+
+def _tables(folder: Path) -> dict[str, tuple[Path, RecordSchema]]:
+    """Each table with other people missing, in another order; the target is the laboratory's."""
+    order, found = np.random.default_rng(7), {}
+    for place, name in enumerate(TABLES):
+        people = [one for one in order.permutation(PEOPLE).tolist() if place == 0 or one % (place + 2)]
+        path = folder / f"{name}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("phone", "a", "ill"), *((9_000 + one, one % 7, one % 2) for one in people)])
+        target = ("ill",) if name == "laboratory" else ()
+        found[name] = path, RecordSchema(target=target, inputs=("a",), join=("phone",))
+    return found
+
+
+def _opened(place: Place, *, relation: str = "REPLACE_SPECIAL", twice: str = "") -> Assignment:
+    """The three tables sealed, one perhaps with a person ``twice``; their partitions open; an assignment for them."""
+    store, data = FileKeyStore(place.folder / "data-keys"), {}
+    for name, (path, schema) in _tables(place.folder).items():
+        ref = f"{place.tdp.did}/{participants.DATASET}/{name}"
+        place.tdp.submit("partition", {**participants.partition(place.tdp, name, PEOPLE), "relation": relation})
+        key = place.folder / f"{name}.key"
+        key.write_bytes(store.create(place.tdp.did, f"{participants.DATASET}-{name}").reveal())
+        key.chmod(0o600)
+        if name == twice:
+            path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
+        records = open_records(path, replace(schema, join_rows_max=2), place.folder / "join.key")
+        made = seal_dataset(records, ref, place.folder / f"{name}-sealed", key, None)
+        data[ref] = made.folder / "share" / "records.sealed"
+    return replace(place.assignment("joined-run", PLAN), data=data, join=tuple(data))
+
+
+def _run(place: Place, assignment: Assignment) -> None:
+    model = nn.Linear(3, 2)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    with attach(model, optimiser, cross_entropy, assignment, Options(service=place.service)) as run:
+        for _ in run:
+            pass
+
+
+def test_three_tables_are_charged_together_and_joined_in_the_room(tmp_path: Path) -> None:
+    """One charge of three partitions; the steps are taken and posted; each partition's account has the loss."""
+    with open_place(tmp_path / "place") as place:
+        assignment = _opened(place)
+        _run(place, assignment)
+        charge = place.charge("joined-run")
+        assert charge is not None
+        assert sorted(charge.partitions) == sorted(assignment.data)
+        assert charge.steps_posted == PLAN.steps
+
+
+def test_a_table_with_two_rows_of_a_person_ends_the_run_which_is_charged(tmp_path: Path) -> None:
+    """Sealed by a provider's own program, which did not look: what was begun is posted, and nothing returns."""
+    with open_place(tmp_path / "place") as place:
+        assignment = _opened(place, twice="clinic")
+        with pytest.raises(Malformed, match=r"/clinic: has more than 1 record of one person"):
+            _run(place, assignment)
+        charge = place.charge("joined-run")
+        assert charge is not None
+        assert charge.steps_posted == PLAN.steps
+
+
+def test_a_join_that_no_charge_covers_is_refused_before_it(tmp_path: Path) -> None:
+    """A relation under which a record changes two joined ones; a list that is not the data's; nothing is charged."""
+    with open_place(tmp_path / "place") as place:
+        place.republish(relation="REPLACE_ONE")
+        assignment = _opened(place, relation="REPLACE_ONE")
+        with pytest.raises(Malformed, match=r"join: is not for .*its relation is REPLACE_ONE"):
+            _run(place, assignment)
+        with pytest.raises(Malformed, match="join: must name each partition of data once"):
+            replace(assignment, join=assignment.join[:2] if assignment.join else None)
+        assert place.charge("joined-run") is None

@@ -1,0 +1,27 @@
+"""What a job's join demands of the partitions' terms; see :mod:`trainer_adapter.training.record_join` for why."""
+
+from __future__ import annotations
+
+from client.service.service import Service
+from ledger.mechanisms.plan import RECORD
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Assignment
+
+_REFUSED = "REPLACE_ONE"
+
+
+def check_join(known: Assignment, service: Service) -> None:
+    """Hold the partitions that are joined to the join's premise, before anything is charged.
+
+    Raises:
+        Malformed: for a partition whose neighbours replace a record, or whose unit is another. Refused, Unreachable.
+    """
+    for ref in known.join or ():
+        partition = service.partition(ref)
+        if partition["relation"] == _REFUSED:
+            rule = (
+                f"is not for {ref}: its relation is {_REFUSED}, and a record that is replaced changes two joined ones"
+            )
+            raise Malformed("join", rule)
+        if partition["unit"] != RECORD:
+            raise Malformed("join", f"is for partitions whose unit is the record: that of {ref} is {partition['unit']}")

@@ -1,0 +1,110 @@
+"""The join of several providers' tables inside the clean room, by the tokens that they were sealed with.
+
+The first partition, the *base*, has a place for each of its records, joined or not. So the number of places is that
+partition's, and public; the number of joined records is private. A record of the base for which another table has none
+is absent: it is drawn like any other and adds nothing. Then a record of any partition that is zeroed out, added or
+removed makes at most ``rows_max`` places absent or present, and changes no other.
+
+That is the premise of the charge: each partition is charged for groups of ``rows_max`` (``unit_records_max``), as a
+join of that fan-out demands (Johnson, Near and Song 2018, "Towards Practical Differential Privacy for SQL Queries":
+elastic sensitivity). It is counted here and not believed: a table with more records of one person ends the run.
+Replacing a record may take the partner of one place away and give it to another, which is a group of two: partitions
+under ``REPLACE_ONE`` are refused before the charge (:mod:`trainer_adapter.session.join_terms`).
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES
+from client.dataset_files.record_parts import INPUTS, TARGETS
+from client.dataset_files.sealed_records import SealedRecords
+from client.dataset_files.stored_partition import PartitionData
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Assignment
+
+JOINED_BYTES_MAX: Final = 1 << 30
+"""Of all tables of a join together, which are joined in memory."""
+
+
+def joined(opened: dict[str, PartitionData], known: Assignment) -> tuple[dict[str, PartitionData], Tensor | None]:
+    """The records that a run trains on: of all partitions, or their join and which of its places hold a record.
+
+    Raises: as :func:`join_records`.
+    """
+    if known.join is None:
+        return opened, None
+    archive, present = join_records(opened, known.join, known.unit_records_max or 1)
+    return {known.join[0]: archive}, present
+
+
+def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows_max: int = 1) -> tuple[bytes, Tensor]:
+    """Join tables by their tokens.
+
+    Args:
+        opened: each partition's records, by reference.
+        order: the partitions, the base first; the inputs of a joined record are theirs in this order.
+        rows_max: how many records of one person the base may have; every other table has one at most.
+
+    Returns:
+        A NumPy archive of ``inputs`` (places, columns) and ``targets`` (places, ...), and which places hold a record,
+        shape (places,), bool; the inputs and targets of an absent one are zeros.
+
+    Raises:
+        Malformed: for a partition that is no table with tokens, no or two tables with targets, more records of one
+            person than allowed, or tables that do not fit memory. OSError.
+    """
+    tables = [_read(opened[ref], ref) for ref in order]
+    if sum(part.nbytes for one in tables for part in one.values()) > JOINED_BYTES_MAX:
+        raise Malformed("join", f"has more than {JOINED_BYTES_MAX >> 20} MiB of records, which are joined in memory")
+    predicted = [place for place, one in enumerate(tables) if TARGETS in one]
+    if len(predicted) != 1:
+        raise Malformed("join", f"must have the target in one partition, and {len(predicted)} have one")
+    base = _tokens(tables[0], order[0], rows_max)
+    places = [np.arange(len(base))]
+    for ref, table in zip(order[1:], tables[1:], strict=True):
+        known = {token: place for place, token in enumerate(_tokens(table, ref, 1))}
+        places.append(np.array([known.get(token, -1) for token in base], dtype=np.int64))
+    present = np.all([place >= 0 for place in places], axis=0)
+    columns = [_at(table[INPUTS], place, present) for table, place in zip(tables, places, strict=True)]
+    archive = io.BytesIO()
+    targets = _at(tables[predicted[0]][TARGETS], places[predicted[0]], present)
+    np.savez(archive, inputs=np.concatenate(columns, axis=1), targets=targets)
+    return archive.getvalue(), torch.from_numpy(present)
+
+
+def _read(data: PartitionData, ref: str) -> dict[str, NDArray[Any]]:
+    if not isinstance(data, SealedRecords):
+        raise Malformed(ref, "is no table with join tokens: seal it with --join and --join-key")
+    if data.nbytes > JOINED_BYTES_MAX:
+        raise Malformed("join", f"has more than {JOINED_BYTES_MAX >> 20} MiB of records, which are joined in memory")
+    found = dict(data.arrays((INPUTS, JOIN, TARGETS)))
+    if JOIN not in found or found[JOIN].shape[1:] != (TOKEN_BYTES,) or found[JOIN].dtype != np.uint8:
+        raise Malformed(ref, "has no join tokens: seal it with --join and --join-key")
+    if INPUTS not in found or found[INPUTS].ndim != 2:
+        raise Malformed(ref, "must be a table, with one row of inputs a record, to be joined")
+    return found
+
+
+def _tokens(table: Mapping[str, NDArray[Any]], ref: str, rows_max: int) -> list[bytes]:
+    """The token of each record. Raises: Malformed, if a person has more records than the charge is for."""
+    data = table[JOIN].tobytes()
+    tokens = [data[start : start + TOKEN_BYTES] for start in range(0, len(data), TOKEN_BYTES)]
+    if max(Counter(tokens).values(), default=0) > rows_max:
+        raise Malformed(ref, f"has more than {rows_max} {'record' if rows_max == 1 else 'records'} of one person")
+    return tokens
+
+
+def _at(values: NDArray[Any], places: NDArray[np.int64], present: NDArray[np.bool_]) -> NDArray[Any]:
+    """The rows at some places; zeros where the joined record is absent."""
+    found = np.zeros((len(places), *values.shape[1:]), values.dtype)
+    found[present] = values[places[present]]
+    return found
