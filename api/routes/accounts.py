@@ -41,18 +41,33 @@ _LOOKED_AT_MAX: Final = 64
 @ROUTES.route("/v1/partitions", LISTED, paged=True)
 def list_partitions(view: View) -> Page[answers.Partition]:
     """The partitions that the caller may see."""
-    sees = view.caller.sees_partition
-    return view.page("partitions", fetch_from(view.facts.partitions), lambda found: _partition(view, found), sees)
+    now, own, read = view.time, _own_holder(view), fetch_from(view.facts.partitions)
+
+    def fetch(after: str | None, most: int) -> list[tuple[str, domain.Partition]]:
+        found = [*read(after, most)]
+        # What everyone's account has room for is a part of a partition's state.
+        view.facts.fetch_accounts([ref for ref, _ in found], [GLOBAL, own])
+        return found
+
+    return view.page("partitions", fetch, lambda one: _partition(view, one, now, own), view.caller.sees_partition)
 
 
 @ROUTES.route("/v1/partitions/{ref:path}", as_of=True)
 def read_partition(view: View, ref: PathRef) -> answers.Partition:
     """One partition. Raises: Malformed, Problem."""
-    return _partition(view, visible_partition(view.facts, ref, "ref", view.caller))
+    found = visible_partition(view.facts, ref, "ref", view.caller)
+    return _partition(view, found, view.time, _own_holder(view))
 
 
-def _partition(view: View, found: domain.Partition) -> answers.Partition:
-    return answers.Partition.of_record(found, key_given=view.context.key_store.gives(found.provider))
+def _partition(view: View, found: domain.Partition, now: int, own: str) -> answers.Partition:
+    facts = view.facts if view.caller.watches(found) else facts_as_shown(view.facts, [found], now, own)
+    return answers.Partition.of_record(found, facts, now, key_given=view.context.key_store.gives(found.provider))
+
+
+def _own_holder(view: View) -> str:
+    """The holder of the caller's own accounts; everyone, of a caller that has none."""
+    known = view.facts.organisations.get(view.caller.organisation)
+    return GLOBAL if known is None else holder_of(known.node)
 
 
 @ROUTES.route("/v1/accounts", paged=True, as_of=True)
@@ -168,8 +183,7 @@ def _figures(view: View, provider: str, dataset: str, partitions: list[domain.Pa
     """As the caller is shown them: its own lineage under its newest contract, or everyone together."""
     facts, caller = view.facts, view.caller
     watches = caller.sees_all or provider == caller.organisation or any(map(caller.watches, partitions))
-    known = facts.organisations.get(caller.organisation)
-    own = GLOBAL if watches or known is None else holder_of(known.node)
+    own = GLOBAL if watches else _own_holder(view)
     shown = facts if watches else facts_as_shown(facts, partitions, view.time, own)
     newest = sorted(partitions, key=lambda one: -one.index)[:_LOOKED_AT_MAX]
     last = next((one for each in newest if (one := answers.last_charge(facts, each.ref, caller, all_=watches))), None)

@@ -46,6 +46,7 @@ from policy.planning.account_figures import PartitionFigures
 from policy.planning.hypothetical_facts import HypotheticalFacts
 from policy.planning.reported_values import Percent
 from policy.planning.shared_account import is_rounded, rounded_account
+from policy.planning.streams.slice_status import CLOSED, PARTITION_STATES, slice_status
 
 _SHARE_UNIT: Final = 10_000
 _LINEAGES_MAX: Final = 200
@@ -64,9 +65,15 @@ class Budget(Record, frozen=True):
 
 
 class Partition(Record, frozen=True):
-    """A partition with its budget and its rule's terms."""
+    """A partition with its budget and its rule's terms.
+
+    Attributes:
+        state: what a run meets there: it is open only if nothing closes it for everybody.
+        closes: the last moment of a charge, by the age that the policy or the stream allows; None if none does.
+    """
 
     budget: Budget
+    closes: Annotated[int, Meta(description="the last moment of a charge, by the partition's age")] | None
     data_key: Name
     data_key_from: Annotated[str, one_of("service", "provider")]
     dataset: Name
@@ -77,14 +84,18 @@ class Partition(Record, frozen=True):
     records: Records
     relation: Annotated[str, one_of(*RELATIONS)]
     retired: bool
+    state: Annotated[str, one_of(*PARTITION_STATES)]
     terms: RuleTerms
     unit: Annotated[str, one_of(*UNITS)]
 
     @classmethod
-    def of_record(cls, record: domain.Partition, *, key_given: bool) -> Self:
-        """As the registry has it; ``key_given``: whether this service releases its data key."""
+    def of_record(cls, record: domain.Partition, facts: Facts, now: int, *, key_given: bool) -> Self:
+        """As the registry has it at a time (ms); ``key_given``: whether this service releases its data key."""
+        found = slice_status(facts, record, now)
         return cls.project(
             record,
+            closes=found.closes,
+            state=found.status,
             budget=Budget.project(record),
             data_key_from="service" if key_given else "provider",
             partition=record.ref,
@@ -143,6 +154,7 @@ class AccountPage(Record, frozen=True):
     next_cursor: Cursor | None
     partition: Ref
     retired: bool
+    state: Annotated[str, one_of(*PARTITION_STATES)]
 
 
 @dataclass(frozen=True)
@@ -177,7 +189,12 @@ class AccountBook:
         """A page of accounts, with what all of them share."""
         one = self.partition
         return AccountPage.project(
-            page, bounds=self.bounds, budget=Budget.project(one), partition=one.ref, retired=one.retired
+            page,
+            bounds=self.bounds,
+            budget=Budget.project(one),
+            partition=one.ref,
+            retired=one.retired,
+            state=slice_status(self.figures.facts, one, self.figures.now).status,
         )
 
     def account(self, account: domain.Account) -> Account:
@@ -268,7 +285,7 @@ _LEAST_MAX: Final = 32
 def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[RemainingShare, ...]:
     """For a rejected charge: the share of capacity left on the global account and on that of the caller's lineage.
 
-    Of ranges, the least shares alone.
+    Nothing is left of a partition that takes no more charges. Of ranges, the least shares alone.
     """
     known = facts.organisations.get(caller.organisation)
     holders = [GLOBAL, *([holder_of(known.node)] if known else [])]
@@ -283,11 +300,13 @@ def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[Remain
         partition = facts.partitions.get(ref)
         if partition is None or not caller.sees_partition(partition, facts):
             continue
+        closed = slice_status(facts, partition, facts.time).status in CLOSED
         for holder in holders:
             rounded = _rounded(facts, partition, facts.time, caller) if holder == GLOBAL else None
             account = rounded or facts.accounts.get((partition.ref, holder))
             rule = read_rule(partition.terms)
             used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
+            used = Fraction(1) if closed else used
             floor = Fraction(int(max(1 - used, Fraction(0)) * _SHARE_UNIT), _SHARE_UNIT)
             shares.append((floor, RemainingShare(holder=holder, partition=ref, share=format_number(floor))))
     least = sorted(shares, key=lambda one: one[0])[:_LEAST_MAX] if body.ranges else shares

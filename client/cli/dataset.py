@@ -91,7 +91,7 @@ def _print_partitions(found: Any) -> None:  # noqa: ANN401 - the service's JSON
             one["terms"]["kind"],
             one["unit"],
             str(one["records"]),
-            "retired" if one["retired"] else "open",
+            str(one["state"]).replace("_", " "),
         )
         for one in found
     ]

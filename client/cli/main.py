@@ -76,6 +76,7 @@ def logout(profile: Profile) -> Result:
     return Result({"logged_out": removed}, "Logged out." if removed else "Not logged in.")
 
 
+_OPEN: Final = "open"
 _MEANING: Final = (
     "An ε here holds at every moment: it is a little above a run's own, and may pass a cap near its end.\n"
     "The share used is what decides on the next run."
@@ -87,8 +88,9 @@ def _print_accounts(partitions: list[Object]) -> None:
         budget = partition["budget"]
         delta = cell(budget["delta"]) if isinstance(budget, dict) else "-"
         epsilon = cell(budget["epsilon"]) if isinstance(budget, dict) else "-"
-        retired = "; retired" if partition.get("retired") else ""
-        typer.echo(f"{cell(partition['partition'])}: a budget of ε {epsilon} at δ {delta}{retired}")
+        state = str(partition["state"])
+        closed = "" if state == _OPEN else f"; {state.replace('_', ' ')}, takes no charge"
+        typer.echo(f"{cell(partition['partition'])}: a budget of ε {epsilon} at δ {delta}{closed}")
         rows = [
             (
                 cell(one.get("name")),
@@ -100,7 +102,7 @@ def _print_accounts(partitions: list[Object]) -> None:
             for one in objects(partition["accounts"])
         ]
         if not rows:
-            typer.echo("  No run has been charged: the whole budget is left.")
+            typer.echo(f"  No run has been charged{'' if closed else ': the whole budget is left'}.")
             continue
         print_rows(("account of", "used", "more runs like the last", "ε at most", "what binds"), rows, fold_from=3)
     if any(objects(one["accounts"]) for one in partitions):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ledger.domain.range_names import Opened, OpenPartitions, with_ranges
 
+_CLOSED: Final = frozenset({"past_age", "retired", "without_policy"})
 if TYPE_CHECKING:
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
@@ -15,7 +16,7 @@ def open_partitions(service: Service) -> OpenPartitions:
     """Those that the caller may see, read when they are first needed. Reading raises: Refused, Unreachable."""
     return OpenPartitions(
         lambda: [
-            Opened(str(one["partition"]), int(str(one["index"])), bool(one["retired"]))
+            Opened(str(one["partition"]), int(str(one["index"])), one["state"] in _CLOSED)
             for one in service.every_partition()
         ]
     )

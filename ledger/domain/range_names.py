@@ -1,8 +1,8 @@
 """Ranges of partitions as people name them, fixed for a signed command: ``claims[2026-W31..2026-W43]``.
 
-``claims[last 52]`` is the newest 52 partitions of the dataset that are not retired. It is resolved once, before the
-command is signed; which partitions the range covers does not change afterwards. A name without its provider is of the
-one dataset of that id.
+``claims[last 52]`` is the newest 52 partitions of the dataset that are neither retired nor past their age. It is
+resolved once, before the command is signed; which partitions the range covers does not change afterwards. A name
+without its provider is of the one dataset of that id.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FORM: Final = "must be 'provider/dataset/partition', 'dataset[first..last]' or 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open partition: its reference, the index of the entry that opened it, and whether it is retired since."""
+    """A partition: its reference, the index of the entry that opened it, and whether it is retired or past its age."""
 
     ref: str
     index: int
-    retired: bool
+    closed: bool
 
     @property
     def dataset(self) -> str:
@@ -75,8 +75,8 @@ class OpenPartitions:
         return [one for one in self.found if one.dataset == dataset]
 
     def last(self, dataset: str, count: int, field: str) -> list[Object]:
-        """The newest partitions that are not retired, as ranges: one for each row without a gap. Raises: Malformed."""
-        open_ = [one.ref for one in self.of(dataset) if not one.retired]
+        """The newest that are neither retired nor past their age, as ranges without gaps. Raises: Malformed."""
+        open_ = [one.ref for one in self.of(dataset) if not one.closed]
         if not 1 <= count <= min(len(open_), PARTITIONS_MAX):
             raise Malformed(field, f"{dataset} has {len(open_)} open partitions, and one run at most {PARTITIONS_MAX}")
         return self.rows(dataset, open_[-count:])

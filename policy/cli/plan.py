@@ -118,7 +118,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
 
     now = moment(at)
     with book_snapshot(book, as_of) as facts:
-        body = with_ranges(with_epochs(_body(charge, contract), epochs), _open_partitions(facts))
+        body = with_ranges(with_epochs(_body(charge, contract), epochs), _open_partitions(facts, now))
         question = _under(_question(facts, body, actor, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
@@ -213,11 +213,18 @@ def _body(charge: Path, contract: str) -> Object:
     return body
 
 
-def _open_partitions(facts: Snapshot | PastSnapshot) -> OpenPartitions:
-    """Those of a book, to resolve the ranges that a charge names."""
+def _open_partitions(facts: Snapshot | PastSnapshot, now: int) -> OpenPartitions:
+    """Those of a book, to resolve the ranges that a charge names at a time (ms)."""
+    from ledger.domain.facts import GLOBAL
     from ledger.domain.range_names import Opened, OpenPartitions
+    from policy.planning.streams.slice_status import CLOSED, slice_status
 
-    return OpenPartitions(lambda: [Opened(one.ref, one.index, one.retired) for one in facts.partitions.values()])
+    def opened() -> list[Opened]:
+        every = facts.partitions.values()
+        facts.fetch_accounts([one.ref for one in every], [GLOBAL])
+        return [Opened(one.ref, one.index, slice_status(facts, one, now).status in CLOSED) for one in every]
+
+    return OpenPartitions(opened)
 
 
 def with_epochs(body: Object, epochs: str) -> Object:

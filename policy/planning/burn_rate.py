@@ -27,8 +27,8 @@ class Projection(Record, frozen=True):
 
     Attributes:
         full: whether it has no room now.
-        projected_until: the last moment, by whole hours, at which it would have room; None if it lasts beyond a
-            hundred years, nothing was charged lately, or it has no room now.
+        projected_until: the last moment, by whole hours, at which it would have room, or at which the partition's age
+            lets a charge in, if that is earlier; None if it lasts beyond a hundred years, or it has no room now.
         rate_since: the moment from which on charges make the rate, the partition's opening if that is later; what was
             voided since does not count.
     """

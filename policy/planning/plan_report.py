@@ -35,6 +35,7 @@ from policy.planning.plan_search import (
     runs_that_fit,
 )
 from policy.planning.reported_values import Natural
+from policy.planning.streams.slice_status import OPEN, slice_status
 from policy.planning.what_if import DecisionReport, WhatIf
 
 CANDIDATES_MAX: Final = 64
@@ -135,7 +136,7 @@ def _as_epochs(plan: RunPlan, steps: int) -> StepsThatFit:
 
 
 def _lasts(question: WhatIf, refs: tuple[str, ...], first: int, since: int) -> Iterator[Projection]:
-    """How long the accounts of the run on these partitions last at the recent rate of charges."""
+    """How long the run's accounts on these partitions last at the recent rate; of a closed one, those that are full."""
     facts = question.facts
     for ref in refs:
         partition = facts.partitions.get(ref)
@@ -143,10 +144,14 @@ def _lasts(question: WhatIf, refs: tuple[str, ...], first: int, since: int) -> I
         author = facts.organisations.get(question.run.actor)
         if partition is None or bounds is None or author is None:
             continue
+        closed = slice_status(facts, partition, question.now).status != OPEN
         for holder in (GLOBAL, question.holder):
             cap = cap_of(facts, partition, holder, bounds)
             if cap is not None:
-                yield projection(facts, ref, holder, cap, first, since, question.now)
+                found = projection(facts, ref, holder, cap, first, since, question.now)
+                ends = [one for one in (found.projected_until, bounds.closes) if one is not None]
+                if found.full or not closed:
+                    yield found if found.full else structs.replace(found, projected_until=min(ends, default=None))
 
 
 def _projected(question: WhatIf) -> tuple[str, ...]:

@@ -208,6 +208,7 @@ class RunsThatFit(Record, frozen=True):
     """How many more such runs one account admits, if there are no other charges, and the share of its capacity used.
 
     Attributes:
+        runs: 0 where every such run is denied, whatever has room.
         used: before the run.
         used_after: with it, if it were admitted.
     """
@@ -250,12 +251,13 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
         rooms = question.rooms(question.run.plan)
     except (Rejected, Malformed, KeyError):
         return ()
+    permit = question.without_epsilon.permit
     return tuple(
         RunsThatFit(
             holder=room.limit.holder,
             name=holder_name(question.facts, room.limit.holder),
             partition=room.limit.partition,
-            runs=room.rule.runs(room.before, room.limit.cap, room.run),
+            runs=room.rule.runs(room.before, room.limit.cap, room.run) if permit else 0,
             used=Percent.of(room.rule.share(room.before, room.limit.cap)),
             used_after=Percent.of(room.rule.share(room.after, room.limit.cap)),
         )

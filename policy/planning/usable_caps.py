@@ -32,7 +32,14 @@ from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
-from policy.decisions.documents_in_force import binding, caps_of, dataset_of, read_contract, read_policy
+from policy.decisions.documents_in_force import (
+    binding,
+    caps_of,
+    dataset_of,
+    last_moment,
+    read_contract,
+    read_policy,
+)
 from policy.documents import ContractDocument, DatasetName, Policy
 from policy.documents.stated_caps import NamedCap, NamedRunLimits, Stated, contract_states, policy_states
 from policy.planning.plan_search import mechanism_of, with_steps
@@ -198,7 +205,7 @@ def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: 
         if DatasetName(partition.dataset, partition.provider) not in contract.datasets:
             continue
         binds = binding(facts, partition, now)
-        if binds is None:
+        if binds is None or (binds.age_days_max is not None and last_moment(partition, binds.age_days_max) < now):
             continue
         stated = contract_states(partition.epsilon, caps_of(partition.epsilon, binds, contract), binds.policy, contract)
         yield from cap_reports((partition,), stated, declared)

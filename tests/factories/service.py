@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -182,12 +182,12 @@ class ServedWorld(World):
             client.event_hooks["response"].append(conforms)
 
     @contextmanager
-    def issuing(self, people: Mapping[str, Person] | None = None) -> Iterator[str]:
-        """The issuer that everybody's tokens are of, for commands that ask one; its URL."""
+    def issuing(self, people: Mapping[str, Person] | None = None, clock: Callable[[], int] = unix_ms) -> Iterator[str]:
+        """The issuer that everybody's tokens are of, for commands that ask one by this clock; its URL."""
         known = {
             did: signer.public for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK_A, self.bank))
         }
-        issuer = OfTheWorld(self.everybody.url, ORIGIN, self.everybody.signer, known, people or {}, unix_ms)
+        issuer = OfTheWorld(self.everybody.url, ORIGIN, self.everybody.signer, known, people or {}, clock)
         issuer.world = self.clock
         with serving(create_issuer_app(issuer), self.listener) as url:
             yield url

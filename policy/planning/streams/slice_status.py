@@ -1,7 +1,8 @@
 """The slices of a stream in order, each with what a run meets there, and the periods that were missed.
 
 A slice is open only if nothing closes it for everybody: it is not retired, not past its age, under a policy, and its
-global account, where that is capped, has room. What closes it for one lineage alone, that lineage's account says.
+global account, where that is capped, has room: it is full where all of its capacity is used, and frozen where more is,
+as it may be after the policy got tighter. What closes it for one lineage alone, that lineage's account says.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
+from ledger.accounts.account_loss import counted_loss
 from ledger.domain.facts import GLOBAL, Facts, Partition
+from ledger.filters import read_rule
 from policy.checks.calendar_periods import BY_HAND, period_before, period_of, periods_from, span_of, start_of
 from policy.decisions.documents_in_force import binding, last_moment
 from policy.decisions.streams_in_force import slices_of, stream_in_force
-from policy.planning.account_caps import account_status, partition_bounds
 
 OPEN: Final = "open"
 RETIRED: Final = "retired"
 PAST_AGE: Final = "past_age"
 FROZEN: Final = "frozen"
+FULL: Final = "full"
 MISSED: Final = "missed"
 WITHOUT_POLICY: Final = "without_policy"
-STATUSES: Final = (OPEN, RETIRED, PAST_AGE, FROZEN, MISSED, WITHOUT_POLICY)
+PARTITION_STATES: Final = (OPEN, RETIRED, PAST_AGE, FROZEN, FULL, WITHOUT_POLICY)
+STATUSES: Final = (*PARTITION_STATES, MISSED)
+CLOSED: Final = (RETIRED, PAST_AGE, WITHOUT_POLICY)
+"""What no decree opens: nothing is charged there, whatever has room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +79,20 @@ def slice_status(facts: Facts, partition: Partition, now: int) -> Slice:
     elif closes is not None and now > closes:
         status = PAST_AGE
     else:
-        account = facts.accounts.get((partition.ref, GLOBAL))
-        over = account is not None and account_status(facts, account, partition_bounds(facts, partition, now)).over
-        status = FROZEN if over else OPEN
+        status = _room(facts, partition) if binds.caps_everyone else OPEN
     return Slice(name, status, partition, closes)
+
+
+def _room(facts: Facts, partition: Partition) -> str:
+    """What the capped account of everyone leaves."""
+    account = facts.accounts.get((partition.ref, GLOBAL))
+    if account is None:
+        return OPEN
+    rule, loss = read_rule(partition.terms), counted_loss(facts, account)
+    cap = rule.cap(partition.epsilon)
+    if not rule.admits(loss, cap):
+        return FROZEN
+    return FULL if rule.share(loss, cap) >= 1 else OPEN
 
 
 def _between(kind: str, ordered: list[Slice], name: str) -> Iterator[str]:

@@ -25,7 +25,16 @@ from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name, Ref, Sha256, words
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
-from policy.checks.calendar_periods import BY_HAND, MONTH, PERIODS, period_before, period_of, periods_from, start_of
+from policy.checks.calendar_periods import (
+    BY_HAND,
+    MONTH,
+    PERIODS,
+    period_before,
+    period_of,
+    periods_from,
+    span_of,
+    start_of,
+)
 from policy.checks.field_readers import DAY_MS
 from policy.decisions.last_run import LastRun
 from policy.decisions.streams_in_force import stream_in_force
@@ -268,10 +277,11 @@ def _may_open(stream: StreamDocument, slices: Sequence[Slice], now: int) -> tupl
     if stream.period == BY_HAND:
         return ()
     current = period_of(stream.period, now)
-    opened = {one.period for one in slices if one.partition is not None}
     both = (period_before(stream.period, current), current)
+    ends = (span[1] for one in reversed(slices) if one.partition is not None and (span := span_of(one.period)))
     # One that was skipped stays missed: only what is after the newest slice opens.
-    return both if not set(both) & opened else both[1:] if both[0] in opened and both[1] not in opened else ()
+    newest = next(ends, None)
+    return tuple(one for one in both if newest is None or (start_of(stream.period, one) or 0) >= newest)
 
 
 def _months(now: int) -> list[int]:

@@ -15,8 +15,8 @@ WEEKS = ["2026-W50", "2026-W51", "2026-W53", "2027-W01", "2027-W02"]
 KNOWN = OpenPartitions(
     lambda: [
         # In no order: the index says which opened first.
-        *(Opened(f"did:web:{one}.example/scans/v1.{one}", 9, retired=False) for one in "ab"),
-        *(Opened(f"{CLAIMS}/{week}", place, retired=week == "2027-W01") for place, week in enumerate(WEEKS)),
+        *(Opened(f"did:web:{one}.example/scans/v1.{one}", 9, closed=False) for one in "ab"),
+        *(Opened(f"{CLAIMS}/{week}", place, closed=week == "2027-W01") for place, week in enumerate(WEEKS)),
     ]
 )
 GOOD = {
