@@ -107,7 +107,8 @@ class ReadRoutes:
     ) -> Callable[[F], F]:
         """A route that answers with what the function returns, under an entity tag unless it is paged or slow.
 
-        What takes a body is a question, and what is slow or reads the past is metered: the caller's quotas count them.
+        What takes a body is a question, and what is slow, reads the past or searches it is metered: the caller's quotas
+        count them.
 
         ``as_of``: past states can be read, too; ``slow``: it takes seconds of a processor. A function that makes its
         response itself says what its ``content`` is. What ``takes`` a body is a POST, else it is a GET.
@@ -176,7 +177,8 @@ def _counted(
     def within_quotas(caller: Caller = _ANONYMOUS, **parameters: Any) -> Response:  # noqa: ANN401 - as the endpoint's
         if takes is not None:
             quotas.admit_questions(caller)
-        if not slow and parameters.get("as_of") is None:
+        # Entries since a time are searched through the log.
+        if not slow and parameters.get("as_of") is None and parameters.get("since") is None:
             return endpoint(caller=caller, **parameters)
         quotas.check_pricing(caller)
         with quotas.metered(caller):

@@ -185,6 +185,7 @@ def test_seconds_of_pricing_are_bounded(tmp_path: Path) -> None:
             charge(world, "run-2", QUOTES),
             world.http.get("/v1/charges/run-1/epsilon", headers=headers),
             world.http.get("/v1/accounts", params={"partition": PARTITION, "as_of": "1"}, headers=headers),
+            world.http.get("/v1/decisions", params={"since": "1"}, headers=headers),
         ):
             assert exceeded(refused, "pricing") in {60, 61, 62}
         for read in ("/v1/charges/run-1", f"/v1/accounts?partition={PARTITION}"):
