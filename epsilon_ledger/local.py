@@ -33,8 +33,9 @@ from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.layers.tensor_trees import TensorTree, count_records, tensors, tree_of
 from trainer_adapter.run.step_budget import StepBudget
+from trainer_adapter.training.public_set import read_public_set
 
-__all__ = ["LocalRefused", "LocalRun", "attach"]
+__all__ = ["LocalRefused", "LocalRun", "attach", "read_table"]
 
 BLOCK_STEPS: Final = 10
 BATCH: Final = 256
@@ -101,6 +102,20 @@ def attach(  # noqa: PLR0913 - the numbers of a run
     return LocalRun(
         engine, optimiser, plan, _identities((inputs, targets), count, identities), Path(book), total, share
     )
+
+
+def read_table(path: Path | str, schema: Path | str | None = None) -> tuple[TensorTree, TensorTree]:
+    """Inputs and targets of a table or an archive, as ``epsilon dataset seal`` reads it. Raises: Malformed, OSError.
+
+    Args:
+        path: CSV, Parquet, npz, or a folder of tables with its own schema.
+        schema: of a table (docs/data-format.md): its target, and what text and empty cells become.
+    """
+    try:
+        return read_public_set(Path(path), None if schema is None else Path(schema))
+    except Malformed as error:
+        # An archive's fields are of a job's public set there.
+        raise Malformed("data" if error.field == "test" else error.field, error.rule) from None
 
 
 class LocalRun:

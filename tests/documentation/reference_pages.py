@@ -23,7 +23,7 @@ from tests.epsilon_ledger.commands import leaves, root
 from trainer_adapter.job.job_schema import job_schema
 
 PUBLIC_PYTHON: Final = {
-    "epsilon_ledger.local": ("attach", "LocalRun", "LocalRefused"),
+    "epsilon_ledger.local": ("attach", "read_table", "LocalRun", "LocalRefused"),
     "trainer_adapter": ("attach", "Options", "ModelRun", "Run", "Assignment"),
     "trainer_adapter.integrations.opacus": ("register", "make_private"),
     "trainer_adapter.integrations.lightning": ("LedgerCallback",),

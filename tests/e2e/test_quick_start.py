@@ -15,6 +15,8 @@ from typing import Final
 import pytest
 from safetensors.numpy import load_file
 
+from tests.factories.own_table import OF_TEXT, own_table
+
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "quick_start.md"
 BLOCKS: Final = re.findall(
@@ -83,16 +85,7 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
 
 def test_a_table_of_ones_own_is_sealed(tmp_path: Path, environment: dict[str, str]) -> None:
     """Thirty columns, some of text and with spaces in their names, with empty cells; first as the page's own schema."""
-    names = ["Case no", "Admission date", "Sex", "Insurance class", "Weight kg", "Readmitted in 30 days"]
-    names[2:2] = [f"Value {number}" for number in range(24)]
-    rows = [
-        [
-            *(f"C{one}", "2026-01-31", *([str(one % 7)] * 24), ("F", "M", "")[one % 3], "ABC"[one % 3]),
-            *(("71.5", "NA", "")[one % 3], ("No", "Yes")[one % 2]),
-        ]
-        for one in range(151)
-    ]
-    (tmp_path / "table.csv").write_text("\n".join(",".join(one) for one in (names, *rows)) + "\n")
+    (tmp_path / "table.csv").write_text(own_table(151))
     own = {where: text for _, where, text in BLOCKS if where in OWN}
     (seal,) = (text for _, _, text in BLOCKS if text.startswith("epsilon dataset seal"))
     made = "mkdir -p first/data-keys/did:web:tdp.localhost\n"
@@ -109,7 +102,7 @@ def test_a_table_of_ones_own_is_sealed(tmp_path: Path, environment: dict[str, st
     )
     assert wrong.returncode == 2
     assert "6 columns do not fit: " in wrong.stderr
-    assert all(f"{name} (record " in wrong.stderr for name in names[:2] + names[26:])
+    assert all(f"{name} (record " in wrong.stderr for name in OF_TEXT)
     assert right.returncode == 0, right.stderr
     assert right.stdout.startswith("sealed: 51 records sealed for did:web:tdp.localhost/patients/first")
 

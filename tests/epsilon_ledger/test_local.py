@@ -18,13 +18,14 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 from epsilon_ledger.__main__ import assemble
-from epsilon_ledger.local import LocalRefused, LocalRun, attach
+from epsilon_ledger.local import LocalRefused, LocalRun, attach, read_table
 from epsilon_ledger.local_book import LocalBook
 from ledger.commands.entry import Entry
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed
-from tests.documentation.fenced_blocks import commands
+from tests.documentation.fenced_blocks import blocks, commands
+from tests.factories.own_table import own_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "local.md"
 INPUTS = torch.randn((40, 3), generator=torch.Generator().manual_seed(1))
@@ -199,9 +200,9 @@ def test_a_process_that_dies_leaves_its_whole_charge_standing(tmp_path: Path) ->
 def test_the_page_s_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder of its own; fifteen lines at most, and a released model's worth of steps."""
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    lines = [line for line in code.splitlines() if line]
-    assert len(lines) <= 15
+    codes = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert [len([line for line in one.splitlines() if line]) <= 15 for one in codes] == [True, True]
+    code, _ = codes
     names: dict[str, Any] = {}
     exec(compile(code, "local.md", "exec"), names)  # noqa: S102 - the page's own code
     assert names["step"] == 20
@@ -209,6 +210,30 @@ def test_the_page_s_code_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.M
     for line, code in commands(PAGE, "tests/epsilon_ledger/test_local.py"):
         done = CliRunner().invoke(assemble(), shlex.split(line)[1:])
         assert done.exit_code == code, done.output
+
+
+def test_the_page_s_code_on_a_table_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty columns by the quick start's schema, in two files; the model is better than a guess."""
+    monkeypatch.chdir(tmp_path)
+    head, *rows = own_table(700).splitlines()
+    for name, part in (("test.csv", rows[:100]), ("patients.csv", rows[100:])):
+        Path(name).write_text("\n".join((head, *part, "")))
+    (schema,) = (one for one in blocks(PAGE.with_name("quick_start.md")) if one.place == "own.toml")
+    Path("schema.toml").write_text(schema.text)
+    *_, code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "local.md", "exec"), names)  # noqa: S102 - the page's own code
+    right = names["model"]((names["public"] - names["mean"]) / names["deviation"]).argmax(1) == names["answers"]
+    assert float(right.float().mean()) > 0.8
+    with pytest.raises(Malformed, match="names the column Case no, which the table lacks"):
+        read_table(_cut(Path("test.csv")), "schema.toml")
+
+
+def _cut(path: Path) -> Path:
+    """The table without its first column."""
+    cut = path.with_name("cut.csv")
+    cut.write_text("\n".join(line.partition(",")[2] for line in path.read_text().splitlines()))
+    return cut
 
 
 def _bodies(book: Path) -> list[tuple[str, Any]]:
