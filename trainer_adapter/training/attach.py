@@ -195,15 +195,15 @@ class ModelRun(Run):
         if self.over:
             self._require_posted_model()
             return
-        budget = self.begin()
         try:
             opened, present = joined(opened, known)
         except Malformed:
             # The end of the run tells what the tables hold, so it counts as begun.
-            budget.next_step()
+            self.begin().next_step()
             raise
         records = records_of(opened, options.read, constants.inputs, next(model.parameters()).device)
         users = None if options.records_per_user_max is None else read_users(opened)
+        budget = self.begin()
         if self._at.step > budget.steps_durable:
             rule = f"has {budget.steps_durable} steps, but the saved model {self._at.step}: it was put back"
             raise Malformed("steps.log", rule)
