@@ -47,7 +47,7 @@ next_key() {
   show epsilon key new "world/keys/$1-$2.pem" > "$1-$2.jwk"
   sed "s#keys/$1[-0-9]*.pem#keys/$1-$2.pem#" "world/$1.toml" > "world/$1-$2.toml"
 }
-key_id() { epsilon key show world/sro.toml "did:web:$1.localhost" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["key_id"])'; }
+key_id() { epsilon key show world/sro.toml "did:web:$1.localhost" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["key_id"])'; }
 state_of() { epsilon charge show "$1" "$2" --json | python3 -c 'import json, sys; said = json.load(sys.stdin); print(said["state"], said["key_release"] or "")'; }
 began=$(date -u +%FT%TZ)
 hour=$(date -u -d '+1 hour' +%FT%TZ)
@@ -222,6 +222,8 @@ epsilon key endorse world/tdc-2.toml recovery.json > tdc-endorsed.jws
 show epsilon key recover world/tdp-2.toml recovery.json --signature tdp-endorsed.jws --signature tdc-endorsed.jws
 show epsilon key show world/sro-3.toml did:web:sro.localhost
 show epsilon key signed world/sro-3.toml did:web:sro.localhost --since "$began"
+epsilon key signed world/sro-3.toml did:web:sro.localhost --since "$began" --json > signed.json
+expect '"recovery_quorum"' signed.json
 
 say "The issuer of access tokens: its next key stands in the file that the service reads"
 show epsilon key new world/keys/issuer-2.pem > issuer-2.jwk
