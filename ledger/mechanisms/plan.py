@@ -6,7 +6,11 @@ A run of DP-SGD states all it does; any other run states its mechanism alone.
  "sampler": {"kind": "poisson", "probability": "16/175"}, "steps": 120, "v": 1}
 {"kind": "mechanism", "mechanism": {"kind": "laplace", "noise_multiplier": "4", "v": 1}, "v": 1}
 
-A run that draws and clips users, with all records of each, says so: ``"unit": "user"``.
+A run that draws and clips users, with all records of each, says so: ``"unit": "user"``. A run that answers questions
+states each of them, and what one changed record costs under a relation: :mod:`ledger.mechanisms.statistics`.
+
+{"kind": "statistics", "relation": "ADD_OR_REMOVE_ONE",
+ "statistics": [{"epsilon": "0.1", "kind": "count", "name": "rows"}], "v": 1}
 """
 
 from __future__ import annotations
@@ -17,10 +21,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 import msgspec
 
-from ledger.mechanisms.decomposition import check_pieces, first_steps, to_steps
-from ledger.mechanisms.mechanism import AnyMechanism, Mechanism, PoissonGaussian, Steps
+from ledger.mechanisms.decomposition import PIECES_MAX, check_pieces, first_steps, to_steps
+from ledger.mechanisms.mechanism import AnyMechanism, Composed, Mechanism, PoissonGaussian, Relation, Steps
+from ledger.mechanisms.statistics import AnyStatistic, mechanism_of
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Positive, between, constant, exact, register_type, rule, words
+from ledger.wire.field_types import Positive, between, constant, distinct, exact, register_type, rule, words
 from ledger.wire.json_schema import json_schema
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, convert, to_json, write
@@ -91,10 +96,14 @@ class RunPlan:
     @classmethod
     def parse(cls, value: object) -> Self:
         """Read the tagged form of a run of this kind; the exact inverse of :meth:`to_json`. Raises: Malformed."""
-        found = parse_plan(value)
-        if not isinstance(found, cls):
+        return cls.of(parse_plan(value))
+
+    @classmethod
+    def of(cls, plan: RunPlan) -> Self:
+        """A plan that is one of this kind. Raises: Malformed, for one of another kind."""
+        if not isinstance(plan, cls):
             raise Malformed("kind", "is that of another kind of plan")
-        return found
+        return plan
 
 
 class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sgd"):
@@ -173,6 +182,46 @@ class MechanismPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", t
         return found
 
 
+class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="statistics"):
+    """A run that answers questions, one after another: each is one step, priced and settled by itself.
+
+    Attributes:
+        relation: under which each statistic costs what it says; a partition with another takes no such charge.
+    """
+
+    relation: Relation
+    statistics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX)]
+    v: Literal[1] = constant(1)
+    unit: ClassVar[str] = RECORD
+
+    __hash__ = RunPlan.__hash__
+
+    def __post_init__(self) -> None:
+        """Hold each answer to a name of its own. Raises: Malformed."""
+        super().__post_init__()
+        names = [one.name for one in self.statistics]
+        if len(names) != len(set(names)):
+            raise Malformed("statistics", "must have different names")
+
+    @cached_property
+    def whole(self) -> Mechanism:
+        """All of them."""
+        parts = tuple(mechanism_of(one, self.relation) for one in self.statistics)
+        return parts[0] if len(parts) == 1 else Composed(parts)
+
+    @property
+    def steps(self) -> int:
+        """How many there are."""
+        return len(self.statistics)
+
+    def mechanism(self, steps: int) -> Mechanism:
+        """What the first ``steps`` answers of this plan are, for the accountant. Raises: Malformed, for none."""
+        found = first_steps(self.whole, steps)
+        if found is None:
+            raise Malformed("steps", "must be at least 1")
+        return self.whole if steps == self.steps else found
+
+
 def group_of(plan: RunPlan, unit: str, records: int, joined: int | None = None) -> int:
     """How many of a plan's own units change together with one privacy unit of a partition: what it is priced for.
 
@@ -208,7 +257,9 @@ def _read_once(spelled: bytes) -> RunPlan:
     return _read(msgspec.json.decode(spelled))
 
 
-_KINDS: Final[Any] = Annotated[Plan | MechanismPlan, rule("is no kind of plan: must be 'dp_sgd' or 'mechanism'")]
+_KINDS: Final[Any] = Annotated[
+    Plan | MechanismPlan | StatisticsPlan, rule("is no kind of plan: must be 'dp_sgd', 'mechanism' or 'statistics'")
+]
 
 
 def _read(value: object) -> RunPlan:

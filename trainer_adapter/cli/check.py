@@ -56,7 +56,7 @@ class JobCheck:
 
     def in_words(self) -> str:
         """For people."""
-        plan = self.job.plan
+        plan = self.job.training
         lines = (
             f"{self.job.id}: model {self.job.model} trains {self.parameters} numbers, loss {self.job.loss}, optimiser",
             f"  {self.job.optimiser}; {self.test} public test records",

@@ -1,4 +1,4 @@
-"""The trainer's commands: ``train``, ``release``, ``evaluate`` and ``device``. torch loads inside a command only."""
+"""The trainer's commands: train, statistics, release, evaluate, device. torch loads inside a command only."""
 
 from __future__ import annotations
 
@@ -89,6 +89,29 @@ def train(
         typer.echo(report.in_words())
         if report.model:
             typer.echo(f"  the model: {known.output / MODEL_FILE}")
+
+
+@_GROUP.command("statistics.toml", "statistics.toml --json > report.json")
+def statistics(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML whose plan is of kind 'statistics'.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Take the statistics that a job names in one clean room: charge, key, data, noisy answers, post."""
+    _say_that_it_loads()
+    from trainer_adapter.session.noise_choice import load_assignment
+    from trainer_adapter.session.protocol import consumer_service
+
+    with errors_reported(as_json=as_json):
+        known = load_assignment(job)
+        with consumer_service(known) as service:
+            ending = TrainEnding(service, known.id, _profile_of(job), resumes=False)
+            with errors_reported(as_json=as_json, id=known.id, ending=ending):
+                from trainer_adapter.statistics.statistics_run import run_statistics
+
+                report = run_statistics(known, service, _say, time.sleep if wait else None)
+    typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
 
 
 @_JOBS.command("job.toml", "job.toml --json")

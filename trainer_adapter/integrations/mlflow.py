@@ -28,7 +28,7 @@ class PublicLog:
 
     def begin(self) -> None:
         """Name the charge and the plan. After the run is open. Raises: Malformed."""
-        known, plan = self._run.assignment, self._run.assignment.plan
+        known, plan = self._run.assignment, self._run.assignment.training
         figure = self._run.privacy.epsilon
         for name, value in {
             "dp/accountant": figure.accountant,

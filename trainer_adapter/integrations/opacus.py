@@ -73,7 +73,7 @@ class LedgerAccountant(IAccountant):
         self.run.done(taken)
 
     def _check(self, noise: float, rate: float) -> None:
-        plan = self.run.assignment.plan
+        plan = self.run.assignment.training
         if Fraction(noise) < plan.noise_multiplier or Fraction(rate) > plan.sampling_probability:
             raise Refusal(
                 f"the plan has noise {float(plan.noise_multiplier)} at sampling probability "
@@ -117,9 +117,9 @@ class LedgerAccountant(IAccountant):
 
     def hold(self, optimiser: DPOptimizer, loader: DPDataLoader) -> None:
         """Let them take their steps from the charge. Raises: Refusal, for less noise or other draws than the plan's."""
-        if self.run.assignment.plan.unit != RECORD:
+        if self.run.assignment.training.unit != RECORD:
             raise Refusal("Opacus draws and clips records, and the plan's unit is the user")
-        hold(optimiser, loader, self.run.assignment.plan.sampling_probability, self.step)
+        hold(optimiser, loader, self.run.assignment.training.sampling_probability, self.step)
         self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ def make_private(
     run: Run, model: nn.Module, optimiser: torch.optim.Optimizer, records: Dataset[Any]
 ) -> tuple[GradSampleModule, DPOptimizer, DPDataLoader]:
     """A model, an optimiser and a loader that are the plan's: its probability, noise, clipping and batch size."""
-    plan: Plan = run.assignment.plan
+    plan: Plan = run.assignment.training
     private = DPOptimizer(
         optimiser,
         generator=unseeded(next(model.parameters()).device),

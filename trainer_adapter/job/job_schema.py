@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ledger.domain.range_names import RANGE_PATTERN
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import BATCH_MAX, Plan
+from ledger.mechanisms.plan import BATCH_MAX, Plan, StatisticsPlan
 from ledger.wire.json_schema import Schema, json_schema
 from trainer_adapter.job.job_spec import (
     CHARGES_MAX,
@@ -128,7 +128,7 @@ def _assignment() -> dict[str, Schema]:
         "log": _TEXT,
         "output": _PATH,
         "pipeline": _PATH,
-        "plan": json_schema(Plan),
+        "plan": json_schema(Plan | StatisticsPlan),
         "preprocessing": {"type": "array", "maxItems": ITEMS_MAX, "items": {"oneOf": [*_constants()]}},
         "privacy": _privacy(),
         "profile": _PATH,
@@ -168,6 +168,7 @@ def _constants() -> list[Schema]:
         published = {"kind": {"const": kind}, "public": public, **dict.fromkeys(names, many)}
         charged = {"kind": {"const": kind}, "charge": _NAME, "model": _PATH}
         found += [_table(fields, required=tuple(fields)) for fields in (published, charged)]
+        found[-1]["properties"]["statistic"] = _NAME
     tested = {"kind": {"const": "normalise"}, "public": {"const": PUBLIC_TEST}}
     return [*found, _table(tested, required=tuple(tested))]
 

@@ -74,7 +74,7 @@ from ledger.domain.facts import EVERYONE
 from ledger.domain.range_names import is_range, range_named
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import USER, Plan
+from ledger.mechanisms.plan import USER, Plan, RunPlan, parse_plan
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
@@ -195,9 +195,9 @@ def _read_data(value: object, where: str, folder: Path) -> dict[str, Path]:
     }
 
 
-def _read_plan(value: object, where: str) -> Plan:
+def _read_plan(value: object, where: str) -> RunPlan:
     try:
-        return Plan.parse(value)
+        return parse_plan(value)
     except Malformed as error:
         raise error.under(where) from None
 
@@ -278,7 +278,7 @@ class Assignment:
     output: Path = field(metadata=_read_by(_path_in))
     attester: Attester = field(metadata=_read_by(partial(_read_fields, Attester)))
     data: dict[str, Path] = field(metadata=_read_by(_read_data))
-    plan: Plan = field(metadata=_plain(_read_plan))
+    plan: RunPlan = field(metadata=_plain(_read_plan))
     grants: Path | None = field(default=None, metadata=_read_by(_path_in))
     pipeline: Path | None = field(default=None, metadata=_read_by(_path_in))
     preprocessing: tuple[Constants, ...] = field(
@@ -302,6 +302,14 @@ class Assignment:
             raise Malformed(
                 "join", "is for plans whose unit is the record, with unit_records_max: their unit is the user"
             )
+
+    @property
+    def training(self) -> Plan:
+        """The plan of a run that trains. Raises: Malformed, for one of another kind."""
+        try:
+            return Plan.of(self.plan)
+        except Malformed as error:
+            raise error.under("train.plan") from None
 
     @property
     def stated(self) -> c.Object:
@@ -343,6 +351,7 @@ class Job(Assignment):
     def __post_init__(self) -> None:
         """Hold its members to each other. Raises: Malformed."""
         super().__post_init__()
+        _ = Plan.of(self.plan)
         if (self.optimiser == SGD) != (self.momentum is not None):
             rule = "is missing" if self.optimiser == SGD else f"is for sgd, not for {self.optimiser}: leave it out"
             raise Malformed("momentum", rule)

@@ -16,14 +16,21 @@ them, whatever noise the training adds later. So each constant names where it co
 
     [[train.preprocessing]]
     kind = "normalise"
+    charge = "bank-a-statistics-1"
+    model = "runs/bank-a-statistics-1/model.safetensors"
+    statistic = "scale"
+
+    [[train.preprocessing]]
+    kind = "normalise"
     public = "test"
 
 ``public`` says where the constants were published; the author of the job vouches for it, and the provider can read it.
 ``public = "test"`` without constants takes means and deviations from the job's public test set, which belongs to no
 partition. ``charge`` names a run that this ledger charged and whose released model holds them, as tensors of the
-members' names: the receipt beside the model proves it. Anything else is refused. Each of them works on one record by
-itself. Of inputs with several arrays, ``normalise`` is for the one of no whole numbers, ``vocabulary`` for
-``input_ids``, or the one of whole numbers.
+members' names: the receipt beside the model proves it. ``statistic`` names the moments among the answers of a run of
+statistics, whose tensors are ``scale.mean`` and ``scale.deviation``. Anything else is refused. Each of them works on
+one record by itself. Of inputs with several arrays, ``normalise`` is for the one of no whole numbers, ``vocabulary``
+for ``input_ids``, or the one of whole numbers.
 
 | kind | constants | what it does to a record |
 |---|---|---|
@@ -54,10 +61,11 @@ _LOOKS: Final = "is computed from the records unless it says public, with its so
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """Constants that another run released: its charge, and its model's file."""
+    """Constants that another run released: its charge, its model's file, and of statistics the name of one."""
 
     charge: str
     model: Path
+    statistic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +94,10 @@ def _item(value: object, where: str, folder: Path) -> Constants:
     assert isinstance(value, dict)
     names = CONSTANTS[kind]
     if "charge" in value and "public" not in value:
-        known = c.fields(value, where, ("charge", "kind", "model"))
+        known = c.fields(value, where, ("charge", "kind", "model"), ("statistic",))
         path = folder / c.string(known["model"], f"{where}.model")
-        return Constants(kind, (), Charged(c.name(known["charge"], f"{where}.charge"), path))
+        statistic = c.name(known["statistic"], f"{where}.statistic") if "statistic" in known else ""
+        return Constants(kind, (), Charged(c.name(known["charge"], f"{where}.charge"), path, statistic))
     if "public" not in value or "charge" in value:
         raise Malformed(where, _LOOKS)
     if value["public"] == PUBLIC_TEST and not value.keys() & set(names):

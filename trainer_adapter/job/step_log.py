@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ledger.files.atomic_file import replace_file, sync_folder
-from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan import RunPlan
 from ledger.wire.canonical_json import Object, dump, fields, integer, parse
 from ledger.wire.malformed import Malformed
 
@@ -31,7 +31,7 @@ _HEADER: Final = ("block_steps", "kind", "plan", "run", "steps", "v")
 class StepLog:
     """The log of the run of this process; :func:`steps_begun` reads the log of any run."""
 
-    def __init__(self, descriptor: int, plan: Plan, block_steps: int) -> None:
+    def __init__(self, descriptor: int, plan: RunPlan, block_steps: int) -> None:
         """Use :meth:`create`."""
         self._descriptor = descriptor
         self._broken = False
@@ -41,7 +41,7 @@ class StepLog:
         self.block_steps: Final = block_steps
 
     @classmethod
-    def create(cls, path: Path, run: str, plan: Plan, block_steps: int) -> StepLog:
+    def create(cls, path: Path, run: str, plan: RunPlan, block_steps: int) -> StepLog:
         """Make the log of a run, durable with its name in its folder before this returns.
 
         Args:
@@ -65,7 +65,7 @@ class StepLog:
         return log
 
     @classmethod
-    def resume(cls, path: Path, run: str, plan: Plan, block_steps: int) -> StepLog:
+    def resume(cls, path: Path, run: str, plan: RunPlan, block_steps: int) -> StepLog:
         """The log of a run whose process died, to go on after the last step that began.
 
         A last line that was cut off counts as the whole block it may have been, and is written out as such.
@@ -131,7 +131,7 @@ class StepLog:
             raise
 
 
-def steps_begun(path: Path, run: str, plan: Plan) -> int:
+def steps_begun(path: Path, run: str, plan: RunPlan) -> int:
     """The steps that a run began, read from its log after it ended, however it ended.
 
     Raises:
@@ -169,7 +169,7 @@ def _object(line: bytes, where: str, names: tuple[str, ...]) -> dict[str, Any]:
     return fields(parse(line, LINE_MAX, where), where, required=names)
 
 
-def _header(run: str, plan: Plan, block_steps: int) -> Object:
+def _header(run: str, plan: RunPlan, block_steps: int) -> Object:
     return {
         "block_steps": block_steps,
         "kind": "step_log",

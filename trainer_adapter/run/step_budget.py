@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan import RunPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.block_leases import BlockLeases
@@ -24,7 +24,9 @@ class StepBudget:
         ended: why the run ended before its last step; empty if it did not.
     """
 
-    def __init__(self, plan: Plan, log: StepLog, ends: Sequence[End] = (), leases: BlockLeases | None = None) -> None:
+    def __init__(
+        self, plan: RunPlan, log: StepLog, ends: Sequence[End] = (), leases: BlockLeases | None = None
+    ) -> None:
         """The steps that ``log`` has not begun yet, each leased by ``leases`` where the run leases its steps.
 
         Raises:

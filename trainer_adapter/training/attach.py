@@ -105,6 +105,7 @@ def attach(
     """
     _refuse_compiled(model)
     known = assignment if isinstance(assignment, Assignment) else load_assignment(Path(assignment))
+    _ = known.training
     if "output" in changes:
         changes["output"] = Path(changes["output"])
     return ModelRun(model, optimiser, loss, replace(known, **changes), options or Options())
@@ -260,7 +261,7 @@ class ModelRun(Run):
         given, bound = {**self.options.engine, "present": present}, self.options.records_per_user_max
         if bound is not None:
             given |= {"users": users, "records_per_user_max": bound}
-        engine = Engine(self.assignment.plan, self.model, loss, records, self.options.microbatch, **given)
+        engine = Engine(self.assignment.training, self.model, loss, records, self.options.microbatch, **given)
         engine.traced.check_optimiser(self.optimiser)
         return engine
 

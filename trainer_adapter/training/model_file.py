@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon, greatest
+from ledger.mechanisms.plan import StatisticsPlan
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.records import write
 from trainer_adapter.job.job_spec import Assignment
@@ -19,6 +22,11 @@ def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: C
     from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``; ``infinite`` if none is proven.
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    return tensors_bytes(tensors, assignment, steps, privacy)
+
+
+def tensors_bytes(tensors: Mapping[str, Tensor], assignment: Assignment, steps: int, privacy: ChargeEpsilon) -> bytes:
+    """The same of any tensors: what a run of statistics answered is such a file, which also names each statistic."""
     figure = privacy.epsilon
     about = {
         "accountant": figure.accountant,
@@ -36,7 +44,9 @@ def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: C
     if privacy.with_ancestry:
         about["epsilon_with_ancestry"] = _decimal(greatest(privacy.with_ancestry))
         about["with_ancestry"] = _json(privacy.with_ancestry)
-    return save(tensors, about)
+    if isinstance(assignment.plan, StatisticsPlan):
+        about["statistics"] = write(assignment.plan).decode()
+    return save({**tensors}, about)
 
 
 def _decimal(line: RunEpsilon) -> str:

@@ -102,10 +102,13 @@ def _tensors(known: Constants, service: Service, log: LogKey) -> dict[str, Tenso
         raise Malformed("preprocessing", "takes constants from a test set, which only `epsilon train` reads: name them")
     if isinstance(known.source, Charged):
         released = _released(known.source, service, log)
-        missing = [name for name in CONSTANTS[known.kind] if name not in released]
+        called = known.source.statistic
+        names = {name: f"{called}.{name}" if called else name for name in CONSTANTS[known.kind]}
+        missing = [name for name in names.values() if name not in released]
         if missing:
             raise Malformed("preprocessing", f"the model of charge {known.source.charge} has no tensor {missing[0]}")
-        return {name: released[name] for name in CONSTANTS[known.kind]}
+        # Answers have 64 bits, and the records 32.
+        return {name: released[of].to(torch.float32) if called else released[of] for name, of in names.items()}
     return {name: torch.tensor([float(one) for one in values], dtype=torch.float32) for name, values in known.values}
 
 

@@ -137,7 +137,7 @@ def test_commitments_open_a_partition_once(place: Place) -> None:
 
 def test_the_noise_is_the_least_that_keeps_epsilon(place: Place) -> None:
     """A ten-thousandth less, and the ledger's own quote is above it."""
-    plan = load_job(_job(place, "least")).plan
+    plan = load_job(_job(place, "least")).training
     assert plan.sampling_probability == Fraction(182858, 10**6)
     told = []
     assignment = load_assignment(_job(place, "least"))

@@ -17,10 +17,12 @@ from api.demo import participants
 from api.keys.data_key_store import FileKeyStore
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import open_records, seal_dataset
-from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan import Plan, StatisticsPlan
+from ledger.mechanisms.statistics import Categories, Count
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import open_place
 from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.statistics.statistics_run import run_statistics
 from trainer_adapter.training.attach import Options, attach
 from trainer_adapter.training.named_losses import cross_entropy
 
@@ -79,6 +81,24 @@ def test_three_tables_are_charged_together_and_joined_in_the_room(tmp_path: Path
         assert charge is not None
         assert sorted(charge.partitions) == sorted(assignment.data)
         assert charge.steps_posted == PLAN.steps
+
+
+def test_statistics_of_a_join_are_of_its_rows(tmp_path: Path) -> None:
+    """The size of the join, charged to each partition that it reads: those whom no table lacks."""
+    with open_place(tmp_path / "place", mechanisms=["pure"]) as place:
+        size = Count(name="size", epsilon=Fraction(2, 5))
+        ill = Categories(name="ill", column="targets", values=(0, 1), epsilon=Fraction(2, 5))
+        plan = StatisticsPlan("REPLACE_SPECIAL", (size, ill))
+        assignment = replace(_opened(place), plan=plan)
+        report = run_statistics(assignment, place.service, lambda _: None)
+        everywhere = [one for one in range(PEOPLE) if one % 3 and one % 4]
+        # A Laplace number of scale 2.5 passes 63 with probability e^-25.
+        assert abs(float(report.answers["size"]) - len(everywhere)) < 63
+        assert abs(float(report.answers["ill"].split(", ")[1]) - sum(one % 2 for one in everywhere)) < 63
+        charge = place.charge("joined-run")
+        assert charge is not None
+        assert sorted(charge.partitions) == sorted(assignment.data)
+        assert {line.partition for line in report.privacy.run_epsilon} == set(assignment.data)
 
 
 def test_a_table_with_two_rows_of_a_person_ends_the_run_which_is_charged(tmp_path: Path) -> None:

@@ -1,0 +1,275 @@
+"""Statistics of a partition: what is asked, how far one record moves the answer, and the mechanism that is charged.
+
+    {"column": "inputs[3]", "edges": ["18", "65"], "epsilon": "0.1", "kind": "histogram", "name": "ages"}
+    {"columns": [{"column": "inputs[0]", "lower": "-4", "upper": "4"}], "kind": "moments", "name": "x", "rho": "0.005"}
+
+A statistic is a vector of whole numbers, to which whole noise is added: ``epsilon`` chooses discrete Laplace noise, or
+permute-and-flip for a quantile, and ``rho`` discrete Gaussian noise. Either is what one changed record costs under the
+plan's relation. A user with k records, and a record that a join repeats k times, are groups of k: the charge
+prices them so, from the terms of each partition and its own ``unit_records_max``.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args
+
+from ledger.mechanisms.mechanism import Epsilon, Mechanism, Pure, Zcdp
+from ledger.mechanisms.price_proofs import REPLACE
+from ledger.wire.exact_numbers import format_number, parse_number
+from ledger.wire.field_types import between, distinct, exact, pattern, register_type, rule
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+
+CELLS_MAX: Final = 4_096
+"""Numbers in one statistic that is a table of counts."""
+CANDIDATES_MAX: Final = 1_024
+"""Numbers among which a quantile is chosen."""
+CLASSES_MAX: Final = 64
+"""Classes of a confusion matrix: the root of ``CELLS_MAX``."""
+COLUMNS_MAX: Final = 256
+"""Columns whose sums or moments are one statistic."""
+CATEGORY_MAX: Final = 2**53 - 1
+"""A category is a whole number that JSON and a 64-bit float hold exactly."""
+LEVEL_DENOMINATOR_MAX: Final = 1_000
+"""The denominator of a quantile's level: a percentage or a per mille is a level."""
+BOUND_MAX: Final = 10**12
+"""Bounds, edges and candidates lie between this and its negative."""
+GRID: Final = 1 << 20
+"""A clipped value is rounded to 2^-20 of its bounds' size, so that sums are of integers: exact, in whatever order."""
+
+
+class Coordinate(Fraction):
+    """An exact number of either sign: a bound, an edge or a candidate."""
+
+
+def _read_coordinate(value: Any) -> Coordinate:  # noqa: ANN401 - what is no string is refused
+    signed = isinstance(value, str) and value.startswith("-")
+    number = parse_number(value[1:] if signed else value, "")
+    if number > BOUND_MAX or (signed and not number):
+        raise Malformed("", f"must lie between -{BOUND_MAX} and {BOUND_MAX}, and zero has no sign")
+    return Coordinate(-number if signed else number)
+
+
+def _write_coordinate(value: Coordinate) -> str:
+    return f"-{format_number(-value)}" if value < 0 else format_number(Fraction(value))
+
+
+register_type(
+    Coordinate, _read_coordinate, _write_coordinate, {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+|/[0-9]+)?$"}
+)
+
+Column = Annotated[
+    str,
+    pattern(
+        r"(inputs|targets)(\.[A-Za-z0-9_-]{1,64})?(\[(0|[1-9][0-9]{0,8})\])?",
+        "must be 'inputs' or 'targets', with a part's name and a place, as 'inputs[3]' or 'inputs.age'",
+    ),
+]
+"""An array of the partition's records, and a place in each record's row of it."""
+AnswerName = Annotated[str, pattern("[A-Za-z0-9][A-Za-z0-9_-]{0,63}", "must be 1 to 64 letters, digits, '_' or '-'")]
+"""A name without dots: an answer of several parts has them behind a dot."""
+Rho = Annotated[Fraction, exact(Fraction(1, 10**12), Fraction(256))]
+Coordinates = tuple[Coordinate, ...]
+
+
+class Statistic(Record, frozen=True, kw_only=True, tag_field="kind"):
+    """One question to the records. ``name`` is that of its answer; see the module for ``epsilon`` and ``rho``."""
+
+    name: AnswerName
+    epsilon: Epsilon | None = None
+    rho: Rho | None = None
+
+    def __post_init__(self) -> None:
+        """Raises: Malformed."""
+        super().__post_init__()
+        if (self.epsilon is None) == (self.rho is None):
+            raise Malformed("epsilon", "is given, or rho: one of the two says how much noise there is")
+
+
+class Count(Statistic, frozen=True, tag="count"):
+    """How many records there are; of joined records the size of the join."""
+
+
+class Histogram(Statistic, frozen=True, tag="histogram"):
+    """How many values lie below the first edge, from each edge to the next, and from the last one on."""
+
+    column: Column
+    edges: Annotated[Coordinates, distinct(CELLS_MAX - 1)]
+
+    def __post_init__(self) -> None:
+        """Raises: Malformed."""
+        super().__post_init__()
+        _require_rising(self.edges, "edges")
+
+
+class Categories(Statistic, frozen=True, tag="categories"):
+    """How many records have each declared category; one that has another is in none of them."""
+
+    column: Column
+    values: Annotated[tuple[Annotated[int, between(-CATEGORY_MAX, CATEGORY_MAX)], ...], distinct(CELLS_MAX)]
+
+
+class ClippedColumn(Record, frozen=True):
+    """A column and the public bounds that its values are clipped to."""
+
+    column: Column
+    lower: Coordinate
+    upper: Coordinate
+
+    def __post_init__(self) -> None:
+        """Raises: Malformed."""
+        super().__post_init__()
+        _require_rising((self.lower, self.upper), "upper")
+
+
+Columns = Annotated[tuple[ClippedColumn, ...], distinct(COLUMNS_MAX)]
+
+
+class ClippedSum(Statistic, frozen=True, tag="clipped_sum"):
+    """The sum of each column's clipped values."""
+
+    columns: Columns
+
+
+class Moments(Statistic, frozen=True, tag="moments"):
+    """The number of records, and of each column's clipped values the mean and the variance."""
+
+    columns: Columns
+
+
+class Quantile(Statistic, frozen=True, tag="quantile"):
+    """Which of the candidates has about this share of a column's values below it."""
+
+    candidates: Annotated[Coordinates, distinct(CANDIDATES_MAX, 2)]
+    column: Column
+    level: Annotated[Fraction, exact(below=Fraction(1), positive=True)]
+
+    def __post_init__(self) -> None:
+        """Raises: Malformed."""
+        super().__post_init__()
+        _require_rising(self.candidates, "candidates")
+        if self.epsilon is None:
+            raise Malformed("rho", "is for sums and counts: a quantile is chosen by permute-and-flip")
+        if self.level.denominator > LEVEL_DENOMINATOR_MAX:
+            raise Malformed("level", f"must be a fraction over at most {LEVEL_DENOMINATOR_MAX}")
+
+
+class ConfusionMatrix(Statistic, frozen=True, tag="confusion_matrix"):
+    """How many records of each class were predicted to be of each class; both are numbered from 0."""
+
+    classes: Annotated[int, between(2, CLASSES_MAX)]
+    predicted: Column
+    truth: Column
+
+
+class RocCurve(Statistic, frozen=True, tag="roc_curve"):
+    """How many records of each of two classes, 0 and 1, have a score in each of so many equal parts of [0, 1].
+
+    The area under the curve (AUC) is computed from these counts.
+    """
+
+    buckets: Annotated[int, between(2, CELLS_MAX // 2)]
+    score: Column
+    truth: Column
+
+
+_ALL = Count | Histogram | Categories | ClippedSum | Moments | Quantile | ConfusionMatrix | RocCurve
+if TYPE_CHECKING:
+    AnyStatistic = Statistic
+else:
+    AnyStatistic = Annotated[_ALL, rule("is not a statistic this ledger knows")]
+STATISTICS: Final[tuple[type[Statistic], ...]] = get_args(_ALL)
+
+
+class Sensitivity(NamedTuple):
+    """How far one record, there or not, moves a statistic's vector of whole numbers.
+
+    Attributes:
+        l1: the greatest sum of absolute changes.
+        l2_square: the greatest sum of squared changes.
+        scores: of a quantile the greatest change of any candidate's score; 0 of all others.
+    """
+
+    l1: int
+    l2_square: int
+    scores: int = 0
+
+
+def sensitivity(statistic: Statistic) -> Sensitivity:
+    """The table of statistics: what one record adds, for add-remove neighbours.
+
+    - Counts, whether of all records, by edges, by categories, by true and predicted class, or by class and score: the
+      cells are disjoint, so a record is in at most one, and adds 1 to it.
+    - Clipped sums of d columns: a value x is clipped to [lower, upper] and rounded to ``GRID``·x/B, where B is the
+      greater of |lower| and |upper|. So each of d numbers has at most the absolute value ``GRID``.
+    - Moments of d columns: with z = (x - middle)/half of the clipped value, a record adds ``GRID``, and for each column
+      ``GRID``·z and ``GRID``·z², rounded. As |z| <= 1, these are 1 + 2d numbers of at most the absolute value ``GRID``.
+    - A quantile of level p/q: a candidate c has the score |(q - p)·#(x < c) - p·#(x > c)|, and one record changes what
+      is inside by q - p, by -p or by nothing.
+
+    Zero-out neighbours are no further apart: a record that is zeroed out adds nothing, like one that is not there.
+    Where one record is replaced by another, one is removed and one added: twice as far, by the triangle inequality.
+    For k records the same inequality gives k times as far, and k² times in squares.
+    """
+    match statistic:
+        case ClippedSum():
+            columns = len(statistic.columns)
+            return Sensitivity(columns * GRID, columns * GRID**2)
+        case Moments():
+            numbers = 1 + 2 * len(statistic.columns)
+            return Sensitivity(numbers * GRID, numbers * GRID**2)
+        case Quantile():
+            level = statistic.level
+            return Sensitivity(0, 0, max(level.numerator, level.denominator - level.numerator))
+        case _:
+            return Sensitivity(1, 1)
+
+
+def mechanism_of(statistic: Statistic, relation: str) -> Mechanism:
+    """What a statistic is charged as: ε-DP, or ρ-zCDP, for one changed record under the relation.
+
+    It is that by :func:`noise_of`, whose scale is the sensitivity over ε, or over √(2ρ).
+    """
+    if statistic.epsilon is not None:
+        return Pure(epsilon=statistic.epsilon, relation=relation)
+    assert statistic.rho is not None
+    return Zcdp(relation=relation, rho=statistic.rho, xi=Fraction(0))
+
+
+class NoiseScale(NamedTuple):
+    """The noise of a statistic, exactly; a program that rounds rounds up.
+
+    Attributes:
+        laplace: the scale b of discrete Laplace noise, P(x) ∝ e^(-|x|/b), on each number; None if there is none.
+        gaussian_square: σ² of discrete Gaussian noise, P(x) ∝ e^(-x²/(2σ²)), on each number; None if there is none.
+        selection: the scale b of permute-and-flip, which accepts a candidate with probability e^((best - score)/b);
+            None if there is none.
+    """
+
+    laplace: Fraction | None = None
+    gaussian_square: Fraction | None = None
+    selection: Fraction | None = None
+
+
+def noise_of(statistic: Statistic, relation: str) -> NoiseScale:
+    """The least noise that makes a statistic what :func:`mechanism_of` says.
+
+    - Discrete Laplace noise of scale b on integers is (Δ1/b)-DP (Ghosh, Roughgarden, Sundararajan 2012, Section 2; in
+      several coordinates by the triangle inequality).
+    - Discrete Gaussian noise of σ² on integers is Δ2²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020, Theorem 14).
+    - Permute-and-flip of scale b is (2Δ/b)-DP (McKenna, Sheldon 2020, Theorem 1).
+    """
+    moved, times = sensitivity(statistic), 2 if relation == REPLACE else 1
+    if statistic.rho is not None:
+        return NoiseScale(gaussian_square=times**2 * moved.l2_square / (2 * statistic.rho))
+    assert statistic.epsilon is not None
+    if moved.scores:
+        return NoiseScale(selection=2 * times * moved.scores / statistic.epsilon)
+    return NoiseScale(laplace=times * moved.l1 / statistic.epsilon)
+
+
+def _require_rising(values: Coordinates, where: str) -> None:
+    if any(left >= right for left, right in pairwise(values)):
+        raise Malformed(where, "must rise")

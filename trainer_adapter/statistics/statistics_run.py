@@ -1,0 +1,149 @@
+"""A run that answers questions: charge, key, data, one noisy answer a step, post, and the answers' release.
+
+The answers leave as the run's model does, if its Level permits: one file of safetensors, whose metadata name each
+statistic, the charge and its ε. A training run may take its constants from that file: see
+:mod:`trainer_adapter.job.preprocessing`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from client.service.service import Service
+from ledger.accounts.run_epsilon import ChargeEpsilon
+from ledger.mechanisms.plan import RECORD, StatisticsPlan
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.run.charged_run import Run
+from trainer_adapter.session.model_release import Pause
+from trainer_adapter.session.protocol import Say
+from trainer_adapter.session.slice_files import with_slices
+from trainer_adapter.statistics.answers import figures
+from trainer_adapter.statistics.columns import RecordColumns
+from trainer_adapter.statistics.exact_totals import exact_totals
+from trainer_adapter.statistics.opendp_noise import draw, measurement_of
+from trainer_adapter.training.model_file import tensors_bytes
+from trainer_adapter.training.record_join import joined
+
+REPORTED_MAX: Final = 8
+"""Numbers of one answer that people are shown; the file has them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsReport:
+    """What may be known outside.
+
+    Attributes:
+        answers: by name, in words; empty unless the answers were released.
+        model: the SHA-256 of the released answers, or empty if their release was refused.
+        privacy: the ε of the whole run, one line a partition.
+    """
+
+    answers: dict[str, str]
+    charge: str
+    model: str
+    steps: int
+    steps_charged: int
+    privacy: ChargeEpsilon
+
+    def to_json(self) -> c.Object:
+        """For programs."""
+        return {
+            "answers": {**self.answers},
+            "charge": self.charge,
+            "epsilon": self.privacy.epsilon.number,
+            "model": self.model,
+            "steps": self.steps,
+            "steps_charged": self.steps_charged,
+            **self.privacy.to_json(),
+        }
+
+    def in_words(self) -> str:
+        """For people."""
+        done = f"{self.charge}: {self.steps} of {self.steps_charged} statistics"
+        told = [f"{name} = {value}" for name, value in self.answers.items()]
+        return "\n  ".join((done, *self.privacy.in_words, *told))
+
+
+class StatisticsRun(Run):
+    """A run whose steps are answers."""
+
+    leases_by_default = True
+    joins = True
+
+    def columns(self) -> RecordColumns:
+        """The columns of the records that count, joined where the job joins; once. Raises: Malformed."""
+        opened, known = self.open_data(), self.assignment
+        try:
+            opened, present = joined(opened, known)
+        except Malformed:
+            # The end of the run tells what the tables hold, so it counts as begun.
+            self.begin().next_step()
+            raise
+        # A join counts the records of a person itself.
+        return RecordColumns(opened, known.unit_records_max if present is None else None, present)
+
+
+def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | None = None) -> StatisticsReport:
+    """One job of statistics, from its charge to the release of its answers.
+
+    Args:
+        pause: waits some seconds: with it a run stays until its providers' notice of the answers has run.
+
+    Raises:
+        Refused: if the charge or the key is. Malformed, OSError, Unreachable.
+    """
+    plan = StatisticsPlan.of(job.plan)
+    if job.resume is not None:
+        raise Malformed("train.resume", "is for training: what is killed stays charged")
+    # What can fail without the key fails before anything is charged.
+    for one in plan.statistics:
+        measurement_of(one, plan.relation)
+    check_units(job, service)
+    answers: dict[str, Tensor] = {}
+    with StatisticsRun(job, service, say) as run:
+        columns = run.columns()
+        for step in run.begin():
+            answers |= _answer(plan, step, columns)
+            run.done(step)
+        taken = run.budget.taken
+        run.model_data = tensors_bytes(answers, job, taken, run.privacy)
+    released = run.release_model(run.model_data, pause) if taken else ""
+    told = {name: _shown(value) for name, value in answers.items()} if released else {}
+    return StatisticsReport(told, job.id, released, taken, run.steps, run.privacy)
+
+
+def _answer(plan: StatisticsPlan, step: int, columns: RecordColumns) -> dict[str, Tensor]:
+    """The answer of a step, counted from 1. Raises: Malformed, in words that quote no record."""
+    asked = plan.statistics[step - 1]
+    try:
+        noisy = draw(asked, plan.relation, exact_totals(asked, columns))
+        found = figures(asked, noisy)
+    except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, Malformed):
+            raise
+        rule = f"failed ({type(error).__name__}); what it said may quote a record"
+        raise Malformed(f"statistics.{asked.name}", rule) from None
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
+
+
+def check_units(job: Assignment, service: Service) -> None:
+    """Raises: Malformed, where it is not said how many records of one unit count. Refused, Unreachable."""
+    if job.unit_records_max is not None:
+        return
+    for ref in with_slices(job, service).data:
+        if (unit := service.partition(ref)["unit"]) != RECORD:
+            rule = f"is missing: the unit of {ref} is the {unit}, and at most so many records of each count"
+            raise Malformed("train.unit_records_max", rule)
+
+
+def _shown(value: Tensor) -> str:
+    numbers = [f"{float(one):.6g}" for one in value.flatten()[:REPORTED_MAX]]
+    more = value.numel() - len(numbers)
+    return ", ".join(numbers) + (f" and {more} more" if more else "")
