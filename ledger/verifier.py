@@ -1331,6 +1331,7 @@ def _grouped_price(
         within: the partitions that are shown to be the charge's, in its order.
     """
     # A range has no partitions but those between its ends: if there are as many as were charged, none is left out.
+    # Asked first, so that there are no more numbers than partitions that are shown.
     if sum(count for _, count in groups) != len(within):
         raise KeyError(partition)
     numbers = [number for number, count in groups for _ in range(count)]

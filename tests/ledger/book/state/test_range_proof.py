@@ -20,7 +20,7 @@ from tests.ledger.book.governed import words
 from tests.ledger.book.state.test_account_proof import EVERY, state_anew, verified
 
 DIGITS: Final = f"{HOSPITAL}/digits"
-OPENED: Final[dict[str, c.Object]] = {f"w{week}": {"epsilon": "5"} if week in {1, 3} else {} for week in range(6)}
+OPENED: Final[dict[str, c.Object]] = {f"w{week}": {"epsilon": "5"} if week in {1, 3} else {} for week in range(7)}
 
 
 def between(first: int, last: int) -> list[c.Json]:
@@ -40,12 +40,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredWorld]:
             assert done.code.word == "pending", done
 
         over("old", ranges=between(0, 4))
-        over("old-alike", ranges=between(4, 5))
+        over("old-alike", ranges=between(4, 6))
         world.book.close()
         world.book = world.open(statements=True)
         state_anew(world)
         over("new", 5, ranges=[*between(0, 1), *between(2, 3)])
-        over("alike", ranges=between(4, 5))
+        over("alike", ranges=between(4, 6))
         over("beside", 2, 5, ranges=between(4, 4))
         settled = [world.release("old"), world.settle("old", 7), world.void("old-alike")]
         assert words(world.submit(*settled)) == ["permitted", "posted", "voided"]
@@ -60,7 +60,7 @@ def proof_of(world: StoredWorld, week: int, sees: Callable[[Entry], bool] = EVER
         return account_proof(facts, stated, f"{DIGITS}/w{week}", GLOBAL, sees)
 
 
-@pytest.mark.parametrize("week", range(6))
+@pytest.mark.parametrize("week", range(7))
 def test_the_balance_of_each_slice_is_proven(world: StoredWorld, week: int) -> None:
     """Each by the price of its own group."""
     with world.book.read() as facts:
@@ -68,7 +68,7 @@ def test_the_balance_of_each_slice_is_proven(world: StoredWorld, week: int) -> N
     found = verified(proof_of(world, week))
     assert found.balance == Balance(*account.posted, *account.pending)
     assert (found.hidden, found.assumed) == (0, 0)
-    assert found.since == {0: 2, 1: 2, 2: 3, 3: 2, 4: 4, 5: 4}[week]
+    assert found.since == {0: 2, 1: 2, 2: 3, 3: 2, 4: 4, 5: 4, 6: 2}[week]
 
 
 def test_who_may_not_see_the_openings_is_told_so(world: StoredWorld) -> None:
@@ -100,10 +100,10 @@ def test_openings_that_are_changed_prove_nothing(world: StoredWorld, lie: str) -
 
 def test_a_run_beside_the_slice_is_not_added(world: StoredWorld) -> None:
     """A service that shows a run over other slices is refused, where the openings are there."""
-    proof: Any = proof_of(world, 3).to_json()
+    proof: Any = proof_of(world, 2).to_json()
     others: Any = proof_of(world, 4).to_json()
     opened = {one["entry"]: one for one in (*proof["opened"], *others["opened"])}
-    proof["opened"] = sorted(opened.values(), key=lambda one: b'"id":"partition-w5"' in from_base64(one["entry"], ""))
+    proof["opened"] = [*opened.values()]
     (alike,) = [one for one in others["since"] if b'"id":"alike"' in from_base64(one["entry"], "")]
     proof["since"] = [alike]
     with pytest.raises(VerificationError, match="has no price on"):
