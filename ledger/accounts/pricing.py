@@ -149,6 +149,10 @@ class PreparedPrices(ComputedPrices):
         return cast("T", result)
 
 
+UNPREPARED: Final = PreparedPrices({})
+"""Of a command that no worker has decided yet."""
+
+
 def whole_run(partition: Partition, run: PricedRun) -> Mechanism:
     """All steps of a run as one privacy unit of a partition sees them. Raises: Malformed, Rejected."""
     with _priced(_group(partition, run), run.plan) as whole:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger.accounts.pricing import PriceMissing
+from ledger.accounts.pricing import UNPREPARED, PriceMissing
 from ledger.book.call_queue import Call
 from ledger.book.state.open_state import Changes
 from ledger.book.submitted_command import Outcome
@@ -21,6 +21,7 @@ from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read
 from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import KINDS, read_body
 from ledger.commands.runs.key_release import ReleaseKey
 from ledger.commands.runs.run_generation import TakeGeneration
@@ -173,6 +174,9 @@ class Batch:
         known = self._known(pending)
         if known is not None:
             return known
+        if pending.prices is UNPREPARED and isinstance(pending.body, OpenPartition):
+            # To compare its commitments with all before it takes seconds: a worker does, and what it counts is kept.
+            raise PriceMissing
         index = self.tree.size
         decided = decide(
             self.state.facts, pending, self._now, index, self._recorder.gate, self._recorder.log_x, self._verdicts

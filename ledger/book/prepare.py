@@ -5,10 +5,11 @@ is not verified by then, or whose key is not in memory, is verified when it is d
 
 A price can take seconds to compute, so the writer never does. It decides a command with the prices that are kept. If
 one is missing, the call goes to a worker, with what comes after that command, and then back to the writer, which goes
-on with other calls meanwhile. No snapshot is held while a price is computed, which would keep the database from
-removing old rows and other readers from a connection: each fact is read in a short transaction of its own
-(:class:`ShortReads`). Prices are kept under all that determines them, so one that is found is never outdated. Only a
-few commands are priced at once.
+on with other calls meanwhile. A worker is the first to decide each opening of a partition, too: its commitments are
+compared with those of every partition before it, and the writer finds what was counted. No snapshot is held while a
+price is computed, which would keep the database from removing old rows and other readers from a connection: each fact
+is read in a short transaction of its own (:class:`ShortReads`). Prices are kept under all that determines them, so one
+that is found is never outdated. Only a few commands are priced at once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
-from ledger.accounts.pricing import CollectedPrices, PreparedPrices
+from ledger.accounts.pricing import UNPREPARED, CollectedPrices, PreparedPrices
 from ledger.book.batch import LAPSE_ID, Recorder
 from ledger.book.call_queue import Call
 from ledger.book.lost_database import busy_where_lost
@@ -52,7 +53,6 @@ AGAIN_MAX: Final = 4
 """How often a command is priced again in a row because what others recorded meanwhile changed the prices it needs."""
 
 _BUSY: Final = f"too many runs are being priced; waited {WAIT_S:.0f} seconds"
-_NONE: Final = PreparedPrices({})
 
 
 def read_submission(one: Submission) -> PendingCommand | Outcome:
@@ -146,7 +146,7 @@ class CommandPricing:
         found = read_submission(one)
         if isinstance(found, Outcome):
             return found
-        return found._replace(prices=self._kept.get(_key(found), _NONE)) if _is_priced(found) else found
+        return found._replace(prices=self._kept.get(_key(found), UNPREPARED)) if _is_priced(found) else found
 
     def send(self, call: Call) -> None:
         """Have the first commands that wait in a call priced; the call comes back to the writer in any case."""

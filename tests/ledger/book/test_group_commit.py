@@ -173,3 +173,19 @@ def test_a_call_longer_than_a_batch_is_answered_in_order(world: StoredWorld, mon
     outcomes = world.submit(*sent)
     assert [one.code.word for one in outcomes] == ["pending", "posted"] * 5
     assert [one.index for one in outcomes] == [*range(10, 20)]
+
+
+def test_a_worker_is_the_first_to_decide_an_opening(world: StoredWorld) -> None:
+    """Its commitments are compared with all before it, which the writer waits for no more than for a price."""
+    where: list[str] = []
+
+    def watched(request: Request, facts: Facts) -> Verdict:
+        if request.command.kind == "partition":
+            where.append(threading.current_thread().name.partition("_")[0])
+        return gate(request, facts)
+
+    world.book.close()
+    world.book = world.open(gate=watched)
+    refused, opened = world.submit(world.partition("too large", epsilon="9"), world.partition("next"))
+    assert (refused.code.word, opened.code.word) == ("malformed", "permitted")
+    assert where == ["book-pricing", "book-writer"]
