@@ -147,16 +147,33 @@ def recover(profile: ProfilePath, claimed: _Claimed, *, signature: _Signatures =
         caller = Profile.load(profile)
         with caller.open() as service:
             answer = service.submit(caller.signer(), caller.actor, "key_recovery", body, str(claim["id"]))
-            since, owner = body.get("stolen_since"), str(body["organisation"])
-            found = service.signed_by(owner, since) if isinstance(since, int) else []
-    listed = [one for one in found if one.get("key_id") != new]
-    stolen: Object = {} if since is None else {"signed_since_stolen": [*listed]}
-    print_outcome(answer, as_json=as_json, extra=stolen)
-    if stolen and not as_json:
+            found = _signed_since(service, claim)
+    listed = None if found is None else [one for one in found if one.get("key_id") != new]
+    print_outcome(answer, as_json=as_json, extra=None if listed is None else {"signed_since_stolen": [*listed]})
+    if listed is not None and not as_json:
         what = "undo what is not its own" if listed else "nothing that this profile may see"
-        typer.echo(f"  signed by the keys of {owner} since {time_text(since)}: {what}")
+        typer.echo(f"  signed by the keys of {claim['organisation']} since {time_text(claim['stolen_since'])}: {what}")
         if listed:
             _print_signed(listed)
+
+
+def _signed_since(service: Service, claim: Object) -> list[Object] | None:
+    """What an organisation's keys signed since its key was stolen; None where the claim does not say when it was.
+
+    The recovery is recorded by then, so what fails here is a warning.
+    """
+    from client.http.problems import Refused, Unreachable
+    from ledger.wire.malformed import Malformed
+
+    since = claim.get("stolen_since")
+    if not isinstance(since, int):
+        return None
+    try:
+        return service.signed_by(str(claim["organisation"]), since)
+    except (Refused, Unreachable, Malformed) as error:
+        again = "list what was signed since by `epsilon key signed`"
+        typer.echo(f"Warning: the recovery is recorded; {again}, for now it cannot be read: {error}", err=True)
+        return None
 
 
 def _read(path: Path, members: Sequence[str], signatures: Sequence[Path]) -> tuple[Object, Object]:
