@@ -16,19 +16,19 @@ the slice holds records of.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, pairwise
 from operator import lt
 from struct import Struct
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ledger.wire.malformed import Malformed
 
 MAGIC: Final = b"epsilon-commitments/1\n"
 PERSONS_MAGIC: Final = b"epsilon-persons/1\n"
 SIZE: Final = 32
+V = TypeVar("V")
 _COMMITMENT: Final = Struct(f"{SIZE}s")
 
 
@@ -49,10 +49,35 @@ class Commitments:
     persons: bool = False
 
 
-@lru_cache(maxsize=1_024)
+class _Kept(Generic[V]):
+    """What was found before, by documents' digests alone: a Stored holds on to the state that it is fetched from."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._found = most, dict[Hashable, V]()
+
+    def get(self, key: Hashable, find: Callable[[], V]) -> V:
+        """What is kept, or found now. Raises: what finding raises."""
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= self._most:
+                self._found.clear()
+            found = self._found[key] = find()
+        return found
+
+
+# A stream of a thousand slices has thousands of documents, all of which each new slice is held against.
+_READ: Final = _Kept[Commitments](65_536)
+_OVERLAPS: Final = _Kept[int](65_536)
+_BEYOND: Final = _Kept[int](64)
+_UNIONS: Final = _Kept[frozenset[bytes]](4)
+
+
 def read_commitments(stored: Stored) -> Commitments:
     """Read and check the order. Raises: Malformed."""
-    data = stored.fetch()
+    return _READ.get(stored.digest, lambda: _read(stored.fetch()))
+
+
+def _read(data: bytes) -> Commitments:
     persons = data.startswith(PERSONS_MAGIC)
     head = _head(data)
     body = len(data) - head
@@ -70,11 +95,10 @@ def _head(data: bytes) -> int:
     return len(PERSONS_MAGIC if data.startswith(PERSONS_MAGIC) else MAGIC) + SIZE
 
 
-@lru_cache(maxsize=65_536)
 def overlap(own: tuple[Stored, ...], other: Stored) -> int:
-    """How many commitments of a document are among those of others; kept once counted."""
-    mine = _union(own)
-    return len(mine.intersection(_each(other.fetch())))
+    """How many commitments of a document are among those of others."""
+    key = _digests(own), other.digest
+    return _OVERLAPS.get(key, lambda: len(_union(own).intersection(_each(other.fetch()))))
 
 
 def repeated(own: tuple[Stored, ...]) -> int:
@@ -82,18 +106,25 @@ def repeated(own: tuple[Stored, ...]) -> int:
     return sum(read_commitments(one).count for one in own) - len(_union(own))
 
 
-@lru_cache(maxsize=64)
 def persons_beyond(own: tuple[Stored, ...], slices: tuple[tuple[Stored, ...], ...], most: int) -> int:
     """How many persons of a slice are in so many or more of these other slices already."""
-    mine = _union(own)
-    seen = Counter(one for each in slices for one in mine.intersection(_commitments(each)))
-    return sum(1 for times in seen.values() if times >= most)
+
+    def count() -> int:
+        mine, seen = _union(own), Counter[bytes]()
+        for each in slices:
+            seen.update(mine.intersection(_commitments(each)))
+        return sum(1 for times in seen.values() if times >= most)
+
+    return _BEYOND.get((_digests(own), tuple(map(_digests, slices)), most), count)
 
 
-@lru_cache(maxsize=4)
 def _union(own: tuple[Stored, ...]) -> frozenset[bytes]:
     # At most a quarter of a million of 32 bytes each: a command names few documents, and a document is small.
-    return frozenset(_commitments(own))
+    return _UNIONS.get(_digests(own), lambda: frozenset(_commitments(own)))
+
+
+def _digests(documents: tuple[Stored, ...]) -> tuple[str, ...]:
+    return tuple(one.digest for one in documents)
 
 
 def _commitments(documents: tuple[Stored, ...]) -> Iterator[bytes]:

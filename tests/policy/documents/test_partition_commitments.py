@@ -1,5 +1,7 @@
 """Commitments to records: read in one order alone, and counted like the sets they are."""
 
+import weakref
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,3 +68,28 @@ def test_documents_are_compared_once() -> None:
     for _ in range(3):
         assert overlap((counting("counted once, one", first),), counting("counted once, other", first)) == 1
     assert sorted(fetched) == ["counted once, one", "counted once, other"]
+
+
+class State:
+    """A state that a document is fetched from."""
+
+    def __init__(self, data: bytes) -> None:
+        """With one document."""
+        self.data, self.fetched = data, 0
+
+    def fetch(self) -> bytes:
+        """Its bytes."""
+        self.fetched += 1
+        return self.data
+
+
+def test_the_documents_of_a_long_stream_are_read_once_and_hold_no_state() -> None:
+    """Two of each of a thousand slices, in order, again and again; the state that one was read from can go."""
+    states = [State(MAGIC + bytes(SIZE) + number.to_bytes(SIZE, "big")) for number in range(2_048)]
+    for _ in range(2):
+        for state in states:
+            read_commitments(Stored(f"long {state.data.hex()}", state.fetch))
+    assert {one.fetched for one in states} == {1}
+    gone = weakref.ref(states.pop())
+    del state
+    assert gone() is None
