@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from dp_accounting.pld.pld_pmf import DensePLDPmf
 
-from ledger.accounting.pld import NOISE, NOISE_PER_STEP, POINTS_MAX, Distribution, GridTooLarge, Moments, require_points
+from ledger.accounting.pld import (
+    NOISE,
+    NOISE_PER_STEP,
+    PART_ISSUED,
+    POINTS_MAX,
+    Distribution,
+    GridTooLarge,
+    Moments,
+    require_points,
+)
 from ledger.accounting.pld_mechanisms import repeated
 from ledger.mechanisms import mechanism as m
 
@@ -69,6 +78,15 @@ def test_composition_keeps_count_of_steps_and_of_the_longest_grid() -> None:
     assert (three.steps, both.self_compose(1)) == (3, both)
     assert three.points == max(law.size for law in three.laws)
     assert three.compose(even).steps == 4
+
+
+def test_composition_remembers_the_longest_grid_on_the_way() -> None:
+    """Of either; what is issued has eight times the noise, and a part more for each step."""
+    one = Distribution((law_of([0.25, 0.25, 0.5], 0.01),), 7, 3)
+    other = Distribution((law_of([0.25, 0.25, 0.5], 0.01),), 5, 1_000)
+    assert one.compose(other).points == other.compose(one).points == 1_000
+    epsilons = np.array([0.0, 0.3])
+    assert np.array_equal(one.issued(epsilons), one.curve(epsilons) * (1 + PART_ISSUED * 7) + 7 * one.noise)
 
 
 def test_the_epsilon_at_a_delta_is_where_the_curve_meets_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.accounting.pld import Distribution
-from ledger.accounting.pld_sampled_gaussian import sampled_gaussian
+from ledger.accounting.pld_sampled_gaussian import connected, sampled_gaussian
 
 ROUNDING = 1e-15
 """Of a δ: a cell is a second difference of δ, over the interval and over the interval again."""
@@ -51,3 +53,23 @@ def test_a_step_has_the_librarys_cells(noise: float, probability: float, interva
 def test_any_step_has_the_librarys_cells(noise: float, probability: float) -> None:
     """Over the whole range, on the coarsest grid."""
     assert differences(noise, probability, 2e-3) == []
+
+
+@pytest.mark.parametrize(("noise", "probability"), [(0.3, 1e-6), (0.06, 0.5), (50, 0.999)])
+def test_a_step_is_computed_without_a_warning(noise: float, probability: float) -> None:
+    """Where exponentials are no floats, and logarithms of nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        laws = Distribution.of(sampled_gaussian(noise, probability, 0.02)).laws
+    for _, probs, infinite in map(cells, laws):
+        assert probs.min() >= 0
+        assert probs.sum() + infinite == pytest.approx(1, abs=1e-9)
+
+
+def test_a_curve_of_few_points_is_connected() -> None:
+    """One, or two: what is left of one, and the line between."""
+    assert connected(np.array([0.25]), 0.5).tolist() == [0.75]
+    both = connected(np.array([0.5, 0.25]), 0.5)
+    assert len(both) == 2
+    assert both.sum() == pytest.approx(0.75)
+    assert both[1] * -np.expm1(-0.5) == pytest.approx(0.25)

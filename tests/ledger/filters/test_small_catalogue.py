@@ -11,7 +11,7 @@ from ledger.filters import Cap, Catalogue, NoRoom, Opening
 from ledger.filters.catalogue_prices import choose_prices, corners
 from ledger.filters.step_types import StepType
 from ledger.mechanisms.loss import Loss, Segment
-from ledger.mechanisms.mechanism import BlackBox, Composed, Laplace, Mechanism, PoissonGaussian, SelfComposed
+from ledger.mechanisms.mechanism import BlackBox, Composed, Gaussian, Laplace, Mechanism, PoissonGaussian, SelfComposed
 from ledger.mechanisms.price_proofs import NotPriced
 from ledger.wire.exact_numbers import DELTA_ONE
 from ledger.wire.malformed import Malformed
@@ -37,19 +37,25 @@ def opened(slack: int = SLACK) -> Catalogue:
 
 def test_its_corners_are_as_written_down() -> None:
     """From the one that admits most of the first kind to that which admits least; what is chosen admits most loads."""
-    load = Composed((OTHER, ONE))
-    found = [one.to_json() for one in corners(opening(load))]
+    kinds = (
+        PoissonGaussian(Fraction(1, 5), Fraction(3), 30),
+        PoissonGaussian(Fraction(1, 10), Fraction(2), 40),
+    )
+    wide = Opening(Fraction(1, 100), (Fraction(3),), Composed(kinds), RELATION)
+    found = [one.to_json() for one in corners(wide)]
     assert [[one[name] for name in ("alone", "loads", "prices", "ticks")] for one in found] == [
-        [[24, 12], 8, [6, 7], 437],
-        [[24, 9], 6, [2, 3], 145],
-        [[23, 16], 9, [8, 7], 566],
-        [[20, 16], 8, [4, 3], 242],
-        [[14, 16], 7, [9, 5], 404],
+        [[9, 11], 5, [9, 10], 695],
+        [[9, 9], 4, [3, 4], 233],
+        [[9, 7], 4, [3, 5], 233],
+        [[7, 12], 4, [6, 5], 364],
+        [[6, 12], 4, [3, 2], 145],
     ]
-    assert {tuple(one["blocks"]) for one in found if isinstance(one["blocks"], list)} == {(10, 8)}
-    chosen = choose_prices(opening(load))
-    assert (chosen.prices, chosen.loads, chosen.rule.capacity) == ((8, 7), 9, 566)
-    assert (chosen.rule.delta, chosen.rule.epsilon, chosen.rule.slack, chosen.rule.odometers) == (DELTA, EPSILON, 0, 2)
+    assert {tuple(one["blocks"]) for one in found if isinstance(one["blocks"], list)} == {(4, 7)}
+    chosen = choose_prices(wide)
+    assert (chosen.prices, chosen.loads, chosen.rule.capacity) == ((9, 10), 5, 695)
+    rule = chosen.rule
+    assert (rule.delta, rule.epsilon, rule.slack) == (Fraction(1, 100), Fraction(3), 0)
+    assert rule.odometers == 2
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_the_dearest_price_may_be_declared() -> None:
         (None, "load"),
         (Composed((ONE, Laplace(Fraction(3)))), "load"),
         (Composed(tuple(structs.replace(ONE, noise_multiplier=Fraction(2 + at)) for at in range(9))), "load"),
-        (PoissonGaussian(Fraction(1), Fraction(1, 10), 1), "epsilon"),
+        (PoissonGaussian(Fraction(1, 2), Fraction(1, 100), 1), "epsilon"),
     ],
 )
 def test_a_load_without_types_is_named(load: Mechanism | None, field: str) -> None:
@@ -114,8 +120,10 @@ def test_prices_that_leave_no_room_are_named() -> None:
         (structs.replace(ONE, noise_multiplier=Fraction(4), steps=70), Segment(70, (1, 0), 32)),
         (structs.replace(ONE, noise_multiplier=Fraction(4), steps=20), Segment(20, (1, 0), 20)),
         (Laplace(Fraction(8)), Segment(1, (6, 0))),
+        (Gaussian(Fraction(5)), Segment(1, (3, 0))),
         (SelfComposed(3, Laplace(Fraction(20))), Segment(3, (3, 0), 3)),
         (BlackBox(Fraction(1, 10**6), Fraction(1, 8), RELATION), Segment(1, (7, 4_503_599_628))),
+        (SelfComposed(2, BlackBox(Fraction(1, 10**6), Fraction(1, 16), RELATION)), Segment(2, (4, 9_007_199_255), 2)),
     ],
 )
 def test_its_prices_are_as_written_down(mechanism: Mechanism, segment: Segment) -> None:
@@ -138,7 +146,7 @@ def test_its_prices_are_as_written_down(mechanism: Mechanism, segment: Segment) 
 def test_what_pays_nowhere_has_no_price() -> None:
     """A loss beyond the whole budget; and what is no proof in this rule."""
     with pytest.raises(NotPriced):
-        opened().segments(Laplace(Fraction(1, 10)), RELATION)
+        opened().segments(Laplace(Fraction(1, 2)), RELATION)
     with pytest.raises(NotPriced):
         opened().segments(ONE, "REPLACE_ONE")
     with pytest.raises(NotPriced):
