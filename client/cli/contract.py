@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client.cli.command_group import CommandGroup, Result, SignedDocument
+from ledger.domain.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.profile.profile import Profile
@@ -63,7 +64,8 @@ def sign(
     if not offline:
         _warn(caller, data)
     signature = signed(caller.signer(), data)
-    typer.echo(f"Signed contract {signature['document']} with key {signature['key_id']}; it was not sent.", err=True)
+    by = f" (SHA-256 {signature['document']}) with key {signature['key_id']}" if is_verbose() else ""
+    typer.echo(f"Signed {document}{by}; it was not sent.", err=True)
     if not _is_named(caller.actor, data):
         warning = f"{caller.actor} is no party of {document}, so this signature does not count: check the profile."
         typer.echo(f"Warning: {warning}", err=True)

@@ -13,8 +13,6 @@ COLUMNS: Final = (
     "Weight kg",
     "Readmitted in 30 days",
 )
-OF_TEXT: Final = (*COLUMNS[:2], *COLUMNS[26:])
-"""Those that do not fit a schema which names the target alone."""
 
 
 def own_table(records: int) -> str:

@@ -33,6 +33,21 @@ def test_a_charge_shows_its_digests_where_they_are_asked_for(desk: Desk) -> None
     assert all(BANK_A in one and "Z" in one for one in (shown, whole))
 
 
+def test_commitments_under_another_key_are_refused_with_what_to_do(desk: Desk) -> None:
+    """The provider seals again under the key of its other partitions."""
+    (desk.folder / "other.csv").write_text("a,y\n" + "".join(f"{number},1\n" for number in range(150)))
+    sealed = f"epsilon dataset seal other.csv {HOSPITAL}/scans/other --target y --out other --commitment-key other.key"
+    assert desk.run(sealed).code == 0
+    partition = json.loads((desk.folder / "partition.json").read_text())
+    (desk.folder / "other.json").write_text(json.dumps(partition | {"partition": "other", "data_key": "other"}))
+    opened = desk.run(
+        "epsilon dataset open-partition hospital.toml other.json --commitments other/share/commitments-1.bin --dry-run"
+    )
+    assert opened.code == 3, opened
+    assert "commitments_key_changed" in opened.err
+    assert "--commitment-key" in opened.err.splitlines()[-1]
+
+
 def test_organisations_are_shown_by_name(desk: Desk) -> None:
     """Each with its DID once; programs get the DIDs alone."""
     name = f"Bank A ({BANK_A})"
