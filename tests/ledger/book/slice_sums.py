@@ -16,8 +16,6 @@ from functools import cache
 from math import comb, exp, fsum, log, log1p
 from typing import Any, Final
 
-from ledger.mechanisms.loss import Loss
-
 UNIT: Final = 2**40
 """Loss units of a nat."""
 WEIGHT: Final = 1_000
@@ -136,11 +134,6 @@ class SliceSums:
         """What a slice has lost to some organisations together, or to all."""
         known = [lost for who, lost in self._lost[name].items() if who in actors or not actors]
         return [*map(sum, zip(*known, strict=True))] or [0] * (1 + len(self.opened[name].shares))
-
-    def loss(self, name: str) -> Loss:
-        """What a slice has lost to all, as the ledger writes it."""
-        lost = self.lost(name)
-        return Loss(tuple(lost), (0,) * len(lost))
 
     def over(self) -> list[str]:
         """The slices that are over their budget."""

@@ -191,8 +191,8 @@ class StreamWeeks:
         assert (window.runs is None) == (bank not in self._newest)
         if window.runs is None:
             return
-        whole = (self._week + len(self.told)) % 16 == 0
-        for more in range(window.runs + 1) if whole else {max(0, window.runs - 1), window.runs}:
+        whole = range(window.runs + 1)
+        for more in whole if self._week % 16 == 0 else {max(0, window.runs - 1), window.runs}:
             assert self._admits(facts, bank, ranged, more) == (more < window.runs), (bank, more, window)
         self.told[window.runs > 0] += 1
 
@@ -235,9 +235,14 @@ class StreamWeeks:
         self._read()
         assert self.sums.over() == []
         with self.world.book.read() as facts:
+            lineages = {holder_of(facts.organisations[bank].node): self._lineages[bank] for bank in THREE}
+            whose = {GLOBAL: set[str](), **lineages}
+            facts.fetch_accounts([f"{DIGITS}/{name}" for name in self.sums.opened], [*whose])
             for name in self.sums.opened:
-                account = facts.accounts.get((f"{DIGITS}/{name}", GLOBAL))
-                assert account is None or account.loss == self.sums.loss(name), name
+                for holder, actors in whose.items():
+                    account = facts.accounts.get((f"{DIGITS}/{name}", holder))
+                    lost = self.sums.lost(name, actors)
+                    assert (list(account.loss.finite) if account else [0] * len(lost)) == lost, (name, holder)
 
 
 def _listed(facts: Snapshot) -> list[Opened]:
