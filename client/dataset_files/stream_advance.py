@@ -2,6 +2,7 @@
 
 Everything is done again by the same call, which finds what is done and does the rest: the sealed folder has its name
 when it is whole or not at all, the opening is one command whose id is made of its bytes, and so is each retirement.
+An opening that was refused is another command when it is tried again, since what stood against it may be gone.
 Which period is open, which is over and which slices are past their age, the service says by the log's time; the clock
 of this machine decides nothing.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,9 @@ from ledger.wire.malformed import Malformed
 
 COMMITMENT_KEY: Final = "commitments.key"
 _TERMS: Final = ("delta", "epsilon", "load", "prices", "relation", "rule", "slack", "unit", "unit_records_max")
+_REFUSED: Final = (
+    "Refusal logged as entry {index}, and no slice opened: change what is named above and give the same command again."
+)
 _MISSED: Final = "missed"
 _PAST_AGE: Final = "past_age"
 
@@ -72,6 +77,8 @@ class StreamAdvance:
             file: the records of the period, which are read by ``read``.
             period: whose slice opens; the last one that is over if not given.
         """
+        if self.slices.exists() and not self.slices.is_dir():
+            raise Malformed("--slices", f"{self.slices} is no folder: name the one that the slices lie in")
         stream: Any = self.service.stream(self.actor, self.dataset)
         name = self._period(stream, period)
         retired = self._retire(stream)
@@ -163,5 +170,23 @@ class StreamAdvance:
         documents = [path.read_bytes() for path in sorted((folder / "share").glob("*.bin"))]
         digests: list[c.Json] = [self.service.put_document(self.signer, one).document for one in documents]
         whole: c.Object = {**body, "commitments": digests}
-        name = f"slice-{c.digest(c.dump(whole))[:32]}"
-        return self.service.submit(self.signer, self.actor, "partition", whole, name)
+        name = self._unrefused(f"slice-{c.digest(c.dump(whole))[:32]}")
+        try:
+            return self.service.submit(self.signer, self.actor, "partition", whole, name)
+        except Refused as refused:
+            if refused.index is not None:
+                refused.next_step = _REFUSED.format(index=refused.index)
+            raise
+
+    def _unrefused(self, name: str) -> str:
+        """The first of a command's ids that is not a refusal's: what was refused may be permitted later."""
+        ids = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        return next(one for one in ids if not self._refused(one))
+
+    def _refused(self, name: str) -> bool:
+        try:
+            return not self.service.decision(name)["permit"]
+        except Refused as refused:
+            if refused.code != Code.NOT_FOUND.word:
+                raise
+            return False

@@ -15,9 +15,9 @@ from client.dataset_files.stream_advance import Advanced, StreamAdvance
 from client.http.problems import Refused
 from ledger.wire.malformed import Malformed
 from policy.checks.calendar_periods import period_before, period_of, start_of
-from policy.checks.field_readers import DAY_MS
+from policy.checks.field_readers import DAY_MS, format_time
 from tests.factories.documents import dataset, stream
-from tests.factories.people import HOSPITAL
+from tests.factories.people import HOSPITAL, SRO
 from tests.factories.service import ServedWorld, founded_world
 
 WEEK: Final = 7 * DAY_MS
@@ -121,8 +121,29 @@ def test_the_ledger_finds_what_the_provider_hides(weeks: Weeks) -> None:
         weeks.advance(weeks.file("two", 1_000, patients=100))
     assert [one.code for one in refused.value.reasons] == ["persons_too_often"]
     assert "20 persons of" in refused.value.detail
+    assert "no slice opened" in refused.value.next_step
     done = weeks.advance(weeks.file("two", 1_000))
     assert (done.answer.outcome, done.period) == ("permitted", weeks.last)
+
+
+def test_what_was_refused_once_opens_when_the_reason_is_gone(weeks: Weeks) -> None:
+    """The same call with the same file is decided anew after a refusal, and not after a slice is open."""
+    world, file = weeks.world, weeks.file("one", 0)
+
+    def governed(version: int, **changes: Any) -> None:  # noqa: ANN401 - of a document
+        stated = {**world.policy(), "version": version, "effective": format_time(world.clock.now), **changes}
+        world.enter("policy", stated, SRO, world.sro)
+
+    governed(2, records_min=200)
+    for _ in range(2):
+        with pytest.raises(Refused, match="policy_denied"):
+            weeks.advance(file)
+        assert weeks.states() == {}
+    governed(3)
+    done = weeks.advance(file)
+    assert (done.answer.outcome, done.answer.repeated, weeks.states()) == ("permitted", False, {weeks.last: "open"})
+    again = weeks.advance(file)
+    assert (again.answer.index, again.answer.repeated) == (done.answer.index, True)
 
 
 def test_a_person_in_two_slices_and_no_more(tmp_path: Path) -> None:
