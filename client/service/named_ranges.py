@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ledger.domain.range_names import Opened, OpenPartitions, with_ranges
+from ledger.wire.malformed import Malformed
 
 _CLOSED: Final = frozenset({"past_age", "retired", "without_policy"})
 if TYPE_CHECKING:
@@ -24,4 +25,7 @@ def open_partitions(service: Service) -> OpenPartitions:
 
 def fix_ranges(body: Object, service: Service) -> Object:
     """A charge's body with the ranges among its partitions resolved. Raises: Malformed, Refused, Unreachable."""
-    return with_ranges(body, open_partitions(service))
+    try:
+        return with_ranges(body, open_partitions(service))
+    except Malformed as error:
+        raise error.under("body") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,30 @@ origin = "ledger.example/log"
 "https://login.example" = "issuer.jwks"
 """
 BANKS = ("carp", "dory")
+HOSPITAL = "did:web:hospital.example"
+STREAM = f"""kind: stream
+v: 1
+provider: {HOSPITAL}
+dataset: weekly
+version: 1
+period: week
+budget: {{epsilon: "6", delta: "0.00001"}}
+rule: renyi
+relation: REPLACE_SPECIAL
+unit: record
+records_min: 100
+life_days: 30
+window_max: 2
+appearances_max: 1
+persons: committed
+"""
+SCHEMA = "--schema visits.toml"
+SLICE_SCHEMA = """v = 1
+[records]
+target = "y"
+inputs = ["age"]
+person = ["patient"]
+"""
 
 
 def spoil(desk: Desk) -> None:
@@ -57,6 +82,37 @@ def spoil(desk: Desk) -> None:
     _good(desk, "charge post bank-a.toml posted 3 --room posted.pem")
 
 
+def spoil_streams(desk: Desk) -> None:
+    """A stream by hand, with a slice that is retired and two that are open; one of weeks; files for a next slice."""
+    folder = desk.folder
+    first = {"w1": (0, 100), "w2": (100, 200), "w3": (200, 300), "next": (400, 500), "few": (400, 499)}
+    tables = {name: [(one, one) for one in range(*ends)] for name, ends in first.items()}
+    tables["again"] = [(one, one) for one in (*range(140, 200), *range(600, 660))]
+    tables["return"] = [(one + 700, one) for one in range(100)]
+    for name, rows in tables.items():
+        lines = [f"{age},{patient},{age % 2}" for age, patient in rows]
+        (folder / f"{name}.csv").write_text("\n".join(["age,patient,y", *lines, ""]))
+    (folder / "visits.toml").write_text(SLICE_SCHEMA)
+    # One key for all that a provider commits to.
+    (folder / "slices").mkdir()
+    shutil.copy(folder / "commitments.key", folder / "slices")
+    for name, period in (("visits", "by_hand"), ("weekly", "week")):
+        text = STREAM.replace("weekly", name).replace("period: week", f"period: {period}")
+        (folder / f"stream-{name}.yaml").write_text(text)
+        (folder / f"{name}.yaml").write_text((folder / "dataset.yaml").read_text().replace("id: scans", f"id: {name}"))
+        _good(desk, f"dataset register hospital.toml {name}.yaml")
+        _good(desk, f"stream enter hospital.toml stream-{name}.yaml")
+    for name in ("w1", "w2", "w3"):
+        _good(desk, f"dataset advance hospital.toml visits {name}.csv --slices slices --period {name} {SCHEMA}")
+    _good(desk, f"dataset retire hospital.toml {HOSPITAL}/visits/w1")
+    agreed = (folder / "contract.yaml").read_text().replace("scans", "visits")
+    (folder / "visits-contract.yaml").write_text(agreed)
+    run = {**json.loads((folder / "run.json").read_text()), "partitions": [f"{HOSPITAL}/visits[w2..w3]"]}
+    (folder / "range.json").write_text(json.dumps(run))
+    _good(desk, "contract sign hospital.toml visits-contract.yaml > visits.jws")
+    _good(desk, "contract enter bank-a.toml visits-contract.yaml --signature visits.jws")
+
+
 def _good(desk: Desk, line: str) -> None:
     ran = desk.run(f"epsilon {line}")
     assert ran.code == 0, ran
@@ -67,11 +123,12 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """A desk of its own, with all that the table needs: what other tests add would change what is in conflict."""
     with walked(tmp_path_factory.mktemp("mistakes")) as (desk, _):
         spoil(desk)
+        spoil_streams(desk)
         yield desk
 
 
 def test_every_mistake_ends_with_a_sentence(spoilt: Desk) -> None:
     """The exit code, the field as typed, the rule, the next step; no traceback, no file, no entry but a refusal's."""
-    rows = table("client/cli/mistakes.toml")
-    assert len({one.name for one in rows}) == len(rows) >= 130
+    rows = [*table("client/cli/mistakes.toml"), *table("client/cli/stream_mistakes.toml")]
+    assert len({one.name for one in rows}) == len(rows) >= 170
     assert [line for one in rows for line in complaints(spoilt, one)] == []
