@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import pytest
 from safetensors.numpy import load_file
 
+from tests.e2e.page_walk import ENVIRONMENT, served
 from tests.factories.own_table import own_table
 
 ROOT: Final = Path(__file__).parents[2]
@@ -28,42 +23,13 @@ OWN: Final = ("own table", "own.toml")
 """What is for the reader's own table."""
 
 
-@pytest.fixture(scope="module")
-def environment() -> dict[str, str]:
-    """The commands of this environment are on the path, as the page asks."""
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-
-
-@contextmanager
-def served(place: Path, environment: dict[str, str], command: str) -> Iterator[list[str]]:
-    """The first terminal with what it shows, until the reader presses Ctrl-C there; on free ports."""
-    words = [*command.split(), "--port", "0", "--issuer-port", "0"]
-    process = subprocess.Popen(
-        words, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
-    try:
-        said: list[str] = []
-        for line in process.stdout:
-            said.append(line)
-            if line.endswith("until interrupted.\n"):
-                break
-        else:
-            raise AssertionError(process.wait())
-        yield said
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-    assert process.returncode == 0
-
-
-def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path) -> None:
     """In few commands, none of which fails; the model was released, and the book verifies."""
     (up,) = (
         text for language, where, text in BLOCKS if (language, where) == ("sh", "terminal 1") and "up" in text.split()
     )
     printed, ran = "", 0
-    with served(tmp_path, environment, up) as told:
+    with served(tmp_path, up) as told:
         for language, where, text in BLOCKS:
             if where in OWN:
                 continue
@@ -71,7 +37,7 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
                 (tmp_path / where).write_text(text)
             elif not where:
                 done = subprocess.run(
-                    ["bash", "-euc", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+                    ["bash", "-euc", text], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
                 )
                 assert done.returncode == 0, text + done.stdout + done.stderr
                 printed += done.stdout
@@ -81,7 +47,7 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
         assert len(commands) == 7
         for command in commands[:-2]:
             done = subprocess.run(
-                ["bash", "-euc", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+                ["bash", "-euc", command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, command + done.stderr
     assert ran < COMMANDS_MAX
@@ -96,7 +62,7 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path, environm
     assert "1 charge priced again" in printed
 
 
-def test_a_table_of_ones_own_is_sealed(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_table_of_ones_own_is_sealed(tmp_path: Path) -> None:
     """Thirty columns, some of text and with spaces in their names, with empty cells: by the page's schema."""
     (tmp_path / "table.csv").write_text(own_table(151))
     own = {where: text for _, where, text in BLOCKS if where in OWN}
@@ -104,7 +70,7 @@ def test_a_table_of_ones_own_is_sealed(tmp_path: Path, environment: dict[str, st
     (seal,) = (text for _, _, text in BLOCKS if text.startswith("epsilon dataset seal"))
     lines = f"mkdir -p first/data-keys/did:web:tdp.localhost\n{own['own table']}{seal}"
     done = subprocess.run(
-        ["bash", "-euc", lines], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-euc", lines], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("sealed: 51 records sealed for did:web:tdp.localhost/patients/first")
