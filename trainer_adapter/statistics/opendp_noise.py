@@ -34,10 +34,16 @@ def draw(statistic: Statistic, relation: str, totals: NDArray[np.int64]) -> NDAr
     """The answer to a statistic: its totals with noise, or of a quantile the place of the candidate, shape (1,).
 
     Raises:
-        Malformed: if the library is not there, or its map is beyond the price: nothing is drawn then.
+        Malformed: if the library is not there or fails, or its map is beyond the price: nothing is drawn then.
     """
+    from opendp.mod import OpenDPException
+
     measurement = measurement_of(statistic, relation)
-    return np.array(measurement([int(one) for one in totals]), dtype=np.int64)
+    try:
+        return np.array(measurement([int(one) for one in totals]), dtype=np.int64)
+    except OpenDPException:
+        rule = "was not drawn; what OpenDP said of it may quote a record"
+        raise Malformed(f"statistics.{statistic.name}", rule) from None
 
 
 def measurement_of(statistic: Statistic, relation: str) -> Measurement:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -53,8 +53,3 @@ class Rows:
         """The numbers of one column."""
         place = {"inputs[0]": 0, "inputs[1]": 1, "targets": 2}[column]
         return np.array([row[place] for row in self.rows], dtype=np.float64)
-
-
-def columns_of(statistic: s.Statistic) -> Mapping[str, Any]:
-    """The members of a statistic."""
-    return {name: getattr(statistic, name) for name in statistic.__struct_fields__}
