@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import Outcome, Submission
@@ -16,13 +20,20 @@ from policy.planning.streams.slice_status import stream_slices
 from policy.planning.streams.stream_report import StreamFigures
 from tests.factories.documents import SMALL, stream
 from tests.factories.people import DAY_MS, HOSPITAL, LOG, SRO
-from tests.factories.stored import StoredWorld, no_step
+from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.book.governed import faults, words
 from tests.ledger.book.test_clock_correction import YEARS_MS, correction
 
 DIGITS: Final = f"{HOSPITAL}/digits"
 WEEK_MS: Final = 7 * DAY_MS
 RECORDS: Final = 500
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[StoredWorld]:
+    """Decisions alone are told apart here: one engine shows them."""
+    with open_world(tmp_path) as found:
+        yield found
 
 
 def enter(world: StoredWorld, version: int, epsilon: str = "6", **changes: Any) -> None:  # noqa: ANN401 - of a document

@@ -94,6 +94,7 @@ def test_each_document_is_read_for_its_own_caps() -> None:
     ends = "2027-12-31T00:00:00Z"
     document = ContractDocument.of(contract(BANKS[0], starts=NOW, ends=ends, lineage={"epsilon_max": "0.001"}))
     of_contract = list(contract_caps(market.state, document, NOW + DAY_MS, _declared))
+    assert [*contract_caps(market.state, document, NOW + 91 * DAY_MS, _declared)] == [], "they are past their age"
     assert [one.usable for one in of_contract if "lineage" in one.source] == [False, False]
     assert [one.source.rpartition(", ")[2] for one in of_contract] == ["lineage", "one run"] * 2
     assert all("contract" in one.source for one in of_contract)
