@@ -182,7 +182,7 @@ class Service(WhatIfQuestions):
         """The names of organisations, by DID; a clean room may ask for few. Raises: Refused, Unreachable."""
         few = len(dids) <= NAMES_ONE_BY_ONE
         found = map(self._organisation, dids) if few else self._list("/v1/organisations", {})[1]
-        return {str(one["organisation"]): str(one["name"]) for one in found if one}
+        return {str(one.get("organisation")): str(one["name"]) for one in found if one.get("name")}
 
     def _organisation(self, did: str) -> c.Object:
         """An organisation on record; nothing of one that is not."""

@@ -14,10 +14,11 @@ class OrganisationMentions:
     """What one answer calls each organisation, in the order in which they are mentioned."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """Organisations' names by DID; those of which several have the same are mentioned with the DID always."""
+        """Organisations' names by DID; one that several have, or that holds a DID, is always followed by its own."""
         # An organisation names itself: nothing of that moves a terminal's cursor.
         self._names = {did: _CONTROL.sub("?", name) for did, name in names.items()}
-        self._alike = {name for name, count in Counter(self._names.values()).items() if count > 1}
+        found = Counter(self._names.values())
+        self._alike = {name for name, count in found.items() if count > 1 or "did:" in name}
         self._mentioned: set[str] = set()
 
     def text(self, did: str) -> str:
