@@ -27,7 +27,6 @@ def issued(step: PoissonGaussian, count: int, epsilon: Fraction) -> float:
     ("step", "epsilon", "delta", "least"),
     [
         (STEP, Fraction(1), Fraction(1, 1_000), 5),
-        (STEP, Fraction(1), Fraction(1, 100), 5),
         (PoissonGaussian(Fraction(1, 2), Fraction(1), 1), Fraction(1), Fraction(1, 1_000), 0),
         (PoissonGaussian(Fraction(1, 2), Fraction(1), 1), Fraction(2), Fraction(1, 25), 1),
         (PoissonGaussian(Fraction(1, 2), Fraction(1), 1), Fraction(3), Fraction(1, 25), 2),

@@ -168,7 +168,7 @@ def test_a_catalogue_has_what_the_slack_leaves_and_a_thousand_ticks() -> None:
         for delta, part in ((DELTA, slack), (DELTA - Fraction(slack, DELTA_ONE), 0))
     )
     assert (kept.types, kept.capacity) == (bare.types, bare.capacity)
-    one, other = (PoissonGaussian(Fraction(1, 50), noise, 1) for noise in (Fraction(4), Fraction(5)))
+    one, other = (PoissonGaussian(Fraction(1, 20), noise, 1) for noise in (Fraction(2), Fraction(3)))
     fit = count_capacity(one, Fraction(3), DELTA)
     alone = choose_prices(Opening(DELTA, (Fraction(3),), one, ZERO_OUT)).rule
     assert alone.types[0].steps == -(-fit // 1_024) > 1
