@@ -114,8 +114,8 @@ class TableRecords:
         for chunk in chunks:
             try:
                 batch = self._batch(chunk)
-            except Misfit:
-                raise _together(self._misfits(chunk, chunks)) from None
+            except Misfit as first:
+                raise _together(self._misfits(chunk, chunks) or [first]) from None
             yield batch
 
     def _misfits(self, chunk: Chunk, later: Iterator[Chunk]) -> list[Misfit]:
