@@ -133,6 +133,8 @@ def check_race(world: ServedWorld, url: str, ref: str, heard: list[Heard], sent:
     Every charge has one entry, in which every answer about it agrees; what is admitted is what fits; the account is
     the sum of what is admitted; each receipt proves its entry; and the book verifies from end to end.
     """
+    statuses = Counter((one.status, one.told.get("code"), one.told.get("detail", "")[:200]) for one in heard)
+    assert {one.status for one in heard} <= {200, 201, 409}, statuses
     with world.book.read() as facts:
         every = [Entry.parse(facts.entry(index)) for index in range(facts.size)]
     logged = [
@@ -143,7 +145,6 @@ def check_race(world: ServedWorld, url: str, ref: str, heard: list[Heard], sent:
     entries = {entry.id: (index, entry) for index, entry in logged}
     assert entries.keys() == sent == {one.id for one in heard}
     assert len(logged) == len(entries)
-    assert {one.status for one in heard} <= {200, 201, 409}, Counter((one.status, one.told["code"]) for one in heard)
     for one in heard:
         _check_answer(world, one, *entries[one.id])
     with world.book.read() as facts:
