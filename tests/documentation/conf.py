@@ -1,6 +1,6 @@
 """What Sphinx reads: extensions, theme, and which pages there are. `make docs` passes the folder of staged pages.
 
-Fonts are the reader's own (Furo names system fonts), search is Sphinx's index, a script beside the pages: nothing is
+The font lies in docs/fonts, with licence and digests; search is Sphinx's index, a script beside the pages: nothing is
 loaded from another machine, when it is built or when it is read.
 """
 
@@ -11,6 +11,10 @@ root_doc = "docs/index"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
 html_theme = "furo"
+html_static_path = ["../../docs/fonts"]
+html_css_files = ["fonts.css"]
+_FONT = "Inter, system-ui, sans-serif"
+html_theme_options = {"light_css_variables": {"font-stack": _FONT}}
 html_copy_source = False
 html_show_sphinx = False
 autodoc_typehints = "signature"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -33,6 +35,16 @@ def test_what_a_page_would_load_from_elsewhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "b.html").write_text('<link rel="stylesheet" href="_static/x.css"><img src="x.svg">')
     (tmp_path / "c.css").write_text("@font-face { src: url(//three.example/font.woff2) } a { background: url(x.svg) }")
     assert [one.partition(":")[0] for one in build_site.foreign(tmp_path)] == ["a.html", "c.css"]
+
+
+def test_the_font_is_the_one_that_was_vendored() -> None:
+    """Each file by its digest, named by the style sheet; the licence lies beside them."""
+    fonts = build_site.ROOT / "docs" / "fonts"
+    digests = json.loads((fonts / "vendored.json").read_text(encoding="utf-8"))["files"]
+    assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in fonts.glob("*.woff2")} == digests
+    named = re.findall(r'url\("([^"]+)"\)', (fonts / "fonts.css").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(digests)
+    assert "SIL Open Font License" in (fonts / "LICENSE").read_text(encoding="utf-8")
 
 
 def test_the_reference_names_all_that_is_declared() -> None:
