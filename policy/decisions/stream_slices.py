@@ -48,10 +48,7 @@ def stream(case: Case, body: EnterDocument) -> None:
     wanted = earlier.version + 1 if earlier else 1
     case.equal("version_not_next", f"version of the stream {document.dataset}", document.version, wanted, source)
     if earlier is not None:
-        # Slices that are open have a larger part of the budget each than so many appearances would leave them.
-        most = "the number of slices that a person may be in,"
-        appearances = document.appearances_max, earlier.appearances_max
-        case.count_at_most("appearances_raised", most, *appearances, earlier.source)
+        _check_promise(case, document, earlier)
     dataset = case.facts.datasets.get((provider, document.dataset))
     found = case.exists("dataset_unknown", dataset, f"{provider}/{document.dataset}", "registered", source)
     if found is None:
@@ -64,8 +61,25 @@ def stream(case: Case, body: EnterDocument) -> None:
         _check_policy(case, document, read_policy(case.facts.documents[version.document]))
 
 
+def _check_promise(case: Case, document: StreamDocument, earlier: StreamDocument) -> None:
+    """Check that a version promises of persons what the slices of earlier versions, open or retired, can keep.
+
+    In how many slices a person may be stays as it is in a stream. With more, the parts of the budget that open slices
+    have would be too many; with fewer, a person may be in too many slices already.
+    """
+    subject = "the number of slices that a person may be in,"
+    now, before = document.appearances_max, earlier.appearances_max
+    case.count_at_most("appearances_raised", subject, now, before, earlier.source)
+    case.at_least("appearances_lowered", subject, Fraction(now), Fraction(before), earlier.source)
+    # By slices without commitments no old person is found in a new slice.
+    kept = document.persons != COMMITTED or earlier.persons == COMMITTED
+    why = "" if kept else ": the earlier slices may lack commitments to persons; what is stricter needs a new dataset"
+    text = f"persons may {'' if kept else 'not '}be {document.persons} after {earlier.persons}{why}"
+    case.add("persons_declared_before", kept, text, earlier.source)
+
+
 def _check_policy(case: Case, document: StreamDocument, policy: Policy) -> None:
-    """Check that what all slices may show of one person is within what the policy allows of a partition."""
+    """Check that what all slices may show of one person or record is within what the policy allows of a partition."""
     for code, subject, value, most in (
         ("epsilon_above_budget", "the stream's epsilon", document.budget.epsilon, policy.budget.epsilon_max),
         ("delta_above_budget", "the stream's delta", document.budget.delta, policy.budget.delta_max),

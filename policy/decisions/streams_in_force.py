@@ -6,6 +6,7 @@ opened.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -13,7 +14,7 @@ from typing import Final
 
 from ledger.domain.facts import Facts, Partition
 from policy.documents.partition_commitments import Stored
-from policy.documents.stream import StreamDocument
+from policy.documents.stream import StreamBudget, StreamDocument
 
 _KEPT: Final = 256
 read_stream = lru_cache(maxsize=_KEPT)(StreamDocument.parse)
@@ -40,6 +41,18 @@ def stream_in_force(facts: Facts, provider: str, dataset: str) -> StreamDocument
     """The newest version of a dataset's stream; None if it has none."""
     versions = facts.streams.get((provider, dataset))
     return read_stream(facts.documents[versions[-1].document]) if versions else None
+
+
+def shown_at_most(facts: Facts, provider: str, dataset: str, slices: Iterable[Partition]) -> StreamBudget:
+    """What all slices of a stream together may show: see :mod:`policy.documents.slice_budget`. Raises: KeyError.
+
+    The greatest ε and the greatest δ of the newest version and of those under which slices opened, retired ones too.
+    """
+    versions = facts.streams[provider, dataset]
+    indexes = [one.index for one in versions]
+    opened = {bisect_left(indexes, one.index) - 1 for one in slices}
+    budgets = [read_stream(facts.documents[versions[place].document]).budget for place in {*opened, len(versions) - 1}]
+    return StreamBudget(max(one.delta for one in budgets), max(one.epsilon for one in budgets))
 
 
 def is_slice(facts: Facts, partition: Partition) -> bool:

@@ -12,6 +12,19 @@ which is group privacy (Dwork and Roth 2014, theorem 2.2; Vadhan 2017, lemma 2.2
 ``e = ε/m`` and ``d = δ / (1 + exp(e) + ... + exp((m - 1) e))`` the person's loss is within (ε, δ). Parts of ``δ/m`` do
 not suffice: a test has the run over two slices that shows more. Nothing is asked of the rule but that it holds its own
 budget, and it does not matter which slices a run covers.
+
+All of this is of what a slice's rule protects. Where the privacy unit is a record, a step changes one record of the
+person in a slice, and (ε, δ) is of a person with at most one record in each; of one with several, more may be shown.
+
+A person may be in slices of versions of a stream whose budgets differ, all of the same m. Its loss is within the
+greatest ε and the greatest δ of these versions. The steps may come in any order: take the least ε first. The epsilons
+add up to at most the greatest. If δ is the greatest, step i has at most δ h(e_i) with h(x) = 1 / (1 + exp(x) + ... +
+exp((m - 1) x)), and the sum is at most δ times
+
+    F = h(e_1) + exp(e_1) h(e_2) + ... + exp(e_1 + ... + e_(m-1)) h(e_m)
+
+Lower the last k of the e_i, which are equal to y, to the one before them: F does not fall, since h(y) (1 + exp(y) +
+... + exp((k - 1) y)) falls with rising y. At the end all are equal, and F = 1.
 """
 
 from __future__ import annotations

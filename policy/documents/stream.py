@@ -32,7 +32,7 @@ _Delta = Annotated[Fraction, exact(below=Fraction(1))]
 
 
 class StreamBudget(Record, frozen=True):
-    """What all slices together may show of one person."""
+    """What all slices together may show of one person; of one of its records in each, if the unit is a record."""
 
     delta: _Delta
     epsilon: Epsilon
@@ -43,7 +43,7 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
 
     Attributes:
         appearances_max: in so many slices a person may be, retired ones included.
-        budget: of one person; a slice has a part of it where a person may be in several.
+        budget: of one person or record, as the unit says; a slice has a part where a person may be in several.
         life_days: after so many days a slice takes no more charges, and is retired at the next advance.
         persons: whether each slice commits to its persons, so that one appearance too many is found, or the provider
             declares that there is none.
@@ -97,18 +97,29 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
         """ε and δ of a slice: see :mod:`policy.documents.slice_budget`."""
         return slice_budget(self.budget.epsilon, self.budget.delta, self.appearances_max)
 
-    @property
-    def soundness(self) -> str:
-        """What holds a person's loss within the budget, for people."""
-        epsilon, delta = (format_number(one) for one in (self.budget.epsilon, self.budget.delta))
-        whole = f"({epsilon}, {delta})"
+    def soundness(self, most: StreamBudget) -> str:
+        """What holds a person's loss within the budget, for people.
+
+        Args:
+            most: what all slices together may show, those of earlier versions too.
+        """
+        whole, ending = _pair(self.budget.epsilon, self.budget.delta), ""
+        if most != self.budget:
+            together = _pair(most.epsilon, most.delta)
+            ending = f"; slices of an earlier version have more, and all together show at most {together}"
+        if self.unit == "record":
+            ending += "; that is of one record in a slice: of a person with several there, more may be shown"
         found = (
             "commitments to persons show one appearance more" if self.persons == COMMITTED else "its provider says so"
         )
         if self.appearances_max == 1:
-            return f"a person is in one slice only ({found}), and each slice has the whole budget {whole}"
-        part = ", ".join(format_number(one) for one in self.slice_budget)
+            return f"a person is in one slice only ({found}), and each slice has the whole budget {whole}{ending}"
+        part = _pair(*self.slice_budget)
         return (
-            f"a person is in at most {self.appearances_max} slices ({found}); each slice has ({part}), which by group "
-            f"privacy keeps what all of them show of a person within {whole}"
+            f"a person is in at most {self.appearances_max} slices ({found}); each slice has {part}, which by group "
+            f"privacy keeps what all of them show of a person within {whole}{ending}"
         )
+
+
+def _pair(epsilon: Fraction, delta: Fraction) -> str:
+    return f"({format_number(epsilon)}, {format_number(delta)})"

@@ -30,9 +30,10 @@ def _print_stream(found: Any) -> None:  # noqa: ANN401 - the service's JSON
     typer.echo(
         f"{found['provider']}/{found['dataset']}: stream version {found['version']}, a slice each {found['period']}"
     )
-    typer.echo(f"  budget of one person ({found['budget_epsilon']}, {found['budget_delta']}): {found['soundness']}")
+    whose = "record" if found["slice"]["unit"] == "record" else "person"
+    typer.echo(f"  budget of one {whose} ({found['budget_epsilon']}, {found['budget_delta']}): {found['soundness']}")
     typer.echo(f"  a slice lives {found['life_days']} days; a run covers at most {found['window_max']} slices")
-    typer.echo(f"  shown of one person so far, whatever was reset: ε {found['odometer'] or 'beyond the budget'}")
+    typer.echo(f"  shown of one {whose} so far, whatever was reset: ε {found['odometer'] or 'beyond the budget'}")
     if found["may_open"]:
         typer.echo(f"  may open now: {', '.join(found['may_open'])}")
     windows = [("now", found["newest_window"]), *((time_text(one["at"]), one) for one in found["months"])]

@@ -37,7 +37,7 @@ from policy.checks.calendar_periods import (
 )
 from policy.checks.field_readers import DAY_MS
 from policy.decisions.last_run import LastRun
-from policy.decisions.streams_in_force import stream_in_force
+from policy.decisions.streams_in_force import shown_at_most, stream_in_force
 from policy.documents.stream import StreamDocument
 from policy.planning.account_figures import PartitionFigures
 from policy.planning.reported_values import Moment, Natural, Percent
@@ -108,10 +108,11 @@ class StreamReport(Record, frozen=True):
     """A stream as people read it.
 
     Attributes:
+        budget_delta, budget_epsilon: what all slices may show of one person, or record; those of earlier versions too.
         last_complete: the newest period that is over; None where periods are by hand.
         may_open: the periods that a slice may open for now, the oldest first; empty where periods are by hand.
         months: the newest window at the first moment of each of the coming months.
-        odometer: the most that all slices so far show of one person, whatever was reset; None if it passes the budget.
+        odometer: the most that all slices so far show of one, whatever was reset; None if it passes the budget.
         soundness: what holds a person's loss within the budget.
     """
 
@@ -162,11 +163,13 @@ class StreamFigures:
             return None
         self.facts.fetch_accounts([one.ref for one in self.partitions], sorted({GLOBAL, self.holder}))
         slices = stream_slices(self.facts, self.provider, self.dataset, self.now, self.partitions)
+        opened = [one.partition for one in slices if one.partition is not None]
+        most = shown_at_most(self.facts, self.provider, self.dataset, opened)
         epsilon, delta = stream.slice_budget
         return StreamReport(
             appearances_max=stream.appearances_max,
-            budget_delta=format_number(stream.budget.delta),
-            budget_epsilon=format_number(stream.budget.epsilon),
+            budget_delta=format_number(most.delta),
+            budget_epsilon=format_number(most.epsilon),
             dataset=self.dataset,
             document=self.facts.streams[self.provider, self.dataset][-1].document,
             last_complete=_last_complete(stream, self.now),
@@ -174,7 +177,7 @@ class StreamFigures:
             may_open=_may_open(stream, slices, self.now),
             months=tuple(self._window(stream, slices, at) for at in _months(self.now)),
             newest_window=self._window(stream, slices, self.now),
-            odometer=self._odometer(stream, slices, epsilon),
+            odometer=self._odometer(stream, opened),
             period=stream.period,
             persons=stream.persons,
             provider=self.provider,
@@ -191,7 +194,7 @@ class StreamFigures:
                 unit_records_max=stream.unit_records_max,
             ),
             slices=tuple(map(self._slice, slices)),
-            soundness=stream.soundness,
+            soundness=stream.soundness(most),
             version=stream.version,
             window_max=stream.window_max,
         )
@@ -223,13 +226,16 @@ class StreamFigures:
         account = self.facts.accounts.get((partition.ref, GLOBAL))
         return Fraction(0) if account is None else odometer_epsilon(self.facts, account).epsilon
 
-    def _odometer(self, stream: StreamDocument, slices: Sequence[Slice], part: Fraction) -> str | None:
-        """The sum of the most that any slices show which one person may be in, by the chain of its slices."""
-        found = [self._epsilon(one.partition) for one in slices if one.partition is not None]
-        most = sorted((one for one in found if one is not None), reverse=True)[: stream.appearances_max]
-        # Beyond a slice's part of the budget its part of delta does not hold either, where a person is in several.
-        beyond = stream.appearances_max > 1 and any(one > part for one in most)
-        return None if beyond or None in found else ceil_decimal(sum(most, Fraction(0)), 4)
+    def _odometer(self, stream: StreamDocument, opened: Sequence[Partition]) -> str | None:
+        """The sum of the most that slices show which one person may be in: as many by every version of the stream."""
+        shown = []
+        for one in opened:
+            epsilon = self._epsilon(one)
+            # Beyond a slice's part of the budget its part of delta does not hold either, where a person is in several.
+            if epsilon is None or (stream.appearances_max > 1 and epsilon > one.epsilon):
+                return None
+            shown.append(epsilon)
+        return ceil_decimal(sum(sorted(shown, reverse=True)[: stream.appearances_max], Fraction(0)), 4)
 
     def _window(self, stream: StreamDocument, slices: Sequence[Slice], at: int) -> WindowReport:
         """The newest slices in a row that are open at a time (ms)."""

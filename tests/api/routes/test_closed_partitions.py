@@ -180,7 +180,7 @@ def test_what_is_open_reads_as_open_until_its_age(readers: Readers) -> None:
     current, period = period_of("week", readers.world.clock.now), readers.period
     for line in (
         f"{HOSPITAL}/claims: stream version 1, a slice each week",
-        "  budget of one person (1, 0.00001): a person is in one slice only",
+        "  budget of one record (1, 0.00001): a person is in one slice only",
         "  a slice lives 60 days; a run covers at most 52 slices",
         f"  may open now: {period_before('week', current)}, {current}",
     ):

@@ -64,6 +64,29 @@ def test_one_run_over_slices_shows_more_than_parts_of_delta_allow(slices: int) -
     assert 0.99 * float(delta) < reached <= float(delta) * WITHIN
 
 
+def test_slices_of_budgets_that_differ_show_at_most_the_greatest() -> None:
+    """Of a stream's versions: with the least ε first the chain is within the greatest; the other way it is not."""
+    dice, beyond = random.Random(7), 0  # noqa: S311 - budgets to try
+    for _ in range(60):
+        slices = dice.randint(2, 6)
+        budgets = [
+            (Fraction(dice.randint(1, 80), 10), Fraction(dice.randint(1, 9), 10 ** dice.randint(3, 6)))
+            for _ in range(slices)
+        ]
+        epsilon, delta = (max(every) for every in zip(*budgets, strict=True))
+        steps = sorted(slice_budget(*one, slices) for one in budgets)
+        assert sum(part for part, _ in steps) <= epsilon
+        rising, falling = (added_up(one) / float(delta) for one in (steps, steps[::-1]))
+        assert rising <= WITHIN
+        beyond += falling > 1
+    assert beyond
+
+
+def added_up(steps: list[tuple[Fraction, Fraction]]) -> float:
+    """The δ of steps that come one after the other: each counts by what came before."""
+    return sum(float(share) * exp(float(sum(part for part, _ in steps[:at]))) for at, (_, share) in enumerate(steps))
+
+
 def random_laws(dice: random.Random, *, slices: int, touches: frozenset[int]) -> Laws:
     """A mechanism over some slices; each record present changes the odds of outputs, rare ones more."""
     base = [dice.randint(30, 60), dice.randint(1, 9), 1]
