@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from client.dataset_files.column_misfit import CLASSES, EMPTY, VALUES, Misfit, columns_shown, some, together
 from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES, JoinTokens
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import RecordLayout, Rows
@@ -20,16 +21,12 @@ from ledger.wire.malformed import Malformed
 
 INTEGER_MAX: Final = 1 << 53
 """The magnitude to which a float64 holds every whole number."""
-_CLASSES: Final = "is no number: name its values in order, as --classes A,B"
-_VALUES: Final = "is no number: name its values, as --values {}=A,B, or leave it out of the inputs"
-_EMPTY: Final = "is empty or NaN: say what replaces it, as --missing {}=0, or leave the record out"
 _EMPTY_TEXT: Final = {
     "classes": "is empty: leave the record out",
     "values": 'is empty: add "" to its values in a schema, or leave the record out',
 }
 _NONE: Final = frozenset({"na", "n/a", "null", "none"})
 """What programs write into a cell of numbers that is empty, in any case."""
-_ANY: Final = "COLUMN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +36,6 @@ class Batch:
     rows: Rows
     identities: list[bytes]
     persons: list[bytes]
-
-
-class Misfit(Malformed):
-    """The first record of a column that does not fit the schema; its value is not quoted, since screens are logged."""
-
-    def __init__(self, where: str, column: str, record: int, rule: str) -> None:
-        """Name the file, the column and the record; ``{}`` in ``rule`` is the column's name."""
-        super().__init__(where, f"column {column} of record {record} {rule.replace('{}', column)}")
-        self.column, self.record, self.template = column, record, rule
 
 
 class TableRecords:
@@ -82,7 +70,7 @@ class TableRecords:
     def _check_columns(self) -> None:
         schema, known = self._schema, self._table.columns
         if not schema.target and not schema.join:
-            raise Malformed("target", f"is missing: name the column to predict, one of {_some(known)}")
+            raise Malformed("target", f"is missing: name the column to predict, one of {some(known)}")
         named = {
             "target": schema.target,
             "inputs": schema.inputs,
@@ -97,7 +85,9 @@ class TableRecords:
         for field, columns in named.items():
             for name in columns:
                 if name not in known:
-                    raise Malformed(field, f"names the column {name}, which the table lacks: it has {_some(known)}")
+                    where = field if schema.file is None else f"{schema.file}: records.{field}"
+                    shown = columns_shown(name, known)
+                    raise Malformed(where, f"names the column {name}, which the table lacks: it has {shown}")
 
     def _encoded(self, name: str) -> tuple[str, ...]:
         values = self._schema.values.get(name)
@@ -115,7 +105,7 @@ class TableRecords:
             try:
                 batch = self._batch(chunk)
             except Misfit as first:
-                raise _together(self._misfits(chunk, chunks) or [first]) from None
+                raise together(self._misfits(chunk, chunks) or [first], self._schema.file) from None
             yield batch
 
     def _misfits(self, chunk: Chunk, later: Iterator[Chunk]) -> list[Misfit]:
@@ -157,7 +147,7 @@ class TableRecords:
         if values is not None:
             return np.eye(len(values), dtype=np.float32)[_places(chunk, name, values, "values")]
         with np.errstate(over="ignore"):
-            numbers = _numbers(chunk, name, self._schema.missing.get(name), _VALUES).astype(np.float32)
+            numbers = _numbers(chunk, name, self._schema.missing.get(name), VALUES).astype(np.float32)
         _refuse_first(~np.isfinite(numbers), chunk, name, "is infinite or too large for a float32")
         return numbers[:, None]
 
@@ -165,7 +155,7 @@ class TableRecords:
         schema = self._schema
         if schema.classes:
             return _places(chunk, name, schema.classes, "classes")
-        numbers = _numbers(chunk, name, schema.missing.get(name), _CLASSES)
+        numbers = _numbers(chunk, name, schema.missing.get(name), CLASSES)
         if schema.target_kind == "number":
             return numbers
         _refuse_first(
@@ -204,7 +194,7 @@ def _numbers(chunk: Chunk, name: str, fill: float | None, text_rule: str) -> NDA
             numbers = np.where(empty, "nan", texts).astype(np.float64)
         empty = np.isnan(numbers)
     if fill is None:
-        _refuse_first(empty, chunk, name, _EMPTY)
+        _refuse_first(empty, chunk, name, EMPTY)
         return numbers
     return np.where(empty, fill, numbers)
 
@@ -245,23 +235,3 @@ def _refuse_first(wrong: NDArray[np.bool_], chunk: Chunk, name: str, rule: str) 
     """Raise Misfit for the first record that is wrong."""
     if wrong.any():
         raise Misfit(chunk.where, name, chunk.first + int(np.argmax(wrong)), rule)
-
-
-def _together(found: Sequence[Misfit]) -> Malformed:
-    """One error of all columns that do not fit: those that break the same rule in one part of the sentence."""
-    if len(found) == 1:
-        return found[0]
-    groups: dict[str, list[Misfit]] = {}
-    for one in found:
-        groups.setdefault(one.template, []).append(one)
-    parts = []
-    for rule, alike in groups.items():
-        named = ", ".join(f"{one.column} (record {one.record})" for one in alike)
-        words = rule.replace("{}", _ANY if len(alike) > 1 else alike[0].column)
-        parts.append(f"{named}{': each' if len(alike) > 1 else ''} {words}")
-    return Malformed(found[0].field, f"{len(found)} columns do not fit: {'; '.join(parts)}")
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"

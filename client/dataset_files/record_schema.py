@@ -76,6 +76,7 @@ class RecordSchema:
         missing: by column, the number that replaces an empty cell.
         join: by what a clean room joins a record with those of other providers; empty: by nothing.
         join_rows_max: how many records one person may have in a table that is joined.
+        file: what it was read from, for errors; None where it was made of options.
     """
 
     target: tuple[str, ...] = ()
@@ -90,6 +91,7 @@ class RecordSchema:
     leave_out: tuple[str, ...] = ()
     join: tuple[str, ...] = ()
     join_rows_max: int = 1
+    file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Hold it to itself. Raises: Malformed."""
@@ -113,7 +115,7 @@ class RecordSchema:
         table = read_table(path, "records", ())
         try:
             needed = () if "join" in table else ("target",)
-            return cls(**_read(c.fields(table, "", needed, _OPTIONAL)))
+            return cls(**_read(c.fields(table, "", needed, _OPTIONAL)), file=path)
         except Malformed as error:
             raise error.under(f"{path}: records") from None
 

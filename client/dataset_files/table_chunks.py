@@ -90,7 +90,18 @@ def _csv_lines(path: Path) -> Iterator[list[str]]:
         except csv.Error as error:
             raise Malformed(str(path), f"is no CSV at line {reader.line_num}: {error}") from None
         except UnicodeDecodeError:
-            raise Malformed(str(path), f"is not UTF-8 after line {reader.line_num}: save it as UTF-8") from None
+            raise Malformed(str(path), f"is not UTF-8 in line {_undecodable(path)}: save it as UTF-8") from None
+
+
+def _undecodable(path: Path) -> int:
+    """The number of the first line that is not UTF-8: a decoder reads ahead of the line that a reader is at."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    raise Malformed(str(path), "changed while it was read")
 
 
 def _without_null(file: Iterable[str], path: Path) -> Iterator[str]:
