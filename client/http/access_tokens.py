@@ -66,7 +66,7 @@ class ClientCredentials:
         try:
             response = httpx.post(url, data=form, timeout=10.0, trust_env=False, verify=tls_context(trust_env=False))
         except httpx.RequestError as error:
-            message = f"no answer from the issuer {self._issuer} ({type(error).__name__})"
+            message = f"no answer from the issuer {self._issuer} ({type(error).__name__}; is it running?)"
             raise Unreachable(message, sent=False) from error
         known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
         if not isinstance(known, dict) or not response.is_success:

@@ -55,7 +55,8 @@ class Sender:
                 response = self.http.request(method, path, content=content, headers=named, params=query)
             except httpx.RequestError as error:
                 sent = sent or not isinstance(error, _NEVER_SENT)
-                message = f"no answer from {self.http.base_url} ({type(error).__name__})"
+                running = "; is the service running?" if isinstance(error, _NEVER_SENT) else ""
+                message = f"no answer from {self.http.base_url} ({type(error).__name__}{running})"
                 raise Unreachable(message, sent=sent) from error
             except Unreachable as error:
                 # There is no token, so this attempt sent nothing.
