@@ -47,6 +47,7 @@ class JobModel:
     @classmethod
     def make(cls, job: Job, device: torch.device) -> JobModel:
         """Raises: Malformed, for what the job names wrongly; OSError."""
+        _check_classes(job)
         folder = models.is_folder(job.model, job.folder)
         if job.lora is not None and not folder:
             raise Malformed("lora", f"is for a folder of public weights, which {job.model} is none: leave it out")
@@ -109,6 +110,14 @@ def fitted(job: Job, inputs: TensorTree, targets: TensorTree, what: str) -> tupl
     if job.loss == LOSSES[0] and targets.is_floating_point():
         raise Malformed(what, "must hold numbers as inputs and integers as targets")
     return inputs, targets
+
+
+def _check_classes(job: Job) -> None:
+    """A class beyond those of the schema has no record, and a model with fewer knows not all. Raises: Malformed."""
+    listed = classes_of(job.schema) if job.outputs is not None and job.loss == LOSSES[0] else None
+    if listed is not None and listed != job.outputs:
+        rule = f"is {job.outputs}, and the schema lists {listed} classes: write {listed}, or leave it out"
+        raise Malformed("outputs", rule)
 
 
 def _task(job: Job, test: tuple[Any, Tensor]) -> Task:
