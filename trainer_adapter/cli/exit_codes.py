@@ -97,7 +97,10 @@ class TrainEnding(OpeningEnding):
         from trainer_adapter.session.key_grants import NotGranted
 
         if code == ExitCode.REFUSED:
-            return code, f"{self.recorded()} Change the fields above and retry under a new id in the job."
+            # Of a charge that was refused there is no state to show.
+            charged = any(one != getattr(error, "index", None) for one in self.service.recorded)
+            recorded = self.recorded() if charged else super().recorded()
+            return code, f"{recorded} Change the fields above and retry under a new id and output in the job."
         over = isinstance(error, NotGranted) and error.posted
         if code == ExitCode.RETRY and self.resumes and not over:
             return code, f"{self.recorded()} {_GO_ON.capitalize()}"

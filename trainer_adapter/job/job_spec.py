@@ -158,7 +158,7 @@ def _read_train(kind: type[Assigned], path: Path, planner: Planner | None, **unr
     except Malformed as error:
         raise error.under("train") from None
     assert planner is not None
-    return replace(found, plan=planner(target, found))
+    return replace(found, plan=planner(target, found), target=target)
 
 
 def _read_target(table: dict[str, Any], planner: Planner | None) -> PrivacyTarget:
@@ -263,7 +263,8 @@ class Assignment:
     """One run. ``data`` maps each partition to its file at rest; without ``resume`` a run dies with its process.
 
     A range of partitions is mapped to a folder, until :mod:`trainer_adapter.session.slice_files` names each of them;
-    then ``listed`` are those that no range covers, and ``ranges`` what the charge names.
+    then ``listed`` are those that no range covers, and ``ranges`` what the charge names. ``target`` is what the plan
+    was chosen for, where the job states its ε.
     """
 
     id: str = field(metadata=_plain(c.name))
@@ -293,6 +294,7 @@ class Assignment:
     lease_s: int = field(default=1, metadata=_plain(c.integer, 0, LEASE_S_MAX))
     listed: tuple[str, ...] | None = None
     ranges: tuple[c.Object, ...] = ()
+    target: PrivacyTarget | None = None
 
     def __post_init__(self) -> None:
         """Hold its members to each other. Raises: Malformed."""

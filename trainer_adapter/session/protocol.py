@@ -30,6 +30,7 @@ from ledger.wire.records import convert
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
+from trainer_adapter.session.epsilon_advice import advise
 from trainer_adapter.session.key_grants import ProviderGrants
 from trainer_adapter.session.lease_requests import CHALLENGES_MAX, LeaseRequests
 from trainer_adapter.session.quote_report import QuoteReport, quote_report
@@ -123,6 +124,7 @@ class Session:
             actor = self._assignment.actor
             body = self._send_charge(lambda charge: self._service.quote(self._consumer, actor, charge)).body
         except Refused as refused:
+            advise(refused, self._service, self._assignment)
             return QuoteReport.of_refusal(refused)
         return quote_report(self._service, body, self._assignment.data, self._assignment.plan.steps)
 
@@ -134,7 +136,11 @@ class Session:
             self._save(self.identity)
             return self._service.submit(self._consumer, known.actor, "charge", charge, known.id)
 
-        return self._send_charge(send)
+        try:
+            return self._send_charge(send)
+        except Refused as refused:
+            advise(refused, self._service, known)
+            raise
 
     def _send_charge(self, send: Callable[[c.Object], Answer]) -> Answer:
         """Send the charge; once more without leases to a service that does not know them, unless the job wants them."""

@@ -53,12 +53,14 @@ class QuoteReport:
         permitted: whether it would be charged. reasons: why not.
         lines: the ε of the whole run, one line a partition; none where it was refused.
         accounts: every account that it would be charged to.
+        advice: lines for people: what would be admitted instead.
     """
 
     permitted: bool
     reasons: tuple[Reason, ...]
     lines: tuple[RunEpsilon, ...]
     accounts: tuple[AccountForecast, ...]
+    advice: tuple[str, ...] = ()
 
     @classmethod
     def of_refusal(cls, refused: Refused) -> QuoteReport:
@@ -66,7 +68,7 @@ class QuoteReport:
         if not refused.reasons and refused.exit_code != ExitCode.REFUSED:
             raise refused
         reasons = refused.reasons or (Reason(refused.code, refused.detail),)
-        return cls(permitted=False, reasons=reasons, lines=(), accounts=())
+        return cls(permitted=False, reasons=reasons, lines=(), accounts=(), advice=refused.advice)
 
     @property
     def epsilon(self) -> RunEpsilon:
@@ -76,7 +78,8 @@ class QuoteReport:
     def __str__(self) -> str:
         """For people."""
         if not self.permitted:
-            return "\n".join(["The run would be refused:", *(f"  {one.code}: {one.detail}" for one in self.reasons)])
+            told = (*(f"{one.code}: {one.detail}" for one in self.reasons), *self.advice)
+            return "\n".join(["The run would be refused:", *(f"  {one}" for one in told)])
         lines = self.lines if len(self.lines) > 1 else ()
         shown = (f"  {one}" for one in (*lines, *self.accounts))
         return "\n".join([f"The run would be charged {self.epsilon}.", *shown])

@@ -118,7 +118,7 @@ def test_a_refused_charge_leaves_the_folder_free(place: Place) -> None:
     size = len(place.kinds())
     done = _invoke("train", job, "--json")
     assert (done.exit_code, _fault(done.stdout)["index"]) == (3, size)
-    assert f"Recorded: entry {size}." in done.stderr
+    assert f"Recorded: entry {size}. Change the fields above and retry under a new id and output" in done.stderr
     job.write_text(text)
     again = _invoke("train", job, "--json")
     assert (again.exit_code, _fault(again.stdout)["code"]) == (5, "id_reused")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -178,7 +179,8 @@ def test_a_regression_by_adam(place: Place) -> None:
 
 FAULTS = {
     "a test set without a schema": ({"schema": ""}, "schema: is missing: test.csv is a table"),
-    "another number of classes": ({"outputs": "1"}, "test: holds a target that is none of the 1 classes"),
+    "fewer outputs than classes": ({"outputs": "1"}, "outputs: is 1, and the schema lists 2 classes: write 2, or"),
+    "more outputs than classes": ({"outputs": "3"}, "outputs: is 3, and the schema lists 2 classes: write 2, or"),
     "a model of nobody": ({"model": '"resnet"'}, "model: must be one of digits-linear, digits-mlp, or FILE:FUNCTION"),
     "a folder that is no model": ({"model": '"../keys"'}, "model: the folder keys holds no config.json"),
     "a profile that is not there": ({"profile": '"nowhere.toml"'}, "nowhere.toml: No such file"),
@@ -200,6 +202,23 @@ def test_a_fault_of_a_job_is_one_sentence_and_costs_nothing(place: Place, name: 
     assert says in errors.splitlines()[0]
     assert len(errors.splitlines()) == 2
     assert len(place.kinds()) == size
+
+
+def test_a_refused_job_that_states_its_epsilon_is_told_one_that_passes(place: Place) -> None:
+    """By the check as by the run, whose charge is refused; and it does pass, where a little more does not."""
+    told = []
+    for words in (("job", "check"), ("train",)):
+        job = _job(place, "greedy", PRIVACY.replace("1.5", "9") + 'clipping_norm = "1"\n')
+        code, shown, errors = _invoke(*words, str(job))
+        assert code == 3, errors
+        found = re.search(r"would pass: train\.privacy\.epsilon of at most ([\d.]+)\n", shown + errors)
+        assert found is not None, shown + errors
+        told.append(found[1])
+    assert told[0] == told[1]
+    least = Fraction(told[0])
+    for epsilon, code in ((least, 0), (least + Fraction(1, 100), 3)):
+        job = _job(place, "modest", PRIVACY.replace("1.5", format_number(epsilon)) + 'clipping_norm = "1"\n')
+        assert _invoke("job", "check", str(job))[0] == code
 
 
 def test_attach_takes_the_jobs_that_train_takes(place: Place) -> None:

@@ -1,0 +1,60 @@
+"""What a refused job that states its ε may state instead: with other steps its noise would be chosen anew."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from client.http.problems import Refused, Unreachable
+from client.service.service import Service
+from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.domain.exit_codes import ExitCode
+from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
+from ledger.mechanisms.price_proofs import NotPriced
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number, parse_number
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Assignment
+
+_PLACES: Final = 1_000
+_ANEW: Final = (
+    "the noise follows from the job's ε: the number of steps that would fit is at the noise of this plan only"
+)
+
+
+def advise(refused: Refused, service: Service, known: Assignment) -> None:
+    """Add lines for people to the refusal of a charge; none where the job states its plan."""
+    if known.target is None or refused.exit_code != ExitCode.REFUSED:
+        return
+    try:
+        found = _epsilon_that_passes(service, known)
+    except (Malformed, NotPriced, Refused, Unreachable):
+        # The refusal itself is what has to be reported.
+        found = Fraction(0)
+    named = 0 < found < known.target.epsilon
+    passes = (f"would pass: train.privacy.epsilon of at most {format_number(found)}",) if named else ()
+    refused.advice = (_ANEW, *passes)
+
+
+def _epsilon_that_passes(service: Service, known: Assignment) -> Fraction:
+    """An ε for which the noise that is chosen is at least what would be admitted; 0 where none is known.
+
+    The noise is the greatest that any partition needs, so the greatest ε that the admitted noise has on one is enough.
+    """
+    if known.unit_records_max is not None or known.join is not None:
+        # A plan is priced for one record of each unit.
+        return Fraction(0)
+    plan = known.training
+    asked = {"contract": known.contract, "plan": plan.to_json(), **known.stated}
+    advice = service.plan_report(asked).get("advice")
+    noise = advice.get("noise_multiplier") if isinstance(advice, dict) else None
+    if noise is None:
+        return Fraction(0)
+    run = PoissonGaussian(plan.sampling_probability, parse_number(noise, "noise_multiplier"), plan.steps)
+    found = max(_epsilon_on(run, service.partition(ref)) for ref in known.data)
+    return Fraction(int(found * _PLACES), _PLACES)
+
+
+def _epsilon_on(run: Mechanism, partition: c.Object) -> Fraction:
+    delta = parse_number(c.members(partition["budget"], "budget")["delta"], "delta")
+    return reported_epsilon(run, delta, c.string(partition["relation"], "relation"))
