@@ -31,6 +31,8 @@ Exit codes: 0 done · 1 internal or server error · 2 invalid input · 3 refused
 5 conflicts with current state · 6 not authorised · 7 verification failed · 75 temporary failure, retry · 141 broken
 pipe
 
+Alone, without a service, in Python: from epsilon_ledger.local import attach
+
 Examples:
 
   epsilon demo

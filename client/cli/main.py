@@ -78,8 +78,9 @@ def logout(profile: Profile) -> Result:
 
 _OPEN: Final = "open"
 _MEANING: Final = (
-    "An ε here holds at every moment: it is a little above a run's own, and may pass a cap near its end.\n"
-    "The share used is what decides on the next run."
+    "ε at most: holds at whatever moment it is read. So it may be proven at a part of δ, and be above the budget's ε.\n"
+    "Whether the budget is kept, the share used says, which decides on each run: up to 100 %, all runs of the account\n"
+    "together keep the ε of what binds at the whole δ, unless a decree has reset the account."
 )
 
 
