@@ -171,8 +171,12 @@ def require_pending(charge: Charge) -> None:
 
 
 def require_model(charge: Charge, model: str) -> None:
-    """Check that a model is the one that the post of a run names, where it has to name one. Raises: Rejected."""
-    if model == charge.model or (charge.model is None and charge.leases is None):
+    """Check that a model is the one that the post of a run names, where it has to name one. Raises: Rejected.
+
+    A run of no steps has no model.
+    """
+    unnamed = charge.model is None and charge.leases is None and charge.steps_posted != 0
+    if unnamed or model == charge.model:
         return
     named = "none" if charge.model is None else charge.model
     raise Rejected(Code.CONFLICT, f"the model of charge {charge.id} is {named}, by its post", "body.model")

@@ -45,6 +45,8 @@ TABLES: Final = {
         charge a          | pending         | pending
         release a         | permitted       | pending
         post a 0          | posted          | posted
+        announce a        | conflict        | posted
+        model a           | conflict        | posted
     """,
     "posted for more than was charged": """
         charge a          | pending         | pending

@@ -9,8 +9,9 @@
 Each step is taken from the charge before its noise is drawn: if there is none left, or the step is another than the
 plan's, the gradients are thrown away and :class:`Refusal` ends the loop, however many hooks the optimiser has; see
 :mod:`trainer_adapter.integrations.opacus_guards`. Batches are drawn as our own engine draws them, at the plan's
-probability. The noise is Opacus's, from PyTorch's statistical generator under a seed of the operating system's, unless
-another generator is given; not ours from a cryptographic one.
+probability. The noise is Opacus's, from PyTorch's statistical generator under a seed of fresh hardware entropy; not
+ours from a cryptographic one. Another generator that is given stays in use where the run leases no steps; where it
+does, each lease has a generator of its own.
 
 What Opacus offers and no plan covers is refused: other draws than Poisson's (``poisson_sampling=False`` reports the
 same sampling rate), random records in the place of an empty draw, ghost clipping (whose norms miss a weight's second
@@ -119,7 +120,8 @@ class LedgerAccountant(IAccountant):
         """Let them take their steps from the charge. Raises: Refusal, for less noise or other draws than the plan's."""
         if self.run.assignment.training.unit != RECORD:
             raise Refusal("Opacus draws and clips records, and the plan's unit is the user")
-        hold(optimiser, loader, self.run.assignment.training.sampling_probability, self.step)
+        probability, budget = self.run.assignment.training.sampling_probability, self.run.budget
+        hold(optimiser, loader, probability, self.step, lambda: budget.lease)
         self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
 
     def __len__(self) -> int:

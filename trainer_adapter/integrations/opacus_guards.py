@@ -3,12 +3,12 @@
 Opacus calls its accountant through the one slot of ``attach_step_hook``, after the noise is drawn; a user who attaches
 a hook takes its place there. So nothing is taken in the slot. A held optimiser takes its step where the noise is added,
 before any is drawn, whatever hooks it has and whichever code calls it; and the optimiser beneath it, which changes the
-weights, goes on only with noise that took one. An error on the way throws the gradients away.
+weights, goes on only with noise that took one. An error on the way throws the gradients away. Where a run leases its
+steps, noise and batches are drawn under new keys from each lease on.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Final, Protocol
@@ -20,9 +20,10 @@ from opacus.optimizers import DPOptimizer
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from torch.utils.hooks import RemovableHandle
 
-from trainer_adapter.dpsgd.csprng import CsprngRandomness
+from trainer_adapter.dpsgd.csprng import SECRET_BYTES, CsprngRandomness
 from trainer_adapter.dpsgd.engine import float_above, float_below
 from trainer_adapter.dpsgd.poisson_sampler import draw
+from trainer_adapter.session.hardware_secret import hardware_secret
 
 Hook = Callable[[DPOptimizer], None]
 
@@ -46,6 +47,7 @@ class PoissonDraws(UniformWithReplacementSampler):
 
     Attributes:
         drawn: how many batches, in all epochs.
+        randomness: of the batches to come.
     """
 
     def __init__(self, records: int, probability: Fraction, begin: Callable[[], None]) -> None:
@@ -53,18 +55,31 @@ class PoissonDraws(UniformWithReplacementSampler):
         super().__init__(num_samples=records, sample_rate=float_below(probability), steps=int(1 / probability))
         self.drawn = 0
         self._probability, self._begin = probability, begin
-        self._randomness: Final = CsprngRandomness.fresh()
+        self.rekey()
+
+    def rekey(self) -> None:
+        """Draw all batches from here on under a key of fresh hardware entropy."""
+        self.randomness = CsprngRandomness.fresh()
 
     def __iter__(self) -> Iterator[list[int]]:
         """One epoch: the places of the records of each batch, rising."""
         self._begin()
         for _ in range(self.steps):
             self.drawn += 1
-            yield draw(self._randomness.stream("sampler", self.drawn), self.num_samples, self._probability).tolist()
+            yield draw(self.randomness.stream("sampler", self.drawn), self.num_samples, self._probability).tolist()
 
 
-def hold(optimiser: DPOptimizer, loader: DPDataLoader, probability: Fraction, take: Take) -> None:
+def hold(
+    optimiser: DPOptimizer, loader: DPDataLoader, probability: Fraction, take: Take, lease: Callable[[], int]
+) -> None:
     """Let the optimiser add no noise without a step, and the loader draw at most with this probability.
+
+    Args:
+        optimiser: of Opacus.
+        loader: of Opacus.
+        probability: of the plan.
+        take: takes one step.
+        lease: how many leases this process has begun to use, 0 where the run leases no steps.
 
     Raises:
         Refusal: for a loader that does not sample by Poisson, or draws more often.
@@ -74,7 +89,7 @@ def hold(optimiser: DPOptimizer, loader: DPDataLoader, probability: Fraction, ta
         raise Refusal("the loader does not draw by Poisson sampling, as the plan does: it takes a DPDataLoader")
     if sampler.sample_rate > float_above(probability):
         raise Refusal(f"the loader draws with probability {sampler.sample_rate}, the plan with {float(probability)}")
-    guard = _Guard(optimiser, take)
+    guard = _Guard(optimiser, take, lease)
     guard.draws = PoissonDraws(sampler.num_samples, min(probability, Fraction(sampler.sample_rate)), guard.forget)
     # A loader refuses another sampler once it is made, though it reads it anew whenever it is iterated.
     object.__setattr__(loader, "batch_sampler", guard.draws)
@@ -99,8 +114,8 @@ def chain(optimiser: DPOptimizer, hook: Hook) -> None:
 
 
 def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator of PyTorch's whose seed comes from the operating system, and is kept nowhere."""
-    return torch.Generator(device).manual_seed(secrets.randbits(63))
+    """A generator of PyTorch's whose seed is of fresh hardware entropy, and is kept nowhere."""
+    return torch.Generator(device).manual_seed(int.from_bytes(hardware_secret()) >> (8 * SECRET_BYTES - 63))
 
 
 class _Guard:
@@ -108,8 +123,9 @@ class _Guard:
 
     draws: PoissonDraws
 
-    def __init__(self, optimiser: DPOptimizer, take: Take) -> None:
+    def __init__(self, optimiser: DPOptimizer, take: Take, lease: Callable[[], int]) -> None:
         self._optimiser, self._take = optimiser, take
+        self._lease, self._entered = lease, 0
         self._clip, self._noise = optimiser.clip_and_accumulate, optimiser.add_noise
         self._taken, self._charged = 0, False
 
@@ -145,6 +161,10 @@ class _Guard:
             raise Refusal("no batch was drawn for this step: a batch is good for one")
         self._take(noise_multiplier=optimiser.noise_multiplier, sample_rate=self.draws.sample_rate)
         self._taken += 1
+        if (entered := self._lease()) != self._entered:
+            # A copy of this process would otherwise use the same noise, and the same draws, for other sums.
+            self._entered, optimiser.generator = entered, unseeded(optimiser.params[0].device)
+            self.draws.rekey()
 
     def update(self, *_: Any) -> None:  # noqa: ANN401 - what PyTorch gives a hook
         """Before the weights change. Raises: Refusal, if what they would change by has no noise that was charged."""

@@ -75,7 +75,8 @@ class Run:
         checkpoints: from which a killed run is resumed; None where the assignment has no ``resume``.
         over: whether a resumed run was over already, so that only its post and its model are left.
         output: what leaves the run before its model: of a run that leases its steps behind its leases and its post.
-        model_data: the one model that may leave of a run that leases its steps: its bytes, set before the block ends.
+        model_data: the one model that may leave the run, which its post names: its bytes, set before the block ends. A
+            run that leases its steps has no other.
         watched: whether the loop takes its steps from the budget; if not, nothing is posted: the charge stays in full.
     """
 
@@ -344,12 +345,11 @@ class Run:
 
     def _post(self, session: Session, steps: int, *, brief: bool = False) -> None:
         """Post so many steps, and what is leased. Raises: Refused, Unreachable."""
+        model: c.Object = {"model": c.digest(self.model_data)} if steps and self.model_data else {}
         if not session.identity.leases:
-            session.post(steps, {}, brief=brief)
+            session.post_unleased(steps, model, brief=brief)
             return
-        leases, named = self._leases, dict[str, c.Json](generation=1)
-        if steps and self.model_data:
-            named["model"] = c.digest(self.model_data)
+        leases, named = self._leases, dict[str, c.Json](generation=1, **model)
         if leases is not None:
             leases.settle(UNANSWERED_S if brief else None)
             named["generation"] = leases.generation

@@ -300,8 +300,8 @@ class Session:
     def post(self, steps: int, named: c.Object, *, brief: bool = False) -> None:
         """Settle for what ran; sent again, it is the same statement. Raises: Refused, Unreachable.
 
-        It is retried until the deadline, or a few times only if ``brief``. ``named`` is what a run that leases its
-        steps names besides: its generation, its newest lease and its model.
+        It is retried until the deadline, or a few times only if ``brief``. ``named`` is what it names besides: its
+        model, and where the run leases its steps its generation and its newest lease.
         """
         known = self._assignment
         body: c.Object = {"charge": known.id, "steps": steps, **named}
@@ -309,6 +309,18 @@ class Session:
         service = self._brief if brief else self._own
         answer = service.submit(self.identity.signer, known.actor, "post", body, name)
         self._say(f"{steps} of {known.plan.steps} steps posted, entry {answer.index}")
+
+    def post_unleased(self, steps: int, model: c.Object, *, brief: bool = False) -> None:
+        """As :meth:`post`, of a run that leases no steps, to a service that may not know yet that a post names a model.
+
+        What such a service refuses is not recorded; it accepts any model of the run.
+        """
+        try:
+            self.post(steps, model, brief=brief)
+        except Refused as refused:
+            if not model or refused.field != "body.model" or refused.index is not None:
+                raise
+            self.post(steps, {}, brief=brief)
 
     def post_returning(self, steps: int, returned: int, named: c.Object) -> bool:
         """Post fewer steps than are leased, where the policies of the charge allow it; whether that is done.

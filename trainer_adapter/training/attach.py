@@ -215,10 +215,10 @@ class ModelRun(Run):
             self._report(self._engine)
 
     def _require_posted_model(self) -> None:
-        """Raises: Malformed, if the post of a run that leased its steps names another model, or none."""
-        if self.session.identity.leases and self.checkpoints is not None:
-            kept = self.checkpoints.load_model()
-            if not kept or self.session.model_posted() != c.digest(kept):
+        """Raises: Malformed, if the post names another model; or none, of a run that leased its steps."""
+        if self.checkpoints is not None:
+            kept, posted = self.checkpoints.load_model(), self.session.model_posted()
+            if (posted or self.session.identity.leases) and posted != c.digest(kept):
                 raise Malformed("run", "was posted without the model of this folder: nothing of it leaves")
 
     def check(self) -> None:
@@ -316,7 +316,7 @@ class ModelRun(Run):
             # From here on no step is taken, so the steps of this position are all that ever were.
             self._at = Position(self.budget.taken, ended=True)
             self.checkpoints.save_run(self._at, self.model, self.optimiser, self.options.also)
-        if self._engine is not None and self.session.identity.leases:
+        if self._engine is not None:
             # What leaves is what the post names, whatever is done to the model afterwards.
             self.model_data = self._model_bytes()
             if self.checkpoints is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -100,9 +100,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @contextmanager
-def _bench(place: Place, name: str, plan: Plan = PLAN) -> Iterator[Bench]:
+def _bench(place: Place, name: str, plan: Plan = PLAN, **asked: Any) -> Iterator[Bench]:  # noqa: ANN401 - members of the assignment
     torch.manual_seed(5)
-    with Run(place.assignment(name, plan), place.service) as run:
+    with Run(replace(place.assignment(name, plan), **asked), place.service) as run:
         ((ref, data),) = run.open_data().items()
         run.begin()
         yield Bench(run, nn.Linear(64, 10), TensorDataset(*read_records(data, ref)))
@@ -386,6 +386,31 @@ def test_no_seed_repeats_the_noise(place: Place, by: str) -> None:
     # Of records of zeros the weights have no gradient: this is noise, and of the plan's deviation.
     assert not torch.equal(*drawn)
     assert all(0.8 * 8 / 350 < float(one.std()) < 1.2 * 8 / 350 for one in drawn)
+
+
+@pytest.mark.parametrize("by", ["ours", "engine"])
+def test_each_lease_has_noise_and_draws_of_its_own(place: Place, by: str) -> None:
+    """Of two steps a lease: one generator and one sampler's key for both, others for the next; a given one goes."""
+    with _bench(place, f"leased-{by}", step_leases=True, block_steps=2, lease_s=0) as bench:
+        bench.private(by)
+        draws = bench.loader.batch_sampler
+        assert isinstance(draws, opacus_guards.PoissonDraws)
+        bench.optimiser.generator = given = torch.Generator().manual_seed(3)
+        used = list[tuple[int, torch.Generator, object]]()
+
+        def step() -> None:
+            bench.optimiser.step()
+            used.append((bench.run.budget.lease, bench.optimiser.generator, draws.randomness))
+
+        bench.refused(step=step)
+        bench.run.model_data = b"model"
+    assert [lease for lease, _, _ in used] == [1, 1, 2, 2, 3, 3]
+    for kept in ([generator for _, generator, _ in used], [key for _, _, key in used]):
+        assert all(kept[at] is kept[at + 1] for at in (0, 2, 4))
+        assert len({id(one) for one in kept}) == 3
+    assert given not in [generator for _, generator, _ in used]
+    assert len({generator.initial_seed() for _, generator, _ in used}) == 3
+    assert _posted(place, f"leased-{by}") == PLAN.steps
 
 
 @pytest.mark.parametrize("by", ["ours", "engine"])

@@ -33,11 +33,12 @@ class Older(Service):
 
     def submit(self, signer: Signer, actor: str, kind: str, body: c.Object, *rest: Any, **more: Any) -> Answer:  # noqa: ANN401 - as it is
         """Refuse the member by name."""
-        return super().submit(signer, actor, kind, _without(body), *rest, **more)
+        return super().submit(signer, actor, kind, _without(kind, body), *rest, **more)
 
 
-def _without(body: c.Object) -> c.Object:
-    return {("step_leasez" if name == "step_leases" else name): value for name, value in body.items()}
+def _without(kind: str, body: c.Object) -> c.Object:
+    unknown = {"charge": "step_leases", "post": "model"}.get(kind)
+    return {(f"{name}_unknown" if name == unknown else name): value for name, value in body.items()}
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_member_that_a_service_does_not_know_is_refused_by_name(place: Place) 
     consumer = ClientCredentials(job.issuer, job.actor, Signer.load(job.key), job.log.origin)
     with Older(job.service, consumer) as older, pytest.raises(Refused) as caught:
         train_job(job, older, lambda _: None)
-    assert (caught.value.field, caught.value.index) == ("body.step_leasez", None)
+    assert (caught.value.field, caught.value.index) == ("body.step_leases_unknown", None)
     assert len(place.kinds()) == size
 
 
@@ -68,20 +69,20 @@ def test_a_service_without_leases_is_charged_without_them(place: Place, *, asked
             try:
                 return super().submit(*given, **more)
             except Refused as refused:
-                refused.field = refused.field.replace("leasez", "leases")
+                refused.field = refused.field.removesuffix("_unknown")
                 raise
 
     job = replace(Job.load(place.job("fallen-back")), step_leases=asked)
     consumer = ClientCredentials(job.issuer, job.actor, Signer.load(job.key), job.log.origin)
     with Named(job.service, consumer) as older:
         if asked:
-            with pytest.raises(Refused, match="step_leasez"):
+            with pytest.raises(Refused, match="step_leases_unknown"):
                 train_job(job, older, lambda _: None)
             return
         assert train_job(job, older, lambda _: None).steps == PLAN.steps
     charge = place.charge("fallen-back")
     assert charge is not None
-    assert (charge.leases, charge.steps_posted) == (None, PLAN.steps)
+    assert (charge.leases, charge.steps_posted, charge.model) == (None, PLAN.steps, None)
 
 
 def test_an_identity_of_before_leases_none() -> None:

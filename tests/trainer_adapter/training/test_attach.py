@@ -149,6 +149,23 @@ def test_what_is_released_is_what_was_posted(place: Place) -> None:
     assert run.release() == charge.model == digest((place.folder / "runs/changed/model.safetensors").read_bytes())
 
 
+def test_one_charge_has_one_model_without_leases_too(place: Place) -> None:
+    """The post names it, and no other is released: neither what was made of it afterwards, nor another copy's."""
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    known = replace(place.assignment("unleased", QUIET), step_leases=False)
+    with attach(model, optimiser, cross_entropy, known, Options(service=place.service)) as run:
+        for _ in run:
+            pass
+    charge = place.charge("unleased")
+    assert charge is not None
+    assert (charge.leases, charge.model) == (None, digest(run.model_data))
+    assert run.release_model(b"another") == ""
+    with torch.no_grad():
+        model.weight.zero_()
+    assert run.release() == charge.model
+
+
 def test_a_run_that_names_no_model_has_none(place: Place) -> None:
     """A loop of its own that leases its steps sets the model before its block ends, or none leaves in any form."""
     for name, data in (("unnamed", b""), ("named-later", b"model")):
