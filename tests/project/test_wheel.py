@@ -29,8 +29,14 @@ class Installed:
 
     def run(self, command: str, *arguments: str) -> str:
         """Run a command of the environment, outside the source tree, and give what it prints."""
+        done = self.ended(command, *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ended(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The same, however it ends."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(
+        return subprocess.run(
             [self.home / "bin" / command, *arguments],
             capture_output=True,
             text=True,
@@ -38,8 +44,6 @@ class Installed:
             cwd=self.home,
             env={**environment, "COLUMNS": "100"},
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +80,9 @@ def test_the_command_runs(installed: Installed) -> None:
 def test_a_ledger_runs_without_pytorch(installed: Installed, tmp_path: Path) -> None:
     """A provider seals a table, and `epsilon up` serves: only training needs PyTorch, and says so."""
     (site_packages,) = installed.home.glob("lib/python*/site-packages")
-    absent = site_packages / "torch.py"
-    absent.write_text("raise ModuleNotFoundError('No module named torch', name='torch')\n")
+    # Python runs such a line at its start: a module that is None is one that cannot be imported.
+    absent = site_packages / "without_pytorch.pth"
+    absent.write_text("import sys; sys.modules['torch'] = None\n")
     (tmp_path / "table.csv").write_text("age,ill\n" + "41,0\n52,1\n" * 60)
     command = [str(installed.home / "bin" / "epsilon"), "up", "first", "--port", "0", "--issuer-port", "0"]
     up = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -102,6 +107,9 @@ def test_a_ledger_runs_without_pytorch(installed: Installed, tmp_path: Path) -> 
         installed.run("epsilon", "contract", "enter", tdc, contract, "--signature", str(tmp_path / "tdp.jws"))
         quote = installed.run("epsilon", "quote", tdc, str(folder / "charge.json"), "--contract", contract)
         assert "The run would be admitted." in quote
+        for words in (("train",), ("job", "check"), ("evaluate",), ("release",), ("statistics",)):
+            done = installed.ended("epsilon", *words, str(folder / "charge.json"))
+            assert (done.returncode, "pip install 'epsilon-ledger[train]'" in done.stderr) == (2, True), words
     finally:
         absent.unlink()
         up.send_signal(signal.SIGINT)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from client.cli.command_group import CommandGroup
-from client.cli.error_report import errors_reported
+from client.cli.error_report import ErrorPrinter, errors_reported, print_error
 from ledger.domain.exit_codes import ExitCode
 from ledger.domain.verbosity import is_verbose, plain
 from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
@@ -34,6 +34,7 @@ app: Final = _GROUP.app
 app.add_typer(_JOBS.app, name=_JOBS.name)
 _say: Final = partial(typer.echo, err=True)
 _LOADING: Final = "Reading the job and loading PyTorch, which takes some seconds."
+_TRAIN_EXTRA: Final = "is not installed, which this command needs: pip install 'epsilon-ledger[train]'"
 _DETAILS: Final = ("rounding takes at most ", "data decrypted in memory")
 """How stages begin that are reported to programs, and to people who ask for more."""
 
@@ -44,6 +45,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers hav
 @_GROUP.app.command(epilog="\nExamples:\n\n  epsilon device\n\n  CUDA_VISIBLE_DEVICES= epsilon device\n")
 def device() -> None:
     """Name the device that training would run on."""
+    _require_pytorch()
     from trainer_adapter.cli.train import best_device, device_in_words
 
     typer.echo(device_in_words(best_device()))
@@ -66,6 +68,7 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
+    _require_pytorch(as_json=as_json, printer=_print_error)
     _say_that_it_loads()
     from trainer_adapter.session.model_release import MODEL_FILE
     from trainer_adapter.session.noise_choice import load_job
@@ -99,6 +102,7 @@ def statistics(
     wait: Wait = False,
 ) -> None:
     """Take the statistics that a job names in one clean room: charge, key, data, noisy answers, post."""
+    _require_pytorch(as_json=as_json)
     _say_that_it_loads()
     from trainer_adapter.session.noise_choice import load_assignment
     from trainer_adapter.session.protocol import consumer_service
@@ -121,6 +125,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Try all that a job names, and get the decision on its charge; nothing is recorded."""
+    _require_pytorch(as_json=as_json)
     _say_that_it_loads()
     from trainer_adapter.session.protocol import consumer_service
 
@@ -173,6 +178,7 @@ def release(
 @contextmanager
 def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
     """The job of a sealed model and the service as its consumer calls it; errors of the block are reported."""
+    _require_pytorch(as_json=as_json)
     _say_that_it_loads()
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
@@ -181,6 +187,21 @@ def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
         known = load_job(path)
         with consumer_service(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
             yield known, service
+
+
+def _require_pytorch(*, as_json: bool = False, printer: ErrorPrinter = print_error) -> None:
+    """End the command with one sentence if the extra `train` is not installed; nothing is imported yet."""
+    from importlib.util import find_spec
+
+    from ledger.wire.malformed import Malformed
+
+    def ending(_error: Exception, code: int, _step: str) -> tuple[int, str]:
+        return code, "Nothing was recorded: install it and retry."
+
+    with errors_reported(as_json=as_json, ending=ending, printer=printer):
+        for library in ("torch", "safetensors"):
+            if find_spec(library) is None:
+                raise Malformed(library, _TRAIN_EXTRA)
 
 
 def _say_that_it_loads() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,30 @@ def test_an_issuer_that_is_away_costs_nothing_and_the_same_command_runs_when_it_
     back = _invoke("train", job, "--json")
     assert back.exit_code == 0, back.stderr
     assert json.loads(back.stdout.splitlines()[-1])["steps"] == PLAN.steps
+
+
+WITHOUT_PYTORCH = """
+import json, sys
+from typer.testing import CliRunner
+sys.modules["torch"] = None
+from trainer_adapter.cli.main import app
+ended = [CliRunner().invoke(app, words.split()) for words in sys.argv[1:]]
+print(json.dumps([(one.exit_code, one.stderr.splitlines(), one.stdout) for one in ended]))
+"""
+
+
+def test_without_pytorch_a_sentence_names_the_extra() -> None:
+    """Every command that needs it ends so, also for programs; the form of a job is printed without it."""
+    needing = ("device", "train a.toml", "statistics a.toml", "job check a.toml", "evaluate a.toml", "release a.toml")
+    child = [sys.executable, "-c", WITHOUT_PYTORCH, *needing, "train a.toml --json", "job schema"]
+    done = subprocess.run(child, capture_output=True, text=True, check=True)
+    *ended, for_programs, form = json.loads(done.stdout)
+    sentence = "torch: is not installed, which this command needs: pip install 'epsilon-ledger[train]'"
+    for code, said, out in ended:
+        assert (code, out) == (2, "")
+        assert said == [f"malformed: {sentence}", "Nothing was recorded: install it and retry."]
+    assert _fault(for_programs[2])["detail"] == sentence
+    assert form[0] == 0
 
 
 @pytest.mark.parametrize("name", ["train", "evaluate", "release"])
