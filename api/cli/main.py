@@ -157,6 +157,7 @@ def demo(
 
     An earlier demonstration and its book are kept: their folder gets another name.
     """
+    typer.echo(f"Starting the demonstration in {folder}.")
     from rich.console import Console
 
     from api.demo.stage import StageTaken, perform

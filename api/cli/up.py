@@ -42,7 +42,7 @@ def run_development(folder: Path, port: int | None, issuer_port: int | None, rep
                 report(f"Making what is missing in {shown(folder)}: keys, profiles, book.")
                 development.complete(made)
                 report("Starting the service and the development issuer.")
-                _start(made, listeners, opened)
+                _start(made, listeners, opened, report)
                 for line in _summary(made):
                     report(line)
                 # Never set: to wait for it is to wait for a signal.
@@ -95,7 +95,9 @@ def _listening(port: int, option: str) -> socket.socket:
         raise FolderTaken(f"port {port} is in use: stop what listens there, or {instead}") from None
 
 
-def _start(folder: DevelopmentFolder, listeners: tuple[socket.socket, socket.socket], opened: ExitStack) -> None:
+def _start(
+    folder: DevelopmentFolder, listeners: tuple[socket.socket, socket.socket], opened: ExitStack, report: Report
+) -> None:
     # Only now, because it takes a second.
     from api.cli.service_process import preload_pricing
     from api.setup.development_server import publish_policy, register_parties, running
@@ -103,9 +105,11 @@ def _start(folder: DevelopmentFolder, listeners: tuple[socket.socket, socket.soc
     from ledger.book.wall_clock import unix_ms
 
     opened.enter_context(running(folder, *listeners))
+    report("Registering the parties and publishing the policy.")
     register_parties(folder)
     publish_policy(folder)
     write_examples(folder, unix_ms() // 1000 * 1000)
+    report("Loading what prices a run.")
     preload_pricing()
 
 

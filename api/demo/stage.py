@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -15,6 +15,7 @@ from rich.console import Console
 
 from api.app import create_app
 from api.auth.access_tokens import Issuer
+from api.demo.heartbeat import heartbeat
 from api.demo.participants import Enrol
 from api.demo.story import Story, verification
 from api.demo.trainer import Address, rendered
@@ -24,6 +25,7 @@ from api.keys.data_key_store import FileKeyStore, KeyStore
 from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.access_tokens import ClientCredentials
 from client.keys.signer import Signer, load_private
+from client.profile.shell_commands import epsilon_command
 from client.service.service import Service
 from ledger.book.book import Book
 from ledger.book.checkpoint_file import default_path
@@ -63,7 +65,8 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
     (folder / "log.vkey").write_text(f"{log.vkey}\n", encoding="ascii")
     book_path = folder / "book.sqlite"
     upgrade = [sys.executable, "-m", "epsilon_ledger", "db", "upgrade", str(book_path)]
-    subprocess.run(upgrade, check=True, capture_output=True)  # noqa: S603 - our own command
+    with heartbeat(console, "making the book"):
+        subprocess.run(upgrade, check=True, capture_output=True)  # noqa: S603 - our own command
     keys = FileKeyStore(folder / "data-keys")
     console.print(f"[dim]Data keys lie unencrypted in {folder / 'data-keys'}: for demonstrations only.[/dim]")
     kept = default_path(log)
@@ -84,12 +87,10 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
     console.print()
     console.print(story.table())
     console.print("\nA run that still fits is ready. Each in a terminal of its own:\n")
-    profile = f"{_shown(folder)}/profile.toml"
-    for words in (f"serve {profile}", f"dev-issuer {profile}", f"train {_shown(job)}"):
-        console.print(f"  {_program()} {words}", highlight=False, soft_wrap=True)
+    profile = folder / "profile.toml"
+    _print_commands(console, (("serve", profile), ("dev-issuer", profile), ("train", job)))
     console.print("\nTo try next:\n")
-    for command in next_commands(folder):
-        console.print(f"  {command}", highlight=False, soft_wrap=True)
+    _print_commands(console, (("log", book_path), ("log", book_path, "--refused"), ("verify", book_path, "--json")))
 
 
 @contextmanager
@@ -118,25 +119,11 @@ def opened(
         yield Address(service, issuer.url, log), enrol
 
 
-def next_commands(folder: Path) -> list[str]:
-    """Three commands that work as printed, from where this one was started."""
-    epsilon, shown = _program(), _shown(folder)
-    return [
-        f"{epsilon} log {shown}/book.sqlite",
-        f"{epsilon} log {shown}/book.sqlite --refused",
-        f"{epsilon} verify {shown}/book.sqlite --json",
-    ]
-
-
-def _program() -> str:
-    program = Path(sys.argv[0])
-    return _shown(program) if program.name == "epsilon" else f"{_shown(Path(sys.executable))} -m epsilon_ledger"
-
-
-def _shown(path: Path) -> str:
-    # Not resolved: in an environment the interpreter is a link, and what it links to lacks our packages.
-    absolute = Path.cwd() / path
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(path)
+def _print_commands(console: Console, commands: Iterable[tuple[str | Path, ...]]) -> None:
+    """Print commands that work as printed, from where this one was started."""
+    for words in commands:
+        # Neither wrapped nor read as markup: a folder's name may hold brackets.
+        console.print(f"  {epsilon_command(*words)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def make_room(folder: Path, *, replace: bool) -> Path | None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from api.demo import digits, participants
+from api.demo.heartbeat import heartbeat
 from api.demo.participants import Enrol, Organisation
 from api.demo.trainer import Address, Run, Task, train, write_job
 from api.keys.data_key_store import FileKeyStore
@@ -91,7 +92,7 @@ class Story:
             document = participants.contract(self._tdp, bank, self._now)
             self._contracts[bank.did], answer = bank.enter("contract", document, self._tdp)
             self._print(f"{bank.name} (TDC) and {self._tdp.name} sign a contract, entry {answer.index}")
-        with self._console.status("calibrating the noise with privacy loss distributions"):
+        with heartbeat(self._console, "calibrating the noise with privacy loss distributions"):
             noise = calibrate_noise(PROBABILITY, STEPS, RUN_EPSILON, _DELTA, participants.RELATION)
         self._plan = Plan(PROBABILITY, noise, Fraction(1), STEPS, digits.RECORDS // 2)
         quoted = self._banks[0].service.quote(self._banks[0].signer, self._banks[0].did, self._charge_body(self._first))
@@ -227,7 +228,7 @@ def verification(folder: Path, console: Console) -> None:
     console.print("\n[bold]5. The log is verified, and a forgery is found[/bold]")
     show = partial(console.print, highlight=False)
     book, copy = folder / "book.sqlite", folder / "tampered.sqlite"
-    show(_verify(book, folder))
+    show(_verify(book, folder, console))
     with sqlite3.connect(book) as source, sqlite3.connect(copy) as target:
         source.backup(target)
         index, data = target.execute(
@@ -240,10 +241,11 @@ def verification(folder: Path, console: Console) -> None:
     source.close()
     target.close()
     show(f"in a copy of the book, one byte of entry {index} is changed, in the steps it posted")
-    show(_verify(copy, folder))
+    show(_verify(copy, folder, console))
 
 
-def _verify(book: Path, folder: Path) -> str:
+def _verify(book: Path, folder: Path, console: Console) -> str:
     command = [sys.executable, "-m", "epsilon_ledger", "verify", str(book), "--log", str(folder / "log.vkey")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    with heartbeat(console, f"verifying {book.name}"):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     return (done.stdout or done.stderr).strip()

@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from api.demo.heartbeat import heartbeat
 from api.demo.participants import Organisation
 from ledger.mechanisms.plan import USER, Plan
 from ledger.verifier import LogKey
@@ -90,8 +91,9 @@ def rendered(name: str, **values: object) -> str:
 def train(job: Path, task: Task, console: Console) -> Run:
     """Run a job to its end, showing its stages and its steps. Raises: TrainerFailed."""
     run = Run(task)
+    starting = heartbeat(console, f"{task.bank.name} trains: the clean room is a process, which first loads PyTorch")
     columns = (TextColumn("  {task.description}"), BarColumn(), TextColumn("{task.fields[done]}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with starting, Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("the trainer starts", total=None, done="")
         for event in _events(job):
             if event["event"] == "stage":

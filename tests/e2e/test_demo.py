@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ import mpmath
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
+from rich.console import Console
 from safetensors import safe_open
 from typer.testing import CliRunner
 
+from api.demo.heartbeat import heartbeat
 from api.demo.stage import make_room
 from epsilon_ledger.__main__ import assemble
 from ledger.commands.entry import Entry
@@ -37,6 +40,8 @@ OUTSIDE = {name: value for name, value in os.environ.items() if name not in {"CO
 """The environment of somebody's pipe: a test runner's idea of a screen is not theirs."""
 ROOT = Path(__file__).parents[2]
 EPSILON = str(Path(sys.executable).with_name("epsilon"))
+FOLDER = "my demo"
+"""A name that a shell has to be given in quotes."""
 NAT = 1 << 40
 
 
@@ -60,9 +65,10 @@ class Told:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """One demonstration, run as a stranger would."""
     place = tmp_path_factory.mktemp("stranger")
-    done = subprocess.run([EPSILON, "demo"], cwd=place, capture_output=True, text=True, check=False, env=OUTSIDE)
+    command = [EPSILON, "demo", FOLDER]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, env=OUTSIDE)
     assert done.returncode == 0, done.stderr[-2000:]
-    path = place / "demo" / "book.sqlite"
+    path = place / FOLDER / "book.sqlite"
     entries = entries_of(path)
     engine = engine_of(f"sqlite:///{path}", writes=False)
     with engine.begin() as connection:
@@ -70,7 +76,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         charges, accounts = dict(book.charges), dict(book.accounts)
         orders = {ref: tuple(json.loads(one.terms)["orders"]) for ref, one in book.partitions.items()}
     engine.dispose()
-    return Told(done.stdout, place / "demo", entries, charges, accounts, orders)
+    return Told(done.stdout, place / FOLDER, entries, charges, accounts, orders)
 
 
 def _plan(told: Told, charge: Charge) -> Plan:
@@ -193,6 +199,44 @@ def test_the_three_commands_work_as_printed(told: Told) -> None:
     assert json.loads(answers[2])["ok"] is True
 
 
+def test_a_line_precedes_whatever_takes_long(told: Told) -> None:
+    """One before the imports, and one before each process: whoever reads a pipe sees what is waited for."""
+    lines = [line.strip() for line in told.screen.splitlines()]
+    assert lines[0] == f"Starting the demonstration in {FOLDER}."
+    begun = [line for line in lines if re.match("· (making|calibrating|verifying|.* trains: )", line)]
+    trains = [line for line in begun if " trains: " in line]
+    assert len(trains) == len(told.of("charge", "pending")) + len(told.of("charge", "budget_exhausted"))
+    assert begun == [
+        "· making the book",
+        "· calibrating the noise with privacy loss distributions",
+        *trains,
+        "· verifying book.sqlite",
+        "· verifying tampered.sqlite",
+    ]
+    requested = [number for number, line in enumerate(lines) if " requests " in line]
+    assert [lines[number + 1] for number in requested] == trains
+
+
+def test_a_wait_is_told_until_it_ends() -> None:
+    """Also where nothing else is written; afterwards it is quiet."""
+    told: list[str] = []
+    third = threading.Event()
+
+    class Screen(Console):
+        def print(self, *objects: Any, **_: Any) -> None:  # noqa: ANN401 - as rich declares it
+            told.extend(objects)
+            if len(told) == 3:
+                third.set()
+
+    with heartbeat(Screen(), "waiting", every_s=0.001):
+        assert third.wait(60)
+    said = len(told)
+    assert ("waiting" in told[0], "still" in told[0]) == (True, False)
+    assert all("still waiting" in line for line in told[1:])
+    assert [one for one in threading.enumerate() if one.name == "heartbeat"] == []
+    assert len(told) == said
+
+
 FOR_PROGRAMS = re.compile(
     r"lineage:\d|Fraction\(|(?<![0-9a-z.-])\d{13}(?![0-9a-z])|\('|object at 0x|<class|\b(True|False)\b|[ :]None\b"
 )
@@ -203,19 +247,19 @@ def test_everything_that_is_printed_of_it_is_for_people(told: Told) -> None:
     """The screen, and what each command says of the book that is left; sums of loss units alone have so many digits."""
     screen = [line for line in told.screen.splitlines() if "in units of 2^-40 nat" not in line]
     assert [line for line in screen if FOR_PROGRAMS.search(line)] == []
-    book, runs = told.folder / "book.sqlite", sorted(told.charges)
+    quoted, runs = shlex.quote(str(told.folder / "book.sqlite")), sorted(told.charges)
     parties = sorted({one.actor for one in told.charges.values()})
     lines = [
-        *(f"log {book}{option}" for option in ("", " --refused")),
-        *(f"{words} {book}" for words in ("standing", "verify", "db status", "policy breaches", "plan coalitions")),
-        f"plan coalitions {book} --epsilon 2",
-        f"plan merger {book} {' '.join(parties)}",
-        *(f"plan {words} {book} {runs[0]}" for words in ("again", "publication")),
-        f"plan transfer {book} {runs[-1]} {told.entries[5].actor}",
+        *(f"log {quoted}{option}" for option in ("", " --refused")),
+        *(f"{words} {quoted}" for words in ("standing", "verify", "db status", "policy breaches", "plan coalitions")),
+        f"plan coalitions {quoted} --epsilon 2",
+        f"plan merger {quoted} {' '.join(parties)}",
+        *(f"plan {words} {quoted} {runs[0]}" for words in ("again", "publication")),
+        f"plan transfer {quoted} {runs[-1]} {told.entries[5].actor}",
     ]
     epsilon = assemble()
     for line in lines:
-        ran = CliRunner().invoke(epsilon, line.split())
+        ran = CliRunner().invoke(epsilon, shlex.split(line))
         assert ran.exit_code in {0, 3}, (line, ran.output)
         assert ran.output, line
         assert [text for text in ran.output.splitlines() if FOR_PROGRAMS.search(text)] == [], line
@@ -223,8 +267,13 @@ def test_everything_that_is_printed_of_it_is_for_people(told: Told) -> None:
 
 def test_the_job_that_is_left_runs(told: Told, tmp_path: Path) -> None:
     """By the three commands on screen, in a copy of the folder and on free ports: a new run, leased and posted."""
-    flat = re.sub(r"\s+", " ", told.screen)
-    assert "train demo/jobs/banyan-cedar-run-1.toml" in flat
+    lines = told.screen.partition("Each in a terminal of its own:")[2].partition("To try next:")[0].split("\n")
+    words = [shlex.split(line)[-2:] for line in lines if line.strip()]
+    assert words == [
+        ["serve", f"{FOLDER}/profile.toml"],
+        ["dev-issuer", f"{FOLDER}/profile.toml"],
+        ["train", f"{FOLDER}/jobs/banyan-cedar-run-1.toml"],
+    ]
     demo, state = tmp_path / "demo", tmp_path / "state"
     shutil.copytree(told.folder, demo)
     # The copy goes on apart from the folder it was made of, so it has a kept checkpoint of its own.
@@ -269,7 +318,7 @@ def test_the_forged_byte_is_named(told: Told) -> None:
     index = int(found.group(1))
     assert told.entries[index].kind == "post"
     assert f"entry {index}: " in flat
-    command = [EPSILON, "verify", "demo/tampered.sqlite"]
+    command = [EPSILON, "verify", f"{FOLDER}/tampered.sqlite"]
     done = subprocess.run(command, cwd=told.folder.parent, capture_output=True, text=True, check=False, env=OUTSIDE)
     assert (done.returncode, done.stderr.startswith(f"entry {index}: ")) == (7, True)
 

@@ -106,6 +106,19 @@ def test_each_printed_command_works_as_pasted(up: Up) -> None:
     assert "did:web:tdp.localhost/example/first" in out
 
 
+def test_a_line_precedes_each_part_of_the_start(up: Up) -> None:
+    """The first one comes before anything is loaded; none of the parts is silent."""
+    begun = [line for line in up.lines if re.match("Starting|Making|Registering|Loading", line)]
+    assert begun == [
+        f"Starting in {PLACE}; Ctrl-C stops it.",
+        f"Making what is missing in {PLACE}: keys, profiles, book.",
+        "Starting the service and the development issuer.",
+        "Registering the parties and publishing the policy.",
+        "Loading what prices a run.",
+    ]
+    assert up.lines[: len(begun)] == begun
+
+
 def test_what_people_read_fits_80_columns(up: Up) -> None:
     """But for commands, which are lines of shell."""
     assert not [line for line in up.lines if len(line) > 80 and EPSILON not in line]
