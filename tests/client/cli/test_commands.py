@@ -58,13 +58,25 @@ def test_keys_are_private_and_never_replaced(desk: Desk) -> None:
 
 def test_a_command_sent_again_is_the_same_command(desk: Desk) -> None:
     """The same id and body give the same entry, said to be recorded before; another body under it is in conflict."""
-    line = f"epsilon charge make bank-a.toml charge.json {CONTRACT} --id run-1"
+    line = f"epsilon charge make bank-a.toml run.json {CONTRACT} --id run-1"
     again = _good(desk, line)
     assert (again["repeated"], again["outcome"]) == (True, "pending")
     assert "recorded before" in desk.run(line).out
     other = desk.run(line.replace("2026-12-02", "2027-12-01"))
     assert (other.code, other.out) == (5, "")
     assert "id_reused" in other.err
+
+
+def test_a_charge_file_is_used_again(desk: Desk) -> None:
+    """The same file under two ids: two charges, each for a clean room of its own, whose keys are left."""
+    made = [
+        _good(desk, f"epsilon charge make bank-a.toml run.json {CONTRACT} --id {name}") for name in ("week-1", "week-2")
+    ]
+    assert [(one["outcome"], one["repeated"]) for one in made] == [("pending", False)] * 2
+    keys = [(desk.folder / f"week-{number}.room.pem").read_bytes() for number in (1, 2)]
+    assert keys[0] != keys[1]
+    for name in ("week-1", "week-2"):
+        _good(desk, f"epsilon charge void bank-a.toml {name}")
 
 
 def test_a_charge_tells_its_epsilon_and_what_it_does_to_its_accounts(desk: Desk) -> None:
