@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_breast_cancer
@@ -175,6 +176,31 @@ def test_a_regression_by_adam(place: Place) -> None:
     report = json.loads(told.splitlines()[-1])
     assert "accuracy" not in report
     assert 0 < report["mean_squared_error"] < 10
+
+
+def test_two_labels_a_record(place: Place) -> None:
+    """Of an archive: each label is 0 or 1 by itself; the job is checked, and a run is charged and measured."""
+    data, known = load_breast_cancer(), place.folder / "data"
+    labels = np.stack([data.target, data.data[:, 0] > np.median(data.data[:, 0])], axis=1).astype(np.int64)
+    for name, part in (("labels", TRAIN), ("labels-test", slice(TRAIN.stop, None))):
+        np.savez(known / f"{name}.npz", inputs=data.data[part].astype(np.float32), targets=labels[part])
+    key = known.parent / "data-keys" / place.tdp.did / f"{participants.DATASET}-2026-q3"
+    command = ["dataset", "seal", str(known / "labels.npz"), place.ref, "--out", str(known / "labelled")]
+    done = CliRunner().invoke(client, [*command, "--key", str(key), "--no-commitments"])
+    assert done.exit_code == 0, done.output
+    changes = {"loss": '"binary_cross_entropy"', "outputs": "2", "test": '"../data/labels-test.npz"', "schema": ""}
+    job = _job(place, "labels", **changes)
+    text = job.read_text().replace("data/sealed/", "data/labelled/")
+    job.write_text(text.replace('"1.5"', '"0.5"').replace("steps = 20", "steps = 4"))
+    code, told, errors = _invoke("job", "check", str(job), "--json")
+    assert code == 0, errors
+    found = json.loads(told)
+    assert (found["permitted"], found["parameters"]) == (True, 62)
+    code, told, errors = _invoke("train", str(job), "--json")
+    assert code == 0, errors
+    report = json.loads(told.splitlines()[-1])
+    # Of a fair coin for each label it would be a half.
+    assert (report["steps"], report["accuracy"] > 0.6) == (4, True)
 
 
 FAULTS = {
