@@ -473,6 +473,20 @@ def test_the_page_s_code_runs_as_it_stands(place: Place, monkeypatch: pytest.Mon
     assert (place.folder / "runs" / "opacus-page" / "model.safetensors").exists()
 
 
+def test_the_local_way_is_no_longer_than_opacus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/local.md, local.md below: both side by side, each run as it stands, with the counts that the page states."""
+    page = Path(__file__).parents[3] / "docs" / "local.md"
+    ours, alone = (one.text for one in blocks(page) if one.language == "python" and "randn" in one.text)
+    lines = [len([line for line in one.splitlines() if line]) for one in (ours, alone)]
+    told = " ".join(page.read_text(encoding="utf-8").split())
+    assert f"by Opacus alone takes {lines[1]} lines; the first example above takes {lines[0]}" in told
+    assert lines[0] <= lines[1] + 3
+    shown: list[float] = []
+    monkeypatch.setattr("builtins.print", shown.append)
+    exec(compile(alone, "local.md", "exec"), {"__name__": "page"})  # noqa: S102 - our own page
+    assert 0 < shown[0] <= 0.75
+
+
 def test_a_run_of_attach_is_refused(place: Place) -> None:
     """It has an engine of its own: said before anything is charged, by both doors."""
     model = nn.Linear(64, 10)
