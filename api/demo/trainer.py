@@ -91,7 +91,7 @@ def rendered(name: str, **values: object) -> str:
 def train(job: Path, task: Task, console: Console) -> Run:
     """Run a job to its end, showing its stages and its steps. Raises: TrainerFailed."""
     run = Run(task)
-    starting = heartbeat(console, f"{task.bank.name} trains: the clean room is a process, which first loads PyTorch")
+    starting = heartbeat(console, "training, in a process of its own that first loads PyTorch")
     columns = (TextColumn("  {task.description}"), BarColumn(), TextColumn("{task.fields[done]}"))
     with starting, Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("the trainer starts", total=None, done="")

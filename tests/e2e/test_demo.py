@@ -203,8 +203,8 @@ def test_a_line_precedes_whatever_takes_long(told: Told) -> None:
     """One before the imports, and one before each process: whoever reads a pipe sees what is waited for."""
     lines = [line.strip() for line in told.screen.splitlines()]
     assert lines[0] == f"Starting the demonstration in {FOLDER}."
-    begun = [line for line in lines if re.match("· (making|calibrating|verifying|.* trains: )", line)]
-    trains = [line for line in begun if " trains: " in line]
+    begun = [line for line in lines if re.match(r"· (making|calibrating|training|verifying)\b", line)]
+    trains = [line for line in begun if line.startswith("· training")]
     assert len(trains) == len(told.of("charge", "pending")) + len(told.of("charge", "budget_exhausted"))
     assert begun == [
         "· making the book",
