@@ -6,13 +6,17 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from api.demo import digits, participants
 from api.keys.data_key_store import FileKeyStore
 from client.keys.data_encryption import encrypt
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import open_place
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.session.protocol import Session
 from trainer_adapter.session.slice_files import with_slices
 
 NAMES = ("2026-q3", "2026-q4", "2027-q1")
@@ -51,3 +55,49 @@ def test_a_job_over_three_slices(tmp_path: Path) -> None:
         assert again.ranges == ({"dataset": dataset, "first": NAMES[0], "last": NAMES[-1]},)
         other = with_slices(replace(Job.load(job), id="run-2"), place.service)
         assert [one.rpartition("/")[2] for one in other.data] == [*NAMES[1:], "2027-q2"]
+
+
+@pytest.mark.parametrize(
+    ("named", "charged"),
+    [
+        (("[last 4]",), (0, 1, 2, 3)),
+        (("[last 1]", "[2026-q3..2026-q4]"), (3, 0, 1)),
+        (("[2026-q3..2026-q4]", "/2027-q2", "[2027-q1..2027-q1]"), (3, 0, 1, 2)),
+        (("/2026-q3", "[last 2]"), (0, 2, 3)),
+    ],
+    ids=["retired", "two ranges", "a range and a listed slice", "a listed slice that retires"],
+)
+def test_a_resumed_run_has_the_slices_of_its_charge(
+    tmp_path: Path, named: tuple[str, ...], charged: tuple[int, ...]
+) -> None:
+    """Slices retired and opened meanwhile: the charge that is sent again is the same, and each slice has its file."""
+    with open_place(tmp_path) as place:
+        dataset, names = place.ref.rpartition("/")[0], [*NAMES, "2027-q2"]
+        for name in names[1:]:
+            place.tdp.submit("partition", participants.partition(place.tdp, name, digits.RECORDS))
+        job, folder = place.job("run-1", PLAN), tmp_path / "data" / "slices"
+        for name in names:
+            sealed = folder / name / "share" / "records.sealed"
+            sealed.parent.mkdir(parents=True)
+            sealed.write_bytes(b"sealed")
+        files = {"[": folder, "/": folder / names[-1] / "share" / "records.sealed"}
+        data = {f"{dataset}{one}": files[one[0]] for one in named}
+        known = replace(Job.load(job), data=data)
+        first = with_slices(known, place.service)
+        session = Session(known, place.service, lambda _: None)
+        answer = session.charge()
+        charge = place.charge("run-1")
+        assert charge is not None
+        assert charge.partitions == tuple(f"{dataset}/{names[number]}" for number in charged)
+        for name in (names[0], names[3]):
+            place.tdp.submit("retirement", {"partition": f"{dataset}/{name}"})
+        place.tdp.submit("partition", participants.partition(place.tdp, "2027-q3", digits.RECORDS))
+        assert with_slices(known, place.service) == first
+        assert {*first.data} == {*charge.partitions}
+        again = Session(known, place.service, lambda _: None, session.identity).charge()
+        assert (again.index, again.outcome) == (answer.index, "pending")
+        for other in ({f"{dataset}[last 1]": folder}, {**data, f"{dataset}[2026-q4..2026-q4]": folder}):
+            with pytest.raises(Malformed, match="other partitions than the charge run-1 has"):
+                with_slices(replace(known, data=other), place.service)
+        with pytest.raises(Malformed, match="has 3 open partitions"):
+            with_slices(replace(known, id="run-2", data={f"{dataset}[last 4]": folder}), place.service)
