@@ -208,7 +208,7 @@ def check_windows(case: Case, partitions: Sequence[Partition]) -> None:
 
 def check_gaps(case: Case, partitions: Sequence[Partition]) -> None:
     """Check that slices which follow one another in a range are of periods that do: what was missed is not in a run."""
-    missed = [period for first, then in pairwise(partitions) for period in _missed_between(case.facts, first, then)]
+    missed = [period for first, then in pairwise(partitions) for period in missed_between(case.facts, first, then)]
     if missed:
         named = ", ".join(missed[:_MISSED_MAX]) + (
             f" and {len(missed) - _MISSED_MAX} more" if missed[_MISSED_MAX:] else ""
@@ -216,7 +216,8 @@ def check_gaps(case: Case, partitions: Sequence[Partition]) -> None:
         case.failed("range_has_gaps", f"no slice opened for {named}: name a range before and another one after")
 
 
-def _missed_between(facts: Facts, first: Partition, then: Partition) -> Iterator[str]:
+def missed_between(facts: Facts, first: Partition, then: Partition) -> Iterator[str]:
+    """The periods between two partitions, the later of which is a slice, in which no slice opened."""
     terms = slice_terms(facts, then)
     kind = BY_HAND if terms is None else terms.stream.period
     before, after = (one.ref.rpartition("/")[2] for one in (first, then))

@@ -41,7 +41,8 @@ from policy.decisions.streams_in_force import shown_at_most, stream_in_force
 from policy.documents.stream import StreamDocument
 from policy.planning.account_figures import PartitionFigures
 from policy.planning.reported_values import Moment, Natural, Percent
-from policy.planning.streams.slice_status import OPEN, RETIRED, STATUSES, Slice, slice_status, stream_slices
+from policy.planning.streams.newest_window import newest_window
+from policy.planning.streams.slice_status import OPEN, STATUSES, Slice, stream_slices
 
 ALERT_DAYS: Final = (30, 7, 1)
 """So many days before a slice closes it is said."""
@@ -175,8 +176,8 @@ class StreamFigures:
             last_complete=_last_complete(stream, self.now),
             life_days=stream.life_days,
             may_open=_may_open(stream, slices, self.now),
-            months=tuple(self._window(stream, slices, at) for at in _months(self.now)),
-            newest_window=self._window(stream, slices, self.now),
+            months=tuple(self._window(slices, at) for at in _months(self.now)),
+            newest_window=self._window(slices, self.now),
             odometer=self._odometer(stream, opened),
             period=stream.period,
             persons=stream.persons,
@@ -237,22 +238,12 @@ class StreamFigures:
             shown.append(epsilon)
         return ceil_decimal(sum(sorted(shown, reverse=True)[: stream.appearances_max], Fraction(0)), 4)
 
-    def _window(self, stream: StreamDocument, slices: Sequence[Slice], at: int) -> WindowReport:
-        """The newest slices in a row that are open at a time (ms)."""
-        inside: list[Partition] = []
-        for one in reversed(slices):
-            if one.partition is None:
-                continue
-            if len(inside) == stream.window_max:
-                break
-            # What is retired stays so; to look at its terms would cost more with every slice of the past.
-            if one.status != RETIRED and slice_status(self.facts, one.partition, at).status == OPEN:
-                inside.append(one.partition)
-            elif inside:
-                break
+    def _window(self, slices: Sequence[Slice], at: int) -> WindowReport:
+        """The newest slices that one run may cover at a time (ms)."""
+        inside = newest_window(self.facts, slices, at)
         names = [one.ref.rpartition("/")[2] for one in inside]
         runs, binds = self._runs(inside, at)
-        ends = (names[-1], names[0]) if names else (None, None)
+        ends = (names[0], names[-1]) if names else (None, None)
         return WindowReport(at=at, binding=binds, first=ends[0], last=ends[1], runs=runs, slices=len(inside))
 
     def _runs(self, inside: Sequence[Partition], at: int) -> tuple[int | None, str | None]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ledger.book.book import Outcome
 from ledger.commands.runs.model_ancestry import charged_body
-from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.facts import GLOBAL, Charge, holder_of
 from ledger.domain.range_names import Opened, OpenPartitions, ranges_named
 from ledger.mechanisms.loss import loss_of
 from ledger.mechanisms.plan import parse_plan
@@ -191,28 +191,12 @@ class StreamWeeks:
         assert (window.runs is None) == (bank not in self._newest)
         if window.runs is None:
             return
-        whole = range(window.runs + 1)
+        last, whole = facts.charges[self._newest[bank]], range(window.runs + 1)
+        assert (last.actor, parse_plan(self.plan)) == (bank, charged_body(facts, last).plan)
         for more in whole if self._week % 16 == 0 else {max(0, window.runs - 1), window.runs}:
-            assert self._admits(facts, bank, ranged, more) == (more < window.runs), (bank, more, window)
+            admitted = admits_after(facts, last, ranged, more, self.world.clock.now)
+            assert admitted == (more < window.runs), (bank, more, window)
         self.told[window.runs > 0] += 1
-
-    def _admits(self, facts: Snapshot, bank: str, ranged: c.Object, more: int) -> bool:
-        """Whether a quote admits a run after so many more ones like it."""
-        last = facts.charges[self._newest[bank]]
-        loss = loss_of(last.prices[0][1], last.steps).times(more)
-        body = PlannedRun.parse(
-            {"contract": last.contract, "partitions": [], "plan": self.plan, "ranges": [ranged]}, actor=bank
-        )
-        whose = (GLOBAL, holder_of(facts.organisations[bank].node))
-        at = WhatIf(facts, body, self.world.clock.now)
-        accounts = {
-            (one.ref, who): known._replace(pending=known.pending + loss)
-            for one in at.partitions
-            for who in whose
-            for known in (facts.accounts.get((one.ref, who)) or empty_account(one, who),)
-        }
-        assert parse_plan(self.plan) == charged_body(facts, last).plan
-        return WhatIf(HypotheticalFacts(facts, accounts=accounts), body, self.world.clock.now).is_admitted
 
     def _report(self, facts: Snapshot, bank: str = "") -> StreamReport:
         """What the provider reads, or a bank of its own lineage."""
@@ -243,6 +227,22 @@ class StreamWeeks:
                     account = facts.accounts.get((f"{DIGITS}/{name}", holder))
                     lost = self.sums.lost(name, actors)
                     assert (list(account.loss.finite) if account else [0] * len(lost)) == lost, (name, holder)
+
+
+def admits_after(facts: Snapshot, last: Charge, ranged: c.Object, more: int, at: int) -> bool:
+    """Whether a quote at a time (ms) admits a run like the last one over a range, after so many more like it."""
+    run = charged_body(facts, last)
+    loss = loss_of(last.prices[0][1], last.steps).times(more)
+    stated: c.Object = {"contract": last.contract, "partitions": [], "plan": run.plan.to_json(), "ranges": [ranged]}
+    body = PlannedRun.parse(stated, actor=last.actor)
+    whose = (GLOBAL, holder_of(facts.organisations[last.actor].node))
+    accounts = {
+        (one.ref, who): known._replace(pending=known.pending + loss)
+        for one in WhatIf(facts, body, at).partitions
+        for who in whose
+        for known in (facts.accounts.get((one.ref, who)) or empty_account(one, who),)
+    }
+    return WhatIf(HypotheticalFacts(facts, accounts=accounts), body, at).is_admitted
 
 
 def _listed(facts: Snapshot) -> list[Opened]:

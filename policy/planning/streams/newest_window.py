@@ -1,0 +1,42 @@
+"""The newest slices of a stream that one run may cover: a range that a charge takes if each of them has room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledger.domain.facts import Facts, Partition
+from policy.decisions.stream_slices import missed_between
+from policy.decisions.streams_in_force import slice_terms
+from policy.documents.stream import WINDOW_MAX
+from policy.planning.streams.slice_status import OPEN, RETIRED, Slice, slice_status
+
+
+def newest_window(facts: Facts, slices: Sequence[Slice], at: int) -> tuple[Partition, ...]:
+    """The newest slices in a row that are open at a time (ms), in the order of opening; empty where none is.
+
+    The row ends where a period was missed, where a unit or relation differs, and at the least ``window_max`` that
+    binds one of its slices: a charge over more is refused.
+    """
+    inside: list[Partition] = []
+    most = WINDOW_MAX
+    for one in reversed(slices):
+        found = one.partition
+        if found is None:
+            continue
+        # What is retired stays so; to look at its terms would cost more with every slice of the past.
+        if one.status == RETIRED or slice_status(facts, found, at).status != OPEN:
+            if inside:
+                break
+            continue
+        terms = slice_terms(facts, found)
+        most = 0 if terms is None else min(most, terms.window_max)
+        if len(inside) >= most or (inside and not _follow(facts, found, inside[-1])):
+            break
+        inside.append(found)
+    return tuple(reversed(inside))
+
+
+def _follow(facts: Facts, first: Partition, then: Partition) -> bool:
+    """Whether one range of one run may have both, the later one right after the other."""
+    alike = (first.unit, first.relation) == (then.unit, then.relation)
+    return alike and next(missed_between(facts, first, then), None) is None
