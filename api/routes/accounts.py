@@ -19,14 +19,18 @@ from api.wire import account_answers as answers
 from api.wire import charge_answers
 from api.wire.responses import shows_text
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.state.account_proof import account_proof
+from ledger.commands.entry import Entry
 from ledger.commands.runs.model_ancestry import charged_body, charged_epsilon, epsilon_with_ancestry
+from ledger.commands.runs.step_refund import Returned
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import Code
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import write
+from ledger.wire.records import convert, write
 from policy.planning.shared_account import facts_as_shown, is_rounded
 from policy.planning.streams.stream_report import StreamFigures, StreamReport
 
@@ -143,7 +147,15 @@ def read_charge(view: View, id: PathName) -> charge_answers.ChargeWithProgress: 
     """One charge, and the steps that its clean room reported last. Raises: Malformed, Problem."""
     found = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")
     progress = None if view.as_of is not None else view.context.progress.of(found.id)
-    return charge_answers.ChargeWithProgress.of_charge(found, view.facts, progress)
+    returned = None if found.post is None else _returned(view.facts, found.post)
+    return charge_answers.ChargeWithProgress.of_charge(found, view.facts, progress, returned)
+
+
+def _returned(facts: Snapshot | PastSnapshot, post: str) -> Returned | None:
+    """The leased steps that came back by a post, as its entry records them."""
+    index = facts.entry_index(post)
+    stated = None if index is None else Entry.parse(facts.entry(index)).body.get("returned")
+    return None if stated is None else convert(Returned, stated, "returned")
 
 
 @ROUTES.route("/v1/charges/{id}/epsilon", slow=True)

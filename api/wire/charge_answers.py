@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 from msgspec import Meta
 
 from api.http.field_types import Digest, Index, KeyBytes, Natural, Ref, Steps, Time, one_of
+from ledger.commands.runs.step_refund import Returned
 from ledger.domain import facts as domain
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Refund
@@ -86,10 +87,13 @@ class ChargeWithProgress(Charge, frozen=True, kw_only=True):
     waivers: Annotated[tuple[Waiver, ...] | None, Meta(description="of the contract, for the pipeline of this run")] = (
         None
     )
+    returned: Returned | None = None
 
     @classmethod
-    def of_charge(cls, found: domain.Charge, facts: Facts, progress: Progress | None) -> Self:
+    def of_charge(
+        cls, found: domain.Charge, facts: Facts, progress: Progress | None, returned: Returned | None
+    ) -> Self:
         """As the registry has it, with what its contract says of its pipeline."""
         stated = read_contract(facts.documents[found.contract]).waivers or ()
         own = tuple(Waiver.project(one, ends=int(one.ends)) for one in stated if one.pipeline == found.pipeline)
-        return cls.of_record(found, progress=progress, waivers=own or None)
+        return cls.of_record(found, progress=progress, returned=returned, waivers=own or None)

@@ -21,6 +21,7 @@ from client.cli.command_group import TOP_LEVEL, CommandGroup
 from client.cli.error_report import errors_reported
 from client.cli.output import epsilon_lines, print_fields, print_json, print_outcome
 from client.cli.planned_run.charge_file import Body, Changes, Contract, Noise, Partitions, Steps, read_charge
+from client.cli.wording.refunds import refund_lines
 from client.profile.shell_commands import epsilon_command
 
 if TYPE_CHECKING:
@@ -208,7 +209,9 @@ def _advice(service: Service, body: Object, changes: Changes, again: tuple[str |
 
 def _print_charge(shown: Object) -> None:
     lines = {name: shown[name] for name in ("run_epsilon", "with_ancestry")}
-    print_fields({name: value for name, value in shown.items() if name not in lines})
+    print_fields({name: value for name, value in shown.items() if name not in {*lines, "returned"}})
+    for line in refund_lines(shown.get("leases"), shown.get("returned")):
+        typer.echo(line)
     for name, value in lines.items():
         title = "The run" if name == "run_epsilon" else "The run with all runs that its model descends from"
         for line in epsilon_lines(value):
@@ -217,7 +220,7 @@ def _print_charge(shown: Object) -> None:
 
 @group.read_command("bank-a.toml run-1", "hospital.toml run-1 --json", table=_print_charge)
 def show(service: Service, charge: ChargeId) -> Object:
-    """Show a charge: its state, steps and deadline, and the ε of the whole run."""
+    """Show a charge: its state, steps and deadline, leased steps that came back, and the ε of the whole run."""
     return {**service.charge(charge), **service.run_epsilon(charge)}
 
 

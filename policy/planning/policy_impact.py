@@ -160,7 +160,7 @@ def _fields(old: Policy | None, new: Policy) -> Iterator[Change[Word]]:
 
 
 def _terms(policy: Policy) -> dict[str, object]:
-    """All that a policy says, by the names under which changes are listed."""
+    """All that a policy says, by the names under which changes are listed; its date as a document has it."""
     first = ("id", "version", "issuer", "domain", "level")
     then = ("unit", "relation", "rules", "mechanisms", "records_min", "partition_age_days_max", "attestation")
     last = ("notice_hours", "alerts", "coalitions", "commitments", "pipeline", "shared_accounts")

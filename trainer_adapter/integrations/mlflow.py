@@ -27,10 +27,10 @@ class PublicLog:
         self._run, self._client, self._id = run, client, mlflow_run
 
     def begin(self) -> None:
-        """Name the charge and the plan. After the run is open. Raises: Malformed."""
+        """Name the charge and the plan, once they may leave. After the run is open. Raises: Malformed."""
         known, plan = self._run.assignment, self._run.assignment.training
         figure = self._run.privacy.epsilon
-        for name, value in {
+        named = {
             "dp/accountant": figure.accountant,
             "dp/batch_size_expected": str(plan.batch_size_expected),
             "dp/charge": known.id,
@@ -46,8 +46,8 @@ class PublicLog:
             "dp/sampling_probability": format_number(plan.sampling_probability),
             "dp/steps": str(plan.steps),
             "dp/unit": figure.unit,
-        }.items():
-            self._client.log_param(self._id, name, value)
+        }
+        self._run.output.put({"parameters": {**named}}, lambda: self._name(named))
 
     def step(self, step: int, metrics: Mapping[str, float] | None = None) -> None:
         """Log the ε of the whole run, the same at each step, and metrics of public records, once they may leave.
@@ -61,6 +61,10 @@ class PublicLog:
         logged = {**(metrics or {}), "dp/epsilon": float(self._run.privacy.epsilon)}
         said = {name: repr(value) for name, value in logged.items()}
         self._run.output.put({"metrics": {**said}, "step": step}, lambda: self._log(step, logged))
+
+    def _name(self, named: Mapping[str, str]) -> None:
+        for name, value in named.items():
+            self._client.log_param(self._id, name, value)
 
     def _log(self, step: int, logged: Mapping[str, float]) -> None:
         for name, value in logged.items():

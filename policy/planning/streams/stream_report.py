@@ -69,7 +69,7 @@ class SliceReport(Record, frozen=True):
     partition: Ref | None
     period: Name
     spent: Percent | None
-    starts: Annotated[int, Meta(description="the first moment of the period")] | None
+    starts: Annotated[int, Meta(description="the first moment of the period, in Unix milliseconds")] | None
     status: Annotated[str, words(*STATUSES)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from api.cli.main import app
@@ -13,14 +14,18 @@ from client.keys.signer import Signer
 from ledger.audit.replay import verify_book
 from ledger.book.book import Book
 from ledger.book.wall_clock import unix_ms
+from ledger.cli.witness_client import Witness, WitnessRefused, witness_newest
 from ledger.log.checkpoint import LogSigner
-from ledger.verifier import Checkpoint
+from ledger.store.cosignatures import check_cosignatures, cosigned_checkpoint
+from ledger.store.engine import engine_of
+from ledger.verifier import Checkpoint, LogKey, Policy, VerificationError
 from policy.decisions.gate import gate
 from tests.api.server.processes import ISSUER, write_profile
 from tests.factories.callers import Everybody
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
 from tests.factories.service import machine_clock
-from tests.factories.stored import founded_book, no_step
+from tests.factories.stored import StoredWorld, founded_book, no_step, open_world
+from tests.ledger.log import third_party
 
 NEW_KEY = private_key("the log's second key")
 
@@ -52,3 +57,55 @@ def test_the_command_replaces_the_key_of_a_profile(tmp_path: Path) -> None:
         assert (code, "has replaced the log's key" in said) == (5, True), said
         opened(log_key=NEW_KEY, kept=after).close()
         assert verify_book(url, LOG, no_step, gate=gate).decided
+
+
+def cosigned(world: StoredWorld, key: LogKey, witness: third_party.Witness) -> int:
+    """The size of the newest checkpoint, by a key of the log and with the witness's line. Raises: VerificationError."""
+    with world.book.read() as facts:
+        note = cosigned_checkpoint(facts.connection, facts.size)
+    return Checkpoint.open(note, Policy.parse(f"log {key.vkey}\nwitness W {witness.vkey}\nquorum W\n")).size
+
+
+def show(world: StoredWorld, witness: third_party.Witness) -> int:
+    """Show the newest checkpoint to a witness; the size that it cosigned. Raises: WitnessRefused."""
+    engine = engine_of(world.url, writes=True)
+    try:
+        return witness_newest(engine, Witness.parse(witness.named)).size
+    finally:
+        engine.dispose()
+
+
+def test_a_witness_is_led_from_the_old_key_to_the_new_one(tmp_path: Path) -> None:
+    """One of another maker, which the profile requires, cosigns one history on both sides of the rotation.
+
+    Given the old key alone it cosigns what both keys signed and nothing after it; given the new one it goes on from
+    there.
+    """
+    new, name = LogSigner(NEW_KEY, ORIGIN).key, "witness.example/w1"
+    (tmp_path / "witness").mkdir()
+    with open_world(tmp_path) as world:
+        world.book.close()
+        everybody = Everybody(ISSUER, ORIGIN, machine_clock())
+        with third_party.serving(tmp_path / "witness", name, ORIGIN, LOG.vkey) as witness:
+            more = f'witnesses = "required"\n[serve.witness_keys]\n"{witness.url}" = "{witness.vkey}"'
+            profile = write_profile(tmp_path / "server", world.url, Signer(LOG_KEY), everybody, more)
+            Signer(NEW_KEY).save(tmp_path / "log-2.pem")
+            settings = Settings.load(profile)
+            kept = settings.kept_file(LOG)
+            Book.open(
+                world.url, gate=gate, origin=ORIGIN, clock=unix_ms, log_key=LOG_KEY, kept=kept, first_start=True
+            ).close()
+            done = CliRunner().invoke(app, ["rotate-log-key", str(profile), str(tmp_path / "log-2.pem")])
+            assert done.exit_code == 0, done.output
+            world.book = world.open(log_key=NEW_KEY)
+            rotated = world.size
+            assert {cosigned(world, key, witness) for key in (LOG, new)} == {rotated}
+            with world.book.read() as facts:
+                assert check_cosignatures(facts) == 2, "before and after"
+            world.submit(world.merger())
+            with pytest.raises(WitnessRefused, match=r"has another key for this log \(HTTP 403\)"):
+                show(world, witness)
+            with pytest.raises(VerificationError, match="lacks the cosignatures"):
+                cosigned(world, new, witness)
+        with third_party.serving(tmp_path / "witness", name, ORIGIN, new.vkey) as witness:
+            assert show(world, witness) == cosigned(world, new, witness) == world.size > rotated

@@ -200,6 +200,82 @@ def test_every_operation_answers_as_it_says(toured: Tour) -> None:
     assert answered == told
 
 
+TIMES: Final = frozenset(
+    {
+        "at",
+        "closes",
+        "deadline",
+        "effective",
+        "ends",
+        "not_after",
+        "opened",
+        "projected_until",
+        "rate_since",
+        "since",
+        "starts",
+        "time",
+        "until",
+    }
+)
+"""The names of all members and parameters that are times."""
+WRITTEN: Final = "2026-12-01T00:00:00Z"
+
+
+def _forms(form: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - JSON
+    """Each form that is told, alternatives too, by the name of the member or the parameter that has it."""
+    if isinstance(form, list):
+        for one in form:
+            yield from _forms(one, name)
+    elif isinstance(form, dict):
+        if "type" in form and isinstance(form["type"], str):
+            yield name, form
+        for field, one in form.get("properties", {}).items():
+            yield from _forms(one, field)
+        inner = form.get("name", name) if "schema" in form else name
+        for key, one in form.items():
+            if key not in {"properties", "example", "examples"}:
+                yield from _forms(one, inner if key in {"schema", "anyOf", "oneOf", "items"} else "")
+
+
+def test_every_time_is_told_in_milliseconds() -> None:
+    """A number, whatever it is of: no form of a text is that of a time, and what is in milliseconds is listed here."""
+    found, said = {name: set[str]() for name in TIMES}, set[str]()
+    for name, form in _forms({part: committed().told[part] for part in ("components", "paths")}):
+        if name in TIMES:
+            found[name].add(form["type"])
+        if "Unix milliseconds" in form.get("description", ""):
+            assert form["type"] == "integer"
+            said.add(name)
+        assert form.get("format") != "date-time", name
+        assert "pattern" not in form or not re.search(form["pattern"], WRITTEN), name
+    assert {name: types - {"null"} for name, types in found.items()} == {name: {"integer"} for name in TIMES}
+    assert said <= TIMES
+
+
+def test_no_answer_writes_a_time_out(toured: Tour) -> None:
+    """None but what a policy's own date would become, as the page of versions says."""
+    written = {
+        (one.operation, name)
+        for one in toured.recorder.exchanges
+        if one.response.headers.get("content-type", "").startswith("application/json")
+        for name in _written(one.response.json())
+    }
+    assert written == {("ask_policy_impact", "after"), ("ask_policy_impact", "before")}
+    page = (Path(__file__).parents[3] / "docs" / "api_versions.md").read_text("utf-8")
+    assert "`effective` is RFC 3339 there" in " ".join(page.split())
+
+
+def _written(value: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
+    if isinstance(value, dict):
+        for field, one in value.items():
+            yield from _written(one, field)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _written(one, name)
+    elif isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", value):
+        yield name
+
+
 class Page(HTMLParser):
     """What is opened is closed, in order; its text, its anchors and where it points to are kept."""
 

@@ -18,6 +18,7 @@ from ledger.commands.registry import PATHS
 from ledger.commands.signing_keys.recovery import RecoveryClaim
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
+from policy.checks.field_readers import format_time
 from tests.api.two_of_each import TwoOfEach
 from tests.api.wire.conforming import committed
 from tests.api.wire.recorded import Recorder
@@ -75,7 +76,12 @@ class Tour:
         self._post("/v1/plans", {**body, "plan": {**PLAN, "noise_multiplier": "0.8"}}, "TDC")
         self._post("/v1/handover-impacts", {"charge": pairs.own.charge}, "SRO")
         self._post("/v1/merger-impacts", {"organisations": [BANK_A, BANK_B]}, "SRO")
-        policy = c.dump({**world.policy(), "lineage": {"epsilon_max": "0.5"}, "version": 2})
+        later: c.Object = {
+            "effective": format_time(world.begun + 1_000),
+            "lineage": {"epsilon_max": "0.5"},
+            "version": 2,
+        }
+        policy = c.dump({**world.policy(), **later})
         headers = {**pairs.people["SRO"].shown, "content-type": "application/octet-stream"}
         world.http.post("/v1/policy-impacts", content=policy, headers=headers)
         world.http.post("/v1/cap-reports", content=policy, headers=headers)

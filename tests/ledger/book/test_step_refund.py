@@ -21,6 +21,7 @@ from tests.factories.documents import dense_plan
 from tests.factories.people import BANK_A, HOUR_MS, LOG, CleanRoom
 from tests.factories.statements import state_now
 from tests.factories.stored import StoredWorld, no_step, open_world
+from tests.factories.world import World
 from tests.ledger.book.governed import faults, publish
 
 STEPS = 40
@@ -51,7 +52,7 @@ def begun(world: StoredWorld) -> str:
     return run
 
 
-def lease(world: StoredWorld, run: str, span: tuple[int, int], taken: int | None, generation: int = 1) -> Outcome:
+def lease(world: World, run: str, span: tuple[int, int], taken: int | None, generation: int = 1) -> Outcome:
     """A lease of a span of steps that says how many steps are taken, or does not."""
     body: c.Object = {"charge": run, "first": span[0], "generation": generation, "last": span[1], "state": "ab" * 32}
     body |= {} if taken is None else {"output": "cd" * 32, "taken": taken}
@@ -65,7 +66,7 @@ def take_over(world: StoredWorld, run: str) -> Outcome:
     return world.send(BANK_A, "run_generation", body, f"generation-{secrets.token_hex(8)}", room.signer)
 
 
-def post(world: StoredWorld, run: str, steps: int, *, attested: bool = False, **changes: c.Json) -> Outcome:
+def post(world: World, run: str, steps: int, *, attested: bool = False, **changes: c.Json) -> Outcome:
     """A post as the ledger's own facts ask for it, with ``changes``; None takes a member away."""
     with world.read() as facts:
         held = facts.charges[run].leases

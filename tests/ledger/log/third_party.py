@@ -53,9 +53,10 @@ class Witness:
 
 @contextmanager
 def serving(folder: Path, name: str, origin: str, log: str) -> Iterator[Witness]:
-    """A witness with a key and a database of its own, while the block runs."""
+    """A witness with a key and a database of its own, while the block runs; one that a folder has goes on."""
     config = folder / "witness.json"
-    made = run("aics_witness", "init", "-c", config, "--name", name, "--listen", "127.0.0.1:0")
+    fresh = () if config.exists() else ("--name", name, "--listen", "127.0.0.1:0")
+    made = run("aics_witness", "init", "-c", config, *fresh)
     assert made.returncode == 0, made.stderr
     known = run("aics_witness", "add-log", "-c", config, "--origin", origin, "--vkey", log)
     assert known.returncode == 0, known.stderr

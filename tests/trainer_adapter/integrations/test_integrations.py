@@ -201,6 +201,27 @@ def test_mlflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.step for one in history] == list(range(1, PLAN.steps + 1))
 
 
+def test_of_a_leased_run_parameters_of_mlflow_wait_for_their_fence(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named in the first step, they leave with the post of a run that ends there."""
+    from mlflow import MlflowClient
+
+    from trainer_adapter.integrations.mlflow import PublicLog
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    client = MlflowClient(tracking_uri=str(place.folder / "mlflow-fenced"))
+    tracked = client.create_run(client.create_experiment("fenced")).info.run_id
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    known = place.assignment("mlflow-fenced")
+    with attach(model, optimiser, cross_entropy, known, Options(service=place.service)) as run:
+        next(iter(run))
+        PublicLog(run, client, tracked).begin()
+        assert client.get_run(tracked).data.params == {}
+    assert client.get_run(tracked).data.params["dp/charge"] == "mlflow-fenced"
+
+
 def test_no_other_file_loads_their_libraries() -> None:
     """A loop of one's own and the command load neither Opacus nor Lightning, Transformers or MLflow."""
     names = ("opacus", "pytorch_lightning", "transformers", "mlflow")

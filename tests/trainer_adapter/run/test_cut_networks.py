@@ -10,6 +10,7 @@ import hashlib
 import random
 import signal
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +22,9 @@ from tests.trainer_adapter.killed_runs import STEPS, Killer, killer_at
 pytestmark = pytest.mark.soak
 
 ROUNDS, LEASES = 200, 5
+KINDS = ("step_lease", "post", "model_release")
+NUMBERS = ROUNDS * len(KINDS)
+"""So many rounds that each kind of request is cut in 200."""
 POINTS = ("asked", "half", "answered", "half_answer")
 Cutting = tuple[Killer, Outages]
 
@@ -90,11 +94,42 @@ def test_a_room_that_dies_with_an_unheard_lease_takes_none_of_its_steps(cutting:
     assert not {*range(21, 31)} & {*cutting[0].noise("unheard")}
 
 
-@pytest.mark.parametrize("number", range(ROUNDS))
+class Drawn(NamedTuple):
+    """What happens in one round."""
+
+    cut: Cut
+    restart: bool
+    dies: bool
+
+
+def _drawn(number: int) -> Drawn:
+    """A round by its number: what it cuts, where, whether the service restarts and whether the room dies go in turn.
+
+    So each has its share of any rounds in a row; only the order of leases is drawn.
+    """
+    number, kind = divmod(number, len(KINDS))
+    number, restart = divmod(number, 2)
+    number, point = divmod(number, len(POINTS))
+    lease = random.Random(number).randint(1, LEASES)  # noqa: S311 - a seed, so that a failure comes again
+    cut = Cut(PATHS[KINDS[kind]], lease if KINDS[kind] == "step_lease" else 1, POINTS[point])
+    return Drawn(cut, restart=bool(restart), dies=number % 3 == 0)
+
+
+def test_each_kind_of_outage_has_its_rounds() -> None:
+    """Each request that is cut, a restarted service, and an answer that is lost: at least 200 rounds of each."""
+    drawn = [_drawn(number) for number in range(NUMBERS)]
+    for kind in KINDS:
+        assert sum(one.cut.path == PATHS[kind] for one in drawn) >= ROUNDS, kind
+    lost = [one for one in drawn if one.cut.point in {"answered", "half_answer"}]
+    for found in (lost, [one for one in drawn if one.restart], [one for one in drawn if one.dies]):
+        assert len(found) >= ROUNDS
+    everything = {(one.cut.path, one.cut.point, one.restart, one.dies) for one in drawn}
+    assert len(everything) == len(KINDS) * len(POINTS) * 2 * 2
+    assert {one.cut.number for one in drawn} == {*range(1, LEASES + 1)}
+
+
+@pytest.mark.parametrize("number", range(NUMBERS))
 def test_a_cut_anywhere(cutting: Cutting, number: int) -> None:
     """In any lease, post or release of a model, at any point of it; whatever else is killed meanwhile."""
-    chosen = random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
-    kind = chosen.choice(["step_lease", "step_lease", "post", "model_release"])
-    cut = Cut(PATHS[kind], chosen.randint(1, LEASES) if kind == "step_lease" else 1, chosen.choice(POINTS))
-    restart, dies = chosen.random() < 1 / 2, chosen.random() < 1 / 3
+    cut, restart, dies = _drawn(number)
     assert _round(cutting, f"cut-{number}", cut, restart=restart, dies=dies) == 1
