@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,7 +18,7 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import open_place
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.protocol import Session
-from trainer_adapter.session.slice_files import with_slices
+from trainer_adapter.session.slice_files import SEALED, with_slices
 
 NAMES = ("2026-q3", "2026-q4", "2027-q1")
 PLAN = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 4, 3 * digits.RECORDS // 2)
@@ -57,47 +58,45 @@ def test_a_job_over_three_slices(tmp_path: Path) -> None:
         assert [one.rpartition("/")[2] for one in other.data] == [*NAMES[1:], "2027-q2"]
 
 
-@pytest.mark.parametrize(
-    ("named", "charged"),
-    [
-        (("[last 4]",), (0, 1, 2, 3)),
-        (("[last 1]", "[2026-q3..2026-q4]"), (3, 0, 1)),
-        (("[2026-q3..2026-q4]", "/2027-q2", "[2027-q1..2027-q1]"), (3, 0, 1, 2)),
-        (("/2026-q3", "[last 2]"), (0, 2, 3)),
-    ],
-    ids=["retired", "two ranges", "a range and a listed slice", "a listed slice that retires"],
-)
-def test_a_resumed_run_has_the_slices_of_its_charge(
-    tmp_path: Path, named: tuple[str, ...], charged: tuple[int, ...]
-) -> None:
+CASES: Final[dict[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
+    "retired": (("[last 4]",), (0, 1, 2, 3)),
+    "two-ranges": (("[last 1]", "[2026-q3..2026-q4]"), (3, 0, 1)),
+    "range-and-listed": (("[2026-q3..2026-q4]", "/2027-q2", "[2027-q1..2027-q1]"), (3, 0, 1, 2)),
+    "listed-retires": (("/2026-q3", "[last 2]"), (0, 2, 3)),
+}
+"""Runs by id: what a job names of the dataset, and the slices that are charged, by number in order of opening."""
+
+
+def test_a_resumed_run_has_the_slices_of_its_charge(tmp_path: Path) -> None:
     """Slices retired and opened meanwhile: the charge that is sent again is the same, and each slice has its file."""
     with open_place(tmp_path) as place:
         dataset, names = place.ref.rpartition("/")[0], [*NAMES, "2027-q2"]
         for name in names[1:]:
             place.tdp.submit("partition", participants.partition(place.tdp, name, digits.RECORDS))
-        job, folder = place.job("run-1", PLAN), tmp_path / "data" / "slices"
+        job, folder = Job.load(place.job("run-1", PLAN)), tmp_path / "data" / "slices"
         for name in names:
             sealed = folder / name / "share" / "records.sealed"
             sealed.parent.mkdir(parents=True)
             sealed.write_bytes(b"sealed")
-        files = {"[": folder, "/": folder / names[-1] / "share" / "records.sealed"}
-        data = {f"{dataset}{one}": files[one[0]] for one in named}
-        known = replace(Job.load(job), data=data)
-        first = with_slices(known, place.service)
-        session = Session(known, place.service, lambda _: None)
-        answer = session.charge()
-        charge = place.charge("run-1")
-        assert charge is not None
-        assert charge.partitions == tuple(f"{dataset}/{names[number]}" for number in charged)
+        known, sent = dict[str, Job](), {}
+        for run, (named, charged) in CASES.items():
+            files = {f"{dataset}{one}": folder / one[1:] / SEALED if one[0] == "/" else folder for one in named}
+            known[run] = replace(job, id=run, data=files)
+            session = Session(known[run], place.service, lambda _: None)
+            sent[run] = with_slices(known[run], place.service), session, session.charge()
+            charge = place.charge(run)
+            assert charge is not None
+            assert charge.partitions == tuple(f"{dataset}/{names[number]}" for number in charged)
         for name in (names[0], names[3]):
             place.tdp.submit("retirement", {"partition": f"{dataset}/{name}"})
         place.tdp.submit("partition", participants.partition(place.tdp, "2027-q3", digits.RECORDS))
-        assert with_slices(known, place.service) == first
-        assert {*first.data} == {*charge.partitions}
-        again = Session(known, place.service, lambda _: None, session.identity).charge()
-        assert (again.index, again.outcome) == (answer.index, "pending")
-        for other in ({f"{dataset}[last 1]": folder}, {**data, f"{dataset}[2026-q4..2026-q4]": folder}):
-            with pytest.raises(Malformed, match="other partitions than the charge run-1 has"):
-                with_slices(replace(known, data=other), place.service)
+        for run, (first, session, answer) in sent.items():
+            assert with_slices(known[run], place.service) == first
+            assert {*first.data} == {f"{dataset}/{names[number]}" for number in CASES[run][1]}
+            again = Session(known[run], place.service, lambda _: None, session.identity).charge()
+            assert (again.index, again.outcome) == (answer.index, "pending")
+            for other in ({f"{dataset}[last 1]": folder}, {**known[run].data, f"{dataset}[2026-q4..2027-q2]": folder}):
+                with pytest.raises(Malformed, match=f"other partitions than the charge {run} has"):
+                    with_slices(replace(known[run], data=other), place.service)
         with pytest.raises(Malformed, match="has 3 open partitions"):
-            with_slices(replace(known, id="run-2", data={f"{dataset}[last 4]": folder}), place.service)
+            with_slices(replace(known["retired"], id="run-2"), place.service)
