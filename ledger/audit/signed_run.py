@@ -1,25 +1,32 @@
 """The entry of a run as verification reads it: what applying it takes, what is signed, and what makes it like another.
 
-Nearly every entry of a long log is of a run. Such an entry is not taken apart into JSON: the command that its signature
-is over is a part of its bytes, with the outcome and what was derived cut out.
+Nearly every entry of a long log is of a run. Such an entry is not read strictly: the command that its signature is over
+is written again from the entry's declared record, whose own bytes are known to be the entry's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import Raw, Struct
 
 from ledger.commands.entry_reader import ChargeRecord, Read, RunEntry, read_run
+from ledger.commands.runs.charge_entry import shared_terms
+from ledger.wire.field_types import constant
+from ledger.wire.records import write
 
-_CHARGE: Final = (
-    b'{"actor":"%s","body":{"author":%d,%s"limits":%s,"outcome":"pending","plan":"%s","prices":%s,%s"request":'
-)
-_REFUND: Final = b'"refund":"%s",'
-_GROUPS: Final = b'"groups":%s,'
-_OTHER: Final = b'{"actor":"%s","body":{"outcome":"%s","request":'
-_NAMED: Final = b',"id":"%s","key_id":"%s","kind":"%s",'
-_REST: Final = b'}%s"signature":"%s","time":%d,"v":1}'
-_COMMAND: Final = b'{"actor":"%s","body":%s%s"v":1}'
+
+class _SignedCommand(Struct, frozen=True):
+    """A command of a run, of an entry that was read: what a signature is over, in canonical bytes."""
+
+    actor: str
+    body: Any
+    id: str
+    key_id: str
+    kind: str
+    v: Literal[1] = constant(1)
 
 
 class SignedRun(NamedTuple):
@@ -37,38 +44,25 @@ class SignedRun(NamedTuple):
     alike: Hashable
 
 
+_recorded_terms: Final[Callable[[ChargeRecord], tuple[object, ...]]] = attrgetter(
+    *(name for name in ChargeRecord.__struct_fields__ if name != "request")
+)
+
+
 def read_signed(data: bytes) -> SignedRun | None:
     """Read the entry of a run; None of any other, and of one that only the strict reader or a full decision knows."""
     found = read_run(data)
     if found is None:
         return None
     read, entry = found
-    body, actor = entry.body, entry.actor.encode()
+    body = entry.body
     alike: Hashable = entry.kind, entry.actor
     if isinstance(body, ChargeRecord):
         request = body.request
         if request.base or body.alerts is not None:
             return None
-        refund = b"" if body.refund is None else _REFUND % body.refund.encode()
-        groups = b"" if body.groups is None else _GROUPS % bytes(body.groups)
-        front = _CHARGE % (actor, body.author, groups, body.limits, body.plan.encode(), body.prices, refund)
-        alike = (
-            front,
-            entry.key_id,
-            request.contract,
-            request.partitions,
-            bytes(request.plan),
-            request.recipients,
-            request.pipeline,
-            request.unit_records_max,
-            request.step_leases,
-            request.ranges,
-        )
-    else:
-        front = _OTHER % (actor, body.outcome.encode())
-    named = _NAMED % (entry.id.encode(), entry.key_id.encode(), entry.kind.encode())
-    rest = _REST % (named, entry.signature.encode(), entry.time)
-    # A signature that JSON escapes is not spelled like this.
-    if not (data.startswith(front) and data.endswith(rest)):
-        return None
-    return SignedRun(read, entry, _COMMAND % (actor, data[len(front) : -len(rest)], named), alike)
+        # What is left in bytes has no hash by its contents.
+        recorded = tuple(bytes(one) if isinstance(one, Raw) else one for one in _recorded_terms(body))
+        alike = entry.actor, entry.key_id, recorded, bytes(request.plan), shared_terms(request)
+    raw = write(_SignedCommand(entry.actor, body.request, entry.id, entry.key_id, entry.kind))
+    return SignedRun(read, entry, raw, alike)

@@ -120,8 +120,16 @@ class WhatIf:
         """The body of a command that would ask for it."""
         run = self.run
         keys = CleanRoomKeys(PublicKey("X25519", _NO_KEY), PublicKey("Ed25519", _NO_KEY))
-        asked = run.contract, run.partitions, plan, keys, self.now + 1, run.recipients, run.base
-        return MakeCharge(*asked, ranges=run.ranges)
+        return MakeCharge(
+            contract=run.contract,
+            partitions=run.partitions,
+            plan=plan,
+            clean_room=keys,
+            deadline=self.now + 1,
+            recipients=run.recipients,
+            base=run.base,
+            ranges=run.ranges,
+        )
 
     def decide(self) -> Decision:
         """The ledger's decision. Never raises for what a caller can send."""

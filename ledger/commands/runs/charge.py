@@ -20,7 +20,7 @@ from ledger.accounts.pricing import Bound, ComputedPrices
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
 from ledger.commands.kept_verdicts import KeptVerdicts
-from ledger.commands.runs.charge_entry import MakeCharge, Reserved, effect
+from ledger.commands.runs.charge_entry import MakeCharge, Reserved, effect, shared_terms
 from ledger.commands.runs.charge_reader import read_request
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition, holder_of
@@ -143,7 +143,7 @@ def decide(context: Context[MakeCharge]) -> Decision:
     """Reserve a whole run's loss on every account it touches, or refuse it with every reason."""
     if context.kept is None:
         return _admit(context, price(context))
-    alike = _alike(context)
+    alike = alike_terms(context)
     found: _Kept | None = context.kept.get(alike)
     body = context.body
     own = OwnTerms(body.contract, body.deadline, body.clean_room.signing.thumbprint)
@@ -214,22 +214,15 @@ def _spelled(derived: c.Object) -> bytes:
     return c.dump({**derived, "outcome": Code.PENDING.word})
 
 
-def _alike(context: Context[MakeCharge]) -> Hashable:
+def alike_terms(context: Context[MakeCharge]) -> Hashable:
     """All of a charge that its price and verdict rest on."""
-    body, command = context.body, context.command
+    command = context.command
     return (
         command.actor,
         command.key_id,
-        body.contract,
-        body.partitions,
         # Equal bytes are hashed faster than equal plans.
         c.spelled(command.body["plan"]),
-        body.recipients,
-        body.base,
-        body.pipeline,
-        body.unit_records_max,
-        body.step_leases,
-        body.ranges,
+        shared_terms(context.body),
     )
 
 

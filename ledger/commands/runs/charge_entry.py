@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta
@@ -81,6 +83,15 @@ class MakeCharge(Record, frozen=True):
         """Some partition is named. Raises: Malformed."""
         super().__post_init__()
         require_partitions(self.partitions, self.ranges)
+
+
+OWN: Final = ("clean_room", "deadline")
+"""What each charge has for itself: neither its price nor its verdict rests on it but for its clean room being new and
+its deadline ahead, which are checked of each."""
+shared_terms: Final[Callable[[MakeCharge], tuple[object, ...]]] = attrgetter(
+    *(name for name in MakeCharge.__struct_fields__ if name not in {*OWN, "plan"})
+)
+"""All else of a charge but its plan, which is compared by its bytes: charges that differ in one are not alike."""
 
 
 Pair = Annotated[tuple[Natural, ...], Meta(min_length=2, max_length=2)]

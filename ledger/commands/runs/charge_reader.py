@@ -65,15 +65,15 @@ def read_request(data: bytes) -> MakeCharge | None:
     except Malformed:
         return None
     return MakeCharge(
-        found.contract,
-        found.partitions,
-        plan,
-        found.clean_room,
-        found.deadline,
-        found.recipients,
-        found.base,
-        found.pipeline,
-        found.unit_records_max,
-        found.step_leases,
-        found.ranges,
+        contract=found.contract,
+        partitions=found.partitions,
+        plan=plan,
+        clean_room=found.clean_room,
+        deadline=found.deadline,
+        recipients=found.recipients,
+        base=found.base,
+        pipeline=found.pipeline,
+        unit_records_max=found.unit_records_max,
+        step_leases=found.step_leases,
+        ranges=found.ranges,
     )
