@@ -11,13 +11,10 @@ The folder gets its name when all of it is written and synchronised, or never.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from errno import EEXIST
 from pathlib import Path
-from secrets import token_hex
 from typing import Final, Protocol
 
 from client.dataset_files.array_archive import ArchiveRecords
@@ -27,7 +24,8 @@ from client.dataset_files.record_schema import SCHEMA_FILE, RecordSchema
 from client.dataset_files.seal_report import SealReport
 from client.dataset_files.sealed_records import RecordLayout, Rows, write_sealed
 from client.dataset_files.table_chunks import open_table
-from ledger.files.atomic_file import create_file, sync_folder
+from ledger.files.atomic_file import create_file
+from ledger.files.fresh_folder import PRIVATE_FOLDER, fresh_folder
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -107,7 +105,7 @@ def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
         Malformed: for records that cannot be sealed. FileExistsError: for a folder that is there. OSError.
         Then neither the folder nor a key that was made for it is left.
     """
-    with _keys(data_key, commitment_key) as (key, committing), _fresh_folder(folder) as made:
+    with _keys(data_key, commitment_key) as (key, committing), _new_folder(folder) as made:
         commitments, report = RecordCommitments(committing or b""), SealReport(records.layout)
 
         def rows() -> Iterator[Rows]:
@@ -139,7 +137,7 @@ def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
 
 def commit_records(records: Records, commitment_key: Path, folder: Path) -> SealedDataset:
     """Make the commitments alone, in a folder that is made. Raises: as :func:`seal_dataset`."""
-    with _keys(None, commitment_key) as (_, committing), _fresh_folder(folder) as made:
+    with _keys(None, commitment_key) as (_, committing), _new_folder(folder) as made:
         commitments, report = RecordCommitments(committing or b""), SealReport(records.layout)
         for batch in records.batches():
             report.add(batch.rows)
@@ -159,32 +157,12 @@ def _document(number: int) -> Path:
 
 
 @contextmanager
-def _fresh_folder(folder: Path) -> Iterator[Path]:
-    """A folder of another name, which gets its own when the block ends well and is gone otherwise."""
-    if folder.exists():
-        raise FileExistsError(EEXIST, "is there already: name another --out, nothing is replaced", str(folder))
-    made = folder.with_name(f".{folder.name}.{token_hex(8)}.part")
-    try:
-        made.mkdir(mode=0o700)
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A folder with its two parts, private, which gets its name at the end."""
+    with fresh_folder(folder, "--out") as made:
         for part in ("share", "secret"):
-            (made / part).mkdir(mode=0o700)
+            (made / part).mkdir(mode=PRIVATE_FOLDER)
         yield made
-        for place in (made / "share", made / "secret", made):
-            if place.is_dir():
-                sync_folder(place)
-        made.rename(folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise _named(error, folder) from None
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _named(error: OSError, folder: Path) -> OSError:
-    """The same error, naming a file that the user knows: a full disk names none, and ours have other names yet."""
-    if error.filename is None or ".part" in str(error.filename):
-        return OSError(error.errno, error.strerror or "cannot be written", str(folder))
-    return error
 
 
 @contextmanager

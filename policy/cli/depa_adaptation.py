@@ -105,18 +105,20 @@ def _named(text: str) -> tuple[str, str]:
 
 def _write(into: Path, found: Adapted) -> None:
     """All files of a new folder, or none: what is there already is nobody's to replace."""
-    from ledger.files.atomic_file import SHARED, replace_file
+    from ledger.files.atomic_file import SHARED, create_file
+    from ledger.files.fresh_folder import SHARED_FOLDER, fresh_folder
 
-    into.mkdir(parents=True)
+    into.parent.mkdir(parents=True, exist_ok=True)
     files = {
         "contract.json": found.contract,
         "pipeline.json": found.pipeline,
         "changes.json": json.dumps([one.to_json() for one in found.changes], indent=2, ensure_ascii=False).encode(),
         "document.json": found.checked.contract,
     }
-    for name, data in files.items():
-        if data is not None:
-            replace_file(into / name, data, mode=SHARED)
+    with fresh_folder(into, "--into", mode=SHARED_FOLDER) as made:
+        for name, data in files.items():
+            if data is not None:
+                create_file(made / name, data, mode=SHARED)
 
 
 def _print_changes(found: Adapted, into: Path) -> None:
