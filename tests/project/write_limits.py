@@ -1,7 +1,7 @@
 """docs/limits.md: every limit of the product, read off the source. ``python -m tests.project.write_limits`` writes it.
 
-A limit is a constant of a module whose name ends in ``_MAX``, with or without a unit after it. The line of text below a
-constant says what it limits.
+A limit is a constant of a module whose name ends in ``_MAX``, with or without a unit after it; a time is one whose name
+ends in ``_S`` or ``_MS``, units of time aside. The line of text below a constant says what it means.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ PAGE: Final = ROOT / "docs" / "limits.md"
 PACKAGES: Final[list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
     "importlinter"
 ]["root_packages"]
-_NAME: Final = re.compile(r"_?[A-Z][A-Z0-9_]*_MAX(_[A-Z]+)?")
+_NAME: Final = re.compile(r"_?[A-Z][A-Z0-9_]*_(MAX(_[A-Z]+)?|S|MS)")
+_UNIT: Final = re.compile(r"_?(MINUTE|HOUR|DAY|WEEK|YEAR)_M?S")
 _HEAD: Final = """# Limits
 
-Every limit on size, depth, number and time, read off the source. A name's last part is its unit where it has one:
-`_S` seconds, `_MS` milliseconds, `_BYTES` bytes. `python -m tests.project.write_limits` writes this page, and a test
-compares it with the source.
+Every limit on size, depth, number and time, read off the source, and every other time that is fixed there: how long
+something is waited for, kept or valid, and how often something is done. Limits are the names with `_MAX`. A name's last
+part is its unit where it has one: `_S` seconds, `_MS` milliseconds, `_BYTES` bytes.
+`python -m tests.project.write_limits` writes this page, and a test compares it with the source.
 """
 
 
@@ -41,10 +43,10 @@ def limits_of(path: Path) -> Iterator[Limit]:
     """The limits that one module sets."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     for place, statement in enumerate(body):
-        if not isinstance(statement, ast.AnnAssign | ast.Assign) or statement.value is None:
+        if not isinstance(statement, ast.AnnAssign | ast.Assign) or isinstance(statement.value, ast.Tuple | None):
             continue
         target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
-        if isinstance(target, ast.Name) and _NAME.fullmatch(target.id):
+        if isinstance(target, ast.Name) and _NAME.fullmatch(target.id) and not _UNIT.fullmatch(target.id):
             below = body[place + 1] if place + 1 < len(body) else None
             text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
             yield Limit(target.id, ast.unparse(statement.value), " ".join(str(text).split()))
@@ -61,7 +63,7 @@ def page() -> str:
         ]
         if rows:
             parts.append(
-                "\n".join([f"## {package}\n", "| limit | value | what it limits | where |", "|---|---|---|---|", *rows])
+                "\n".join([f"## {package}\n", "| name | value | meaning | where |", "|---|---|---|---|", *rows])
             )
     return "\n".join(part if part.endswith("\n") else part + "\n" for part in parts)
 
