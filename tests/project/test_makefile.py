@@ -1,8 +1,10 @@
 """The Makefile tells what it does, and names the tool that is missing before it makes anything."""
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,23 @@ def test_a_missing_tool_is_named(missing: str, advice: str, tmp_path: Path) -> N
     done = _make("tools", path=str(tmp_path))
     assert done.returncode == 2
     assert done.stdout == f"{advice}\n"
+
+
+def test_make_unit_runs_the_tests_of_the_pure_packages() -> None:
+    """Each that the import contract "pure" lists, but for two that have no folder of tests; and no other."""
+    text = (HOME / "Makefile").read_text(encoding="utf-8")
+    unit = text.partition("UNIT   :=")[2].partition("TEST_CPU_S")[0]
+    named = {
+        f"{room}.{name}"
+        for room, names in re.findall(r"addprefix tests/(\w+)/,([\w ]+)", unit)
+        for name in names.split()
+    }
+    named |= {".".join(file.split("/")[:2]) for file in re.findall(r" tests/(\w+/\w+/test_\w+\.py)", unit)}
+    contracts = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    pure = next(set(one["source_modules"]) for one in contracts if one["id"] == "pure")
+    assert named == pure - {"ledger.verifier", "policy.checks"}
 
 
 def _make(*targets: str, path: str) -> subprocess.CompletedProcess[str]:
