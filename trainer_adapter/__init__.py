@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from trainer_adapter.job.job_spec import Assignment
     from trainer_adapter.run.charged_run import Run
     from trainer_adapter.training.attach import ModelRun, Options, attach
+    from trainer_adapter.training.training_records import read_records
 
-__all__ = ["Assignment", "ModelRun", "Options", "Run", "attach"]
+__all__ = ["Assignment", "ModelRun", "Options", "Run", "attach", "read_records"]
 
 _MODULES: Final = {
     "Assignment": "trainer_adapter.job.job_spec",
     "Run": "trainer_adapter.run.charged_run",
+    "read_records": "trainer_adapter.training.training_records",
     **dict.fromkeys(("ModelRun", "Options", "attach"), "trainer_adapter.training.attach"),
 }
 
