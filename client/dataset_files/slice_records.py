@@ -113,8 +113,8 @@ class SliceRecords:
         """The commitments to persons, and what the slice was made of. Raises: Malformed, for too few records."""
         if seen.records < self._least:
             left = f", of which {self.left_out} were left out" if self.left_out else ""
-            told = f"{self._seen} record{'s' * (self._seen != 1)}{left}"
-            raise Malformed("FILE", f"has {told}: a slice of this stream needs at least {self._least}")
+            records = f"{self._seen} record{'s' * (self._seen != 1)}{left}"
+            raise Malformed("FILE", f"has {records}: a slice of this stream needs at least {self._least}")
         documents = [] if self._persons is None else [*self._persons.documents()]
         stated: c.Object = {
             "body": self._body,

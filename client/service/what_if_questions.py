@@ -39,8 +39,8 @@ class WhatIfQuestions:
             days: how many past days of charges make the rate; 30 if not given.
             policy: the text of a policy, JSON or YAML, to decide under instead of those in force.
         """
-        asked: c.Object = {**body, "policy": policy} if policy else body
-        return object_of(self._asked(_with(PLANS, as_of=as_of, at=at, days=days), c.dump(asked)))
+        question: c.Object = {**body, "policy": policy} if policy else body
+        return object_of(self._post(_with(PLANS, as_of=as_of, at=at, days=days), c.dump(question)))
 
     def smallest_coalitions(self, partition: str, epsilon: str = "", at: int | None = None) -> c.Object:
         """The fewest consumers that together would exceed a cap on a partition. Raises: Refused, Unreachable.
@@ -61,7 +61,7 @@ class WhatIfQuestions:
 
     def policy_impact(self, data: bytes, at: int | None = None) -> c.Object:
         """What publishing a policy would change, at a time (ms); records nothing. Raises: Refused, Unreachable."""
-        return object_of(self._asked(_with("/v1/policy-impacts", at=at), data, BYTES_TYPE))
+        return object_of(self._post(_with("/v1/policy-impacts", at=at), data, BYTES_TYPE))
 
     def merger_impact(self, organisations: Sequence[str], at: int | None = None) -> list[c.Object]:
         """The accounts that a merger would change, at a time (ms); records nothing. Raises: Refused, Unreachable."""
@@ -76,9 +76,9 @@ class WhatIfQuestions:
         return self._listed("/v1/cap-reports", data, BYTES_TYPE)
 
     def _listed(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> list[c.Object]:
-        return objects_of(object_of(self._asked(path, data, content_type)).get("items"))
+        return objects_of(object_of(self._post(path, data, content_type)).get("items"))
 
-    def _asked(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> httpx.Response:
+    def _post(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> httpx.Response:
         return self._guard.send("POST", path, data, {"content-type": content_type})
 
     def _list(self, path: str, query: Mapping[str, str]) -> tuple[c.Object, list[c.Object]]:
@@ -98,9 +98,9 @@ class WhatIfQuestions:
         return object_of(self._guard.send("GET", path, query=query))
 
 
-def _with(path: str, **asked: int | None) -> str:
+def _with(path: str, **parameters: int | None) -> str:
     """A path with the parameters that are given."""
-    query = "&".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+    query = "&".join(f"{name}={value}" for name, value in parameters.items() if value is not None)
     return f"{path}?{query}" if query else path
 
 

@@ -223,14 +223,14 @@ def weeks_of(parties: Parties, count: int, every: int) -> list[Week]:
                 if error.code != Code.BUDGET_EXHAUSTED.word:
                     raise
                 refused = error.detail.partition(";")[0]
-        told = parties.stream()
+        shown = parties.stream()
         spent = {
             one["period"]: float(one["spent"].removesuffix(" %"))
-            for one in told["slices"]
+            for one in shown["slices"]
             if one["status"] in ("open", "full")
         }
         retired = [ref.rpartition("/")[2] for ref in done.retired]
-        row = Week(week, done.period, told["newest_window"]["runs"], spent, retired, trained, refused)
+        row = Week(week, done.period, shown["newest_window"]["runs"], spent, retired, trained, refused)
         row.renewed, row.once = accuracy(newest, week), accuracy(once, week)
         seen.append(row)
         print(_line(row), flush=True)
@@ -260,14 +260,14 @@ def main(words: list[str] | None = None) -> list[Week]:
     parser.add_argument("--weeks", type=int, default=26)
     parser.add_argument("--window", type=int, default=4, help="slices of one run")
     parser.add_argument("--every", type=int, default=2, help="weeks from one run to the next")
-    asked = parser.parse_args(words)
-    asked.folder.mkdir()
-    folder, clock, log_key = asked.folder.resolve(), Clock(), Signer.generate()
+    arguments = parser.parse_args(words)
+    arguments.folder.mkdir()
+    folder, clock, log_key = arguments.folder.resolve(), Clock(), Signer.generate()
     log_key.save(folder / "log.pem")
     private = load_private(folder / "log.pem")
     log = LogKey(ORIGIN, private.public_key().public_bytes_raw())
     (folder / "log.vkey").write_text(f"{log.vkey}\n", encoding="ascii")
-    probability, batch = Fraction(1, 10), asked.window * RECORDS // 10
+    probability, batch = Fraction(1, 10), arguments.window * RECORDS // 10
     noise = calibrate_noise(probability, STEPS, RUN_EPSILON, Fraction(DELTA))
     plan = Plan(probability, noise, Fraction(1), STEPS, batch)
     database = url_of(folder / "book.sqlite")
@@ -276,9 +276,9 @@ def main(words: list[str] | None = None) -> list[Week]:
     book = Book.open(database, gate=gate, log_key=private, origin=ORIGIN, clock=clock, statements=False)
     try:
         with opened(book, keys, log, clock) as (address, enrol):
-            parties = Parties(folder, clock, keys, address, enrol, plan, asked.window)
+            parties = Parties(folder, clock, keys, address, enrol, plan, arguments.window)
             parties.found()
-            rows = weeks_of(parties, asked.weeks, asked.every)
+            rows = weeks_of(parties, arguments.weeks, arguments.every)
     finally:
         book.close()
     weeks, svg = folder / "weeks.json", folder / "drifting_stream.svg"

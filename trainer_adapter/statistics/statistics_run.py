@@ -67,8 +67,8 @@ class StatisticsReport:
     def in_words(self) -> str:
         """For people."""
         done = f"{self.charge}: {self.steps} of {self.steps_charged} statistics"
-        told = [f"{name} = {value}" for name, value in self.answers.items()]
-        return "\n  ".join((done, *self.privacy.in_words, *told))
+        shown = [f"{name} = {value}" for name, value in self.answers.items()]
+        return "\n  ".join((done, *self.privacy.in_words, *shown))
 
 
 class StatisticsRun(Run):
@@ -115,21 +115,21 @@ def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | N
         taken = run.budget.taken
         run.model_data = tensors_bytes(answers, job, taken, run.privacy)
     released = run.release_model(run.model_data, pause) if taken else ""
-    told = {name: _shown(value) for name, value in answers.items()} if released else {}
-    return StatisticsReport(told, job.id, released, taken, run.steps, run.privacy)
+    answered = {name: _shown(value) for name, value in answers.items()} if released else {}
+    return StatisticsReport(answered, job.id, released, taken, run.steps, run.privacy)
 
 
 def _answer(plan: StatisticsPlan, step: int, columns: RecordColumns) -> dict[str, Tensor]:
     """The answer of a step, counted from 1. Raises: Malformed, in words that quote no record."""
-    asked = plan.statistics[step - 1]
+    statistic = plan.statistics[step - 1]
     try:
-        noisy = draw(asked, plan.relation, exact_totals(asked, columns))
-        found = figures(asked, noisy)
+        noisy = draw(statistic, plan.relation, exact_totals(statistic, columns))
+        found = figures(statistic, noisy)
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, Malformed):
             raise
         rule = f"failed ({type(error).__name__}); what it said may quote a record"
-        raise Malformed(f"statistics.{asked.name}", rule) from None
+        raise Malformed(f"statistics.{statistic.name}", rule) from None
     return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
 
 
