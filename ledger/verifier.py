@@ -235,13 +235,14 @@ class Key(ABC):
     def verifies(self, text: str, signature: bytes) -> bool:
         """Whether this is the key's signature over a note's text."""
 
-    def _verifies(self, message: str, signature: bytes) -> bool:
+    def verifies_bytes(self, message: bytes, signature: bytes) -> bool:
+        """Whether this is the key's Ed25519 signature over a message."""
         # Loaded here, so that a command that only reports an error does not wait for it.
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         try:
-            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message.encode())
+            Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
         except InvalidSignature:
             return False
         return True
@@ -261,7 +262,7 @@ class LogKey(Key):
 
     def verifies(self, text: str, signature: bytes) -> bool:
         """Whether this is the key's signature over a note's text."""
-        return self._verifies(text, signature)
+        return self.verifies_bytes(text.encode(), signature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +275,9 @@ class WitnessKey(Key):
     def verifies(self, text: str, signature: bytes) -> bool:
         """Whether this is the witness's cosignature over a checkpoint's text."""
         time = int.from_bytes(signature[:8], "big")
-        return 0 < time < 1 << 63 and self._verifies(f"cosignature/v1\ntime {time}\n{text}", signature[8:])
+        return 0 < time < 1 << 63 and self.verifies_bytes(
+            f"cosignature/v1\ntime {time}\n{text}".encode(), signature[8:]
+        )
 
 
 @dataclass(frozen=True, slots=True)
