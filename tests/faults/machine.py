@@ -29,7 +29,7 @@ TALLY: Final = Counter[str]()
 
 
 class WholeBook(RuleBasedStateMachine):
-    """Every command that there is, in every order; the book and the model must say the same each time.
+    """The kinds of command that :mod:`tests.faults.asking` knows, in every order; book and model must say the same.
 
     Attributes:
         begin: a founded world of its own, and what lets go of it.
