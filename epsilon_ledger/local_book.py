@@ -1,6 +1,7 @@
 """A book of one person: all parties in one process, their keys in one file beside it, no service.
 
 The commands, the policy's gate and the book are those of a service, so ``epsilon verify`` and ``epsilon log`` read it.
+The newest checkpoint is kept in the state folder of the user: an older copy of the book is not opened.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from client.dataset_files.record_commitments import SIZE, RecordCommitments, rea
 from client.keys.private_file import read_private
 from client.keys.signer import Signer
 from ledger.book.book import Book
+from ledger.book.checkpoint_file import default_path
 from ledger.book.submitted_command import Outcome, Submission
 from ledger.book.wall_clock import unix_ms
 from ledger.domain.command import Command
@@ -67,11 +69,19 @@ class LocalBook:
             create_file(keys, json.dumps(made, indent=1, sort_keys=True).encode())
         self._keys = _read_keys(keys)
         log_key = Ed25519PrivateKey.from_private_bytes(self._keys["log"])
+        log = LogKey(_ORIGIN, log_key.public_key().public_bytes_raw())
         if fresh:
-            log = LogKey(_ORIGIN, log_key.public_key().public_bytes_raw())
             replace_file(path.with_name(f"{path.name}.vkey"), f"{log.vkey}\n".encode("ascii"))
         self._book = Book.open(
-            url_of(path), gate=gate, log_key=log_key, origin=_ORIGIN, clock=unix_ms, statements=False
+            url_of(path),
+            gate=gate,
+            log_key=log_key,
+            origin=_ORIGIN,
+            clock=unix_ms,
+            kept=default_path(log),
+            # A book that this user or machine has not met before: a line says so.
+            first_start=True,
+            statements=False,
         )
         try:
             self.contract = self._found() if self._size() == 0 else self._known()

@@ -12,7 +12,7 @@ from api.server.witness_submission import WitnessContradicts, WitnessMissing, Wi
 from ledger.book.book import BookUnusable
 from ledger.book.log_key.rotation import Rotated, rotate_log_key
 from ledger.book.submitted_command import BookPaused
-from ledger.book.wall_clock import ClockWatch, unix_ms
+from ledger.book.wall_clock import unix_ms
 from ledger.domain.outcomes import Code
 from ledger.log.checkpoint import sign
 from ledger.verifier import EMPTY_ROOT, Checkpoint, LogKey
@@ -61,7 +61,7 @@ def _rotated(
         new_key=new_key,
         origin=settings.origin,
         clock=unix_ms,
-        watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
+        watch=settings.clock_watch,
         kept=None if before is None or after is None else (before, after),
         show_first=submission.show,
     )

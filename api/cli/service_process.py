@@ -22,7 +22,7 @@ from api.server.http_server import base_url, server_of
 from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
 from api.setup.key_files import service_secret
 from ledger.book.book import Book, BookUnusable
-from ledger.book.wall_clock import ClockWatch, unix_ms
+from ledger.book.wall_clock import unix_ms
 from ledger.domain.outcomes import Code
 from ledger.log.checkpoint import sign
 from ledger.store.engine import name_of
@@ -102,14 +102,14 @@ def _open_book(
 ) -> Book:
     """Open the profile's book, once its witnesses have seen it. Raises: as :meth:`Book.open` and the submission do."""
     kept = settings.kept_file(log)
-    _say_what_is_kept(kept)
+    _say_what_is_kept(kept, beside=settings.keeps_beside_book)
     return Book.open(
         settings.book,
         gate=gate,
         log_key=log_key,
         origin=settings.origin,
         clock=unix_ms,
-        watch=ClockWatch(settings.clock if settings.production else None, pauses=settings.production),
+        watch=settings.clock_watch,
         kept=kept,
         first_start=first_start,
         show_first=submission.show,
@@ -117,7 +117,7 @@ def _open_book(
     )
 
 
-def _say_what_is_kept(kept: Path | None) -> None:
+def _say_what_is_kept(kept: Path | None, *, beside: bool) -> None:
     """Say, and log if not, whether an older copy of the book would be noticed."""
     if kept is None:
         logging.getLogger("api.rollback").warning("no checkpoint is kept: allow_rollback")
@@ -128,6 +128,13 @@ def _say_what_is_kept(kept: Path | None) -> None:
         )
         return
     typer.echo(f"The newest checkpoint is kept at {kept}: no older copy of this book is served.", err=True)
+    if beside:
+        logging.getLogger("api.rollback").warning("the newest checkpoint is kept in the book's folder")
+        typer.echo(
+            f"WARNING: {kept} lies in the folder of the book: an older copy of that folder would be served, and would "
+            "give spent budgets back. Name a file elsewhere in the profile (kept), or leave it out.",
+            err=True,
+        )
 
 
 def preload_pricing() -> Thread:

@@ -5,6 +5,7 @@
     [serve]
     book = "book.sqlite"
     clock = "clock"
+    clock_jump_s = 600
     kept = "/var/lib/epsilon-kept/checkpoint"
     keys = "keys"
     snapshot = "book.sqlite.snapshot"
@@ -25,7 +26,8 @@
 
 Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
 own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so store it where
-backups of the book do not reach; left out, it lies in the user's state folder (XDG_STATE_HOME or ~/.local/state).
+backups of the book do not reach, and not in its folder; left out, it lies in the user's state folder (XDG_STATE_HOME
+or ~/.local/state).
 ``allow_rollback = true`` keeps none, and says so at every start. ``snapshot`` is the file with a snapshot of the book's
 state, by which it opens faster; left out, it lies beside an SQLite book, and of a PostgreSQL one in the user's state
 folder. Without ``keys`` the service authorises only:
@@ -42,6 +44,8 @@ not answer is asked again, with a warning; with ``witnesses = "required"`` the s
 
 ``clock`` is the file in which a service in production stores when its clock was last known to be right, and which
 ``epsilon clock accept`` writes: who may write it is who may accept. Left out, it is the profile's name with ``.clock``.
+``clock_jump_s`` is how many seconds more or less the clock may have advanced than the time since boot, ten minutes if
+left out: more is a jump.
 
 ``proxies`` lists the addresses of proxies in front of the service, as ``["10.0.0.7"]``: each speaks for many callers,
 so its connections are bounded only by the number that the process has; it has to bound those of each caller.
@@ -70,13 +74,16 @@ from client.http.base_url import base_of, is_loopback
 from client.profile.profile import read_table
 from ledger.book.checkpoint_file import default_path
 from ledger.book.state.snapshot_file import snapshot_path
+from ledger.book.wall_clock import JUMP_MS_MAX, ClockWatch
 from ledger.cli.witness_client import Witness
-from ledger.store.engine import url_of
+from ledger.store.engine import sqlite_file, url_of
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 PORT_MAX: Final = 65_535
+CLOCK_JUMP_S_MAX: Final = 86_400
+"""The most that a profile may let the clock jump: a day."""
 ISSUERS_MAX: Final = 16
 WITNESSES_MAX: Final = 16
 PROXIES_MAX: Final = 16
@@ -91,6 +98,7 @@ class Settings:
     Attributes:
         book: the URL of the book's database.
         clock: the file of the readings of the clock that were last known to be right.
+        clock_jump_s: how many seconds the clock may differ from the time since boot before that is a jump.
         keys: None where the service authorises only.
         kept: the file of the newest checkpoint; None for the one in the user's state folder.
         snapshot: the file of the state's snapshot; None for the one in its usual place.
@@ -106,6 +114,7 @@ class Settings:
 
     book: str
     clock: Path
+    clock_jump_s: int
     keys: Path | None
     kept: Path | None
     snapshot: Path | None
@@ -128,6 +137,18 @@ class Settings:
         """Where the newest checkpoint of a log is kept; None where none is."""
         return None if self.allow_rollback else self.kept or default_path(log)
 
+    @property
+    def keeps_beside_book(self) -> bool:
+        """Whether the newest checkpoint lies in the folder of an SQLite book: a copy of it may hold both."""
+        book = sqlite_file(self.book)
+        return book is not None and self.kept is not None and self.kept.resolve().is_relative_to(book.resolve().parent)
+
+    @property
+    def clock_watch(self) -> ClockWatch:
+        """What the clock is held against; in development a jump is said, and the service goes on."""
+        file = self.clock if self.production else None
+        return ClockWatch(file, pauses=self.production, jump_ms=self.clock_jump_s * 1_000)
+
     def snapshot_file(self, log: LogKey) -> Path:
         """Where the snapshot of a log's state lies. Raises: FileNotFoundError, if there is no folder for it."""
         return self.snapshot or snapshot_path(self.book, log)
@@ -138,7 +159,7 @@ class Settings:
         names = ("book", "host", "issuers", "log_key", "origin", "port")
         paths = ("clock", "keys", "kept", "snapshot")
         switches = ("allow_rollback", "production", "witnesses")
-        optional = (*switches, *paths, "forwarded", "proxies", "quotas", "url", "witness_keys")
+        optional = (*switches, *paths, "clock_jump_s", "forwarded", "proxies", "quotas", "url", "witness_keys")
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
@@ -149,6 +170,9 @@ class Settings:
         return cls(
             book=_book(path, c.string(known["book"], "serve.book")),
             clock=path.parent / c.string(known.get("clock", f"{path.stem}.clock"), "serve.clock"),
+            clock_jump_s=c.integer(
+                known.get("clock_jump_s", JUMP_MS_MAX // 1_000), "serve.clock_jump_s", 1, CLOCK_JUMP_S_MAX
+            ),
             keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
             kept=path.parent / c.string(known["kept"], "serve.kept") if "kept" in known else None,
             snapshot=path.parent / c.string(known["snapshot"], "serve.snapshot") if "snapshot" in known else None,

@@ -192,7 +192,6 @@ def _service(folder: DevelopmentFolder) -> dict[str, dict[str, Value]]:
     return {
         "serve": {
             "book": folder.book.name,
-            "kept": "kept/checkpoint",
             "keys": folder.data_keys.name,
             "log_key": "keys/log.pem",
             "origin": mark.origin,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
 
 from api.app import create_app
 from api.auth.jwks_files import IssuerFiles
@@ -21,16 +23,25 @@ from client.profile.profile import Profile
 from client.service.detached_signatures import read_document
 from client.service.registration import registration
 from ledger.book.book import Book
-from ledger.book.wall_clock import unix_ms
+from ledger.book.checkpoint_file import default_path
+from ledger.book.wall_clock import ClockWatch, unix_ms
 from ledger.domain.outcomes import Code
+from ledger.files.atomic_file import SHARED, create_file, replace_file
 from ledger.store.engine import url_of
+from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
+
+_KEPT_INSIDE: Final = "kept/checkpoint"
+"""Where earlier versions kept the newest checkpoint: beside the book, so that an older copy of the folder held both."""
 
 
 @contextmanager
 def running(folder: DevelopmentFolder, service: socket.socket, issuer: socket.socket) -> Iterator[None]:
     """Serve a complete folder on two listening sockets while the block runs.
+
+    The newest checkpoint is kept in the state folder of the user. Where none is kept, a line says so, and where the
+    clock jumps; both stop a service in production.
 
     Raises:
         BookUnusable: as :meth:`ledger.book.book.Book.open` does.
@@ -39,30 +50,53 @@ def running(folder: DevelopmentFolder, service: socket.socket, issuer: socket.so
     log_key = load_private(folder.key("log"))
     keys = FileKeyStore(folder.data_keys)
     (folder.data_keys / TDP.did).mkdir(mode=0o700, exist_ok=True)
+    log = verifier_key(folder.key("log"), folder.mark.origin)
     known = IssuerSettings.load(folder.profile).issuer(folder.path, folder.issuer, unix_ms)
     with ExitStack() as opened:
         opened.enter_context(serving(create_issuer_app(known), issuer))
-        (folder.path / "kept").mkdir(mode=0o700, exist_ok=True)
         book = Book.open(
             url_of(folder.book),
             gate=gate,
             log_key=log_key,
             origin=folder.mark.origin,
             clock=unix_ms,
-            kept=folder.path / "kept" / "checkpoint",
+            watch=ClockWatch(pauses=False),
+            kept=kept_outside(folder, log),
+            first_start=True,
         )
         opened.callback(book.close)
         app = create_app(
             book,
             keys,
             url=folder.service,
-            log=verifier_key(folder.key("log"), folder.mark.origin),
+            log=log,
             clock=unix_ms,
             issuers=IssuerFiles([(folder.issuer, folder.path / "issuer.jwks")]),
             secret=service_secret(log_key, folder.mark.origin),
         )
         opened.enter_context(serving(app, service))
         yield
+
+
+def kept_outside(folder: DevelopmentFolder, log: LogKey) -> Path:
+    """The file of the newest checkpoint, in the state folder; what an earlier version kept in the folder moves there.
+
+    Raises:
+        OSError: if it cannot be moved.
+    """
+    path, inside = default_path(log), folder.path / _KEPT_INSIDE
+    if inside.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # What is kept outside already is never replaced by what came with the folder.
+        with suppress(FileExistsError):
+            create_file(path, inside.read_bytes(), mode=SHARED)
+    profile = folder.profile.read_text(encoding="utf-8")
+    without = profile.replace(f'kept = "{_KEPT_INSIDE}"\n', "")
+    if without != profile:
+        replace_file(folder.profile, without.encode("utf-8"), mode=SHARED)
+    # Last: if this is interrupted before, the profile names a file that is there.
+    inside.unlink(missing_ok=True)
+    return path
 
 
 def register_parties(folder: DevelopmentFolder) -> None:

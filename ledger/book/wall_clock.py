@@ -6,8 +6,9 @@ But the kernel also counts the time since boot (CLOCK_BOOTTIME, time in suspend 
 reading is taken only while the wall clock has advanced as much as the time since boot has, since both were last known
 to be right:
 
-- up to :data:`JUMP_MS_MAX` more or less (and :data:`DRIFT_PPM_MAX` of the time between) is accepted. After a small step
-  back, entries keep the last entry's time until the clock has reached it again;
+- up to :attr:`ClockWatch.jump_ms` more or less (:data:`JUMP_MS_MAX` if not said otherwise, and :data:`DRIFT_PPM_MAX`
+  of the time between) is accepted. After a small step back, entries keep the last entry's time until the clock has
+  reached it again;
 - any larger difference is a jump that nothing explains. Writing pauses, charges do not lapse, and no key is released.
 
 A pause ends when the wall clock is back; when two readings that lie :data:`AGREEMENT_MS` apart agree with a witness's
@@ -39,7 +40,7 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, read, write
 
 JUMP_MS_MAX: Final = 600_000
-"""How much more or less the wall clock may have advanced than the time since boot: more is a jump."""
+"""How much more or less the wall clock may have advanced than the time since boot, if not said otherwise."""
 DRIFT_PPM_MAX: Final = 200
 """How many millionths of the time between two readings come on top: a crystal that NTP corrects in steps."""
 ABSENCE_MS_MAX: Final = 7 * 86_400_000
@@ -64,10 +65,10 @@ class Reading(Record, frozen=True):
         """How much more (ms) the wall clock has advanced since an earlier reading than the time since boot."""
         return (self.wall - earlier.wall) - (self.boottime - earlier.boottime)
 
-    def agrees(self, earlier: Reading) -> bool:
-        """Whether the two clocks have advanced alike since an earlier reading of the same boot."""
+    def agrees(self, earlier: Reading, jump_ms: int) -> bool:
+        """Whether the two clocks have advanced alike, to ``jump_ms``, since an earlier reading of the same boot."""
         drift = abs(self.boottime - earlier.boottime) * DRIFT_PPM_MAX // 1_000_000
-        return self.boot_id == earlier.boot_id and abs(self.ahead(earlier)) <= JUMP_MS_MAX + drift
+        return self.boot_id == earlier.boot_id and abs(self.ahead(earlier)) <= jump_ms + drift
 
 
 def unix_ms() -> int:
@@ -94,12 +95,14 @@ class ClockWatch:
         pauses: whether a jump pauses writing; a warning is all there is in development.
         boottime: milliseconds since boot.
         boot: the name of the boot.
+        jump_ms: how much more or less the wall clock may have advanced than the time since boot: more is a jump.
     """
 
     file: Path | None = None
     pauses: bool = True
     boottime: Callable[[], int] = boottime_ms
     boot: str = field(default_factory=boot_id)
+    jump_ms: int = JUMP_MS_MAX
 
 
 class WallClock:
@@ -108,6 +111,7 @@ class WallClock:
     def __init__(self, wall: Callable[[], int], watch: ClockWatch | None = None) -> None:
         """Read ``wall`` (Unix ms); without a ``watch`` it is believed."""
         self.wall, self._watch = wall, watch
+        self._jump_ms = JUMP_MS_MAX if watch is None else watch.jump_ms
         self._lock = threading.Lock()
         self._right: Reading | None = None
         self._witnessed: Reading | None = None
@@ -124,7 +128,7 @@ class WallClock:
         wall = self.wall()
         if cosigned is not None:
             self._compare_with_witness(wall, *cosigned)
-        if last > wall + JUMP_MS_MAX:
+        if last > wall + self._jump_ms:
             _LOG.warning(
                 "the newest entry is of %s, %s ahead of the clock, which reads %s: entries keep that time until the "
                 "clock has reached it, or a clock correction is entered",
@@ -138,17 +142,16 @@ class WallClock:
                 self._right = stored
                 return
             absence = now.wall - last if last else 0
-            if absence > JUMP_MS_MAX:
+            if absence > self._jump_ms:
                 _LOG.warning("the clock reads %s, %s after the newest entry", _utc(now.wall), _span(absence))
             if absence <= ABSENCE_MS_MAX or not self._watch.pauses:
                 self._accept(now)
 
-    @staticmethod
-    def _compare_with_witness(wall: int, witnessed: int, entry: int) -> None:
-        if entry > witnessed + JUMP_MS_MAX:
+    def _compare_with_witness(self, wall: int, witnessed: int, entry: int) -> None:
+        if entry > witnessed + self._jump_ms:
             ahead = "the log was %s ahead of the time of the witness that cosigned it last, at %s"
             _LOG.warning(ahead, _span(entry - witnessed), _utc(witnessed))
-        if witnessed > wall + JUMP_MS_MAX:
+        if witnessed > wall + self._jump_ms:
             behind = "the clock reads %s, %s behind the time of the newest cosignature"
             _LOG.warning(behind, _utc(wall), _span(witnessed - wall))
 
@@ -175,7 +178,7 @@ class WallClock:
             return self.wall(), None
         with self._lock:
             now = self._reading()
-            if self._right is None or not now.agrees(self._right):
+            if self._right is None or not now.agrees(self._right, self._jump_ms):
                 reason = self._unexplained(now, self._right)
             else:
                 reason, self._agrees_since = None, None
@@ -191,7 +194,7 @@ class WallClock:
             self._accept(now)
             return None
         stored = self._stored()
-        if stored is not None and now.agrees(stored):
+        if stored is not None and now.agrees(stored, self._jump_ms):
             _LOG.warning("the operator has accepted the clock, which reads %s", _utc(now.wall))
             self._right = stored
             return None
@@ -202,7 +205,7 @@ class WallClock:
         return f"{_difference(now, right)}: writing pauses until a witness agrees, or 'epsilon clock accept' is run"
 
     def _agrees_with_witness(self, now: Reading) -> bool:
-        if self._witnessed is None or not now.agrees(self._witnessed):
+        if self._witnessed is None or not now.agrees(self._witnessed, self._jump_ms):
             self._agrees_since = None
             return False
         if self._agrees_since is None:

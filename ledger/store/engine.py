@@ -85,6 +85,12 @@ def url_of(book: str | Path) -> str:
     return url.set(drivername=driver).render_as_string(hide_password=False)
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite book; None for another database."""
+    made = make_url(url)
+    return Path(made.database) if made.drivername == "sqlite" and made.database else None
+
+
 def name_of(url: str | URL) -> str:
     """The name of a book in messages: its path, or its URL without the password."""
     made = make_url(url)

@@ -20,12 +20,15 @@ from typer.testing import CliRunner
 from epsilon_ledger.__main__ import assemble
 from epsilon_ledger.local import LocalRefused, LocalRun, attach, read_table
 from epsilon_ledger.local_book import LocalBook
+from ledger.book.submitted_command import BookUnusable
 from ledger.commands.entry import Entry
+from ledger.files.state_folder import state_folder
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import blocks, commands
 from tests.factories.own_table import own_table
+from tests.factories.stored import copy
 
 PAGE = Path(__file__).parents[2] / "docs" / "local.md"
 INPUTS = torch.randn((40, 3), generator=torch.Generator().manual_seed(1))
@@ -174,6 +177,27 @@ def test_keys_and_budget_are_the_book_s_own(spent: Path) -> None:
     with pytest.raises(Malformed, match=r"^book: lacks .*keys: a book and its keys lie side by side"), _run(spent):
         pass
     spent.with_name("away").rename(keys)
+
+
+def test_an_older_copy_of_the_book_is_not_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The newest checkpoint is kept elsewhere; where none is, one line says so, as on another machine."""
+    path, numbers = tmp_path / "book.sqlite", (parse_number("2", "budget"), parse_number("0.00001", "delta"))
+    LocalBook(path, *numbers).close()
+    older = copy(path, tmp_path / "older.sqlite")
+    book = LocalBook(path, *numbers)
+    book.partitions(book.commitments([b"one"]))
+    book.close()
+    newest = copy(path, tmp_path / "newest.sqlite")
+    copy(older, path)
+    with pytest.raises(BookUnusable, match=r"fewer than the 7 under the checkpoint kept at .*: it is an older copy"):
+        LocalBook(path, *numbers)
+    copy(newest, path)
+    LocalBook(path, *numbers).close()
+    assert not caplog.messages
+    (kept,) = (state_folder() / "kept-checkpoints").glob("[!.]*")
+    kept.unlink()
+    LocalBook(path, *numbers).close()
+    assert "this book of 7 entries is taken for the newest copy" in caplog.text
 
 
 def test_a_process_that_dies_leaves_its_whole_charge_standing(tmp_path: Path) -> None:

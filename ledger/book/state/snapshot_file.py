@@ -19,13 +19,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import make_url
-
 from ledger.book.state.state_statements import StatedTree
 from ledger.files.atomic_file import remove_leftovers, replace_file
 from ledger.files.state_folder import state_folder
 from ledger.state_tree.snapshot_format import StateSnapshot, read_snapshot, write_snapshot
-from ledger.store.engine import url_of
+from ledger.store.engine import sqlite_file, url_of
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
@@ -50,9 +48,9 @@ def snapshot_path(url: str, key: LogKey) -> Path:
     Raises:
         FileNotFoundError: if there is no folder for this user's state.
     """
-    made = make_url(url_of(url))
-    if made.drivername == "sqlite" and made.database:
-        return Path(f"{made.database}.snapshot")
+    file = sqlite_file(url_of(url))
+    if file is not None:
+        return file.with_name(f"{file.name}.snapshot")
     return state_folder() / "snapshots" / sha256(key.vkey.encode()).hexdigest()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
@@ -100,6 +101,20 @@ def test_a_new_book_costs_one_line_and_no_question(tmp_path: Path) -> None:
             f"The newest checkpoint is kept at {default_path(LOG)}"
         ]
         assert default_path(LOG).exists()
+
+
+def test_what_is_kept_in_the_folder_of_the_book_is_warned_of(world: StoredWorld, tmp_path: Path) -> None:
+    """Below it too; not elsewhere, and not with a database server."""
+    for more, beside in (
+        (f'kept = "{world.path.parent}/kept/checkpoint"', True),
+        ("", False),
+        (f'kept = "{tmp_path.parent}/kept"', False),
+    ):
+        profile = profile_of(world, more)
+        assert Settings.load(profile).keeps_beside_book is beside
+        assert ("lies in the folder of the book" in refused(profile)) is beside
+    served = replace(Settings.load(profile_of(world, 'kept = "kept"')), book="postgresql+psycopg://db.example/book")
+    assert not served.keeps_beside_book
 
 
 def test_the_settings(world: StoredWorld, tmp_path: Path) -> None:

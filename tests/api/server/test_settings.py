@@ -45,6 +45,15 @@ def test_proxies_say_who_calls_in_a_field_that_is_named(tmp_path: Path) -> None:
             _load(tmp_path / name, said)
 
 
+def test_what_is_a_jump_of_the_clock(tmp_path: Path) -> None:
+    """More than ten minutes, or what the profile says: a second to a day."""
+    assert _load(tmp_path / "one", "").clock_watch.jump_ms == 600_000
+    assert _load(tmp_path / "two", "clock_jump_s = 30").clock_watch.jump_ms == 30_000
+    for number, said in enumerate(("0", "86_401", '"30"')):
+        with pytest.raises(Malformed, match=r"^serve\.clock_jump_s"):
+            _load(tmp_path / f"bad {number}", f"clock_jump_s = {said}")
+
+
 def test_quotas_are_those_of_the_profile(tmp_path: Path) -> None:
     """What it does not name is as usual."""
     assert _load(tmp_path / "one", "").quotas == QuotaTerms()

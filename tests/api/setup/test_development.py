@@ -21,9 +21,15 @@ from typer.testing import CliRunner
 from api.cli.up import next_commands, run_development
 from api.setup import development_folder as development
 from api.setup.development_folder import PARTIES, DevelopmentFolder, FolderTaken
+from api.setup.development_server import kept_outside, running
+from api.setup.key_files import verifier_key
+from client.keys.signer import load_private
 from client.profile.profile import Profile
 from epsilon_ledger.__main__ import assemble
+from ledger.book.checkpoint_file import default_path
+from ledger.book.submitted_command import BookUnusable
 from ledger.domain.outcomes import Code
+from ledger.log.checkpoint import LogSigner
 
 EPSILON = str(Path(sys.executable).with_name("epsilon"))
 PLACE = "my ledger's folder"
@@ -35,6 +41,7 @@ class Up:
 
     process: subprocess.Popen[str]
     place: Path
+    state: Path
     lines: list[str]
 
     @property
@@ -52,7 +59,7 @@ def _started(place: Path, *options: str) -> Up:
     for line in process.stdout:
         lines.append(line.rstrip("\n"))
         if line.endswith("until interrupted.\n"):
-            return Up(process, place, lines)
+            return Up(process, place, Path(os.environ["XDG_STATE_HOME"]), lines)
     process.communicate()
     raise AssertionError("\n".join(lines))
 
@@ -89,6 +96,43 @@ def test_a_killed_one_goes_on(up: Up) -> None:
     """Killed while it served, it started again on its ports, with the same parties; nothing is registered twice."""
     with Profile.load(up.folder / "auditor.toml").open() as service:
         assert service.checkpoint().splitlines()[1] == "5"
+
+
+def test_the_newest_checkpoint_is_kept_outside_the_folder(up: Up) -> None:
+    """In the state folder of the user, by the log's key: a copy of the folder does not hold it."""
+    log = verifier_key(up.folder / "keys" / "log.pem", Profile.load(up.folder / "sro.toml").log.origin)
+    assert (up.state / "epsilon-ledger" / "kept-checkpoints" / default_path(log).name).exists()
+    assert not (up.folder / "kept").exists()
+    assert "kept" not in (up.folder / "profile.toml").read_text(encoding="utf-8")
+
+
+def test_what_an_earlier_version_kept_in_the_folder_moves_out(tmp_path: Path) -> None:
+    """Its profile names it no more; and a copy of the folder that comes back brings no older one."""
+    development.claim(tmp_path / "folder", 1, 2)
+    mark = development.marked(tmp_path / "folder")
+    assert mark is not None
+    folder = DevelopmentFolder(tmp_path / "folder", mark)
+    development.complete(folder)
+    signer = LogSigner(load_private(folder.key("log")), folder.mark.origin)
+    inside, outside = folder.path / "kept" / "checkpoint", default_path(signer.key)
+    inside.parent.mkdir()
+    now = folder.profile.read_text(encoding="utf-8")
+    before = now.replace("[serve]\n", '[serve]\nkept = "kept/checkpoint"\n')
+    assert before != now
+    for size in (3, 0):
+        inside.write_text(signer.sign(size, bytes(32)), encoding="utf-8")
+        folder.profile.write_text(before, encoding="utf-8")
+        assert kept_outside(folder, signer.key) == outside
+        assert folder.profile.read_text(encoding="utf-8") == now
+        assert not inside.exists()
+    with (
+        pytest.raises(BookUnusable, match=f"fewer than the 3 under the checkpoint kept at {outside}"),
+        socket.create_server((development.HOST, 0)) as service,
+        socket.create_server((development.HOST, 0)) as issuer,
+        running(folder, service, issuer),
+    ):
+        pass
+    assert outside.read_text(encoding="utf-8") == signer.sign(3, bytes(32))
 
 
 def test_each_printed_command_works_as_pasted(up: Up) -> None:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -132,6 +133,20 @@ def test_suspend_and_small_steps_are_no_jump(here: tuple[StoredWorld, MachineClo
     assert times == [0, 0, JUMP_MS_MAX]
     machine.now += 30 * DAY_MS * DRIFT_PPM_MAX // 1_000_000 + 1
     assert world.book.paused is not None
+
+
+def test_what_is_a_jump_is_said_by_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+    """To the millisecond, of the clock and of a log that is ahead of it."""
+    machine = MachineClock(NOW)
+    clock = WallClock(machine, replace(machine.watch(), jump_ms=2_000))
+    clock.begin(NOW + 2_000)
+    assert not caplog.messages
+    clock.begin(NOW + 2_001)
+    assert "0:00:02 ahead of the clock" in caplog.text
+    machine.now += 2_000
+    assert clock.paused is None
+    machine.now += 1
+    assert clock.paused is not None
 
 
 def test_two_readings_that_agree_with_a_witness_end_a_pause(here: tuple[StoredWorld, MachineClock]) -> None:
