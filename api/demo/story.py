@@ -18,6 +18,7 @@ from api.demo.heartbeat import heartbeat
 from api.demo.participants import Enrol, Organisation
 from api.demo.trainer import Address, Run, Task, train, write_job
 from api.keys.data_key_store import FileKeyStore
+from client.dataset_files.record_commitments import RecordCommitments, read_or_make_key
 from client.http.problems import Refused
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer
@@ -72,17 +73,25 @@ class Story:
 
     def _open_partition(self, name: str, part: slice) -> str:
         ref = f"{self._tdp.did}/{participants.DATASET}/{name}"
-        body = participants.partition(self._tdp, name, digits.RECORDS)
+        body = participants.partition(self._tdp, name, digits.RECORDS) | {"commitments": self._commit(part)}
         data_key = self._keys.create(self._tdp.did, str(body["data_key"]))
         stored = encrypt(data_key.reveal(), ref, digits.archive(part))
         (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
         answer = self._tdp.submit("partition", body)
         terms: Any = answer.body["terms"]
+        orders = ", ".join(map(str, terms["orders"]))
         self._print(
-            f"partition {name}: {digits.RECORDS} records, encrypted at rest; budget ε {participants.EPSILON} at "
-            f"δ {participants.DELTA}, rule renyi at orders {', '.join(map(str, terms['orders']))}, entry {answer.index}"
+            f"partition {name}: {digits.RECORDS} records, committed to, encrypted at rest; budget "
+            f"ε {participants.EPSILON} at δ {participants.DELTA}, rule renyi at orders {orders}, entry {answer.index}"
         )
         return ref
+
+    def _commit(self, part: slice) -> list[c.Json]:
+        """The provider's commitments to its records, by which none of them comes back in a later partition."""
+        key, _ = read_or_make_key(self._folder / "keys" / "commitments.key", "commitments")
+        made = RecordCommitments(key)
+        made.add(digits.identities(part))
+        return [self._tdp.service.put_document(self._tdp.signer, one).document for one in made.documents()]
 
     def contracts(self) -> None:
         """Chapter 2: contracts, and the first run, which stops early."""
@@ -168,6 +177,7 @@ class Story:
             "deadline": self._now + 3_600_000,
             "partitions": [ref],
             "plan": self._plan.to_json(),
+            "step_leases": True,
         }
 
     def _run(self, bank: Organisation, ref: str, data: str, accuracy_target: str = "") -> Run:

@@ -110,7 +110,7 @@ class Parties:
         self.sro, self.hospital, self.bank = self.parties
         for one in self.parties:
             one.register(self.sro)
-        self.sro.enter("policy", {**policy(self.sro, attester.jwk, now), "commitments": True})
+        self.sro.enter("policy", policy(self.sro, attester.jwk, now))
         described = {
             "id": DATASET,
             "deidentification": "made up",
@@ -183,7 +183,6 @@ class Parties:
             output=self.folder / "runs" / f"run-{self.runs}",
             attester=Attester(ATTESTER, self.folder / "attester.pem"),
             plan=self.plan,
-            step_leases=False,
             data={f"{self.hospital.did}/{DATASET}[last {self.window}]": self.folder / "slices"},
         )
         torch.manual_seed(SEED)

@@ -55,6 +55,7 @@ class PlannedCharge(Record, frozen=True):
     base: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] = ()
     recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] | Literal["everyone"] = ()
     ranges: Ranges = ()
+    step_leases: bool | None = None
 
     def __post_init__(self) -> None:
         """Some partition is named. Raises: Malformed."""
@@ -128,6 +129,7 @@ class WhatIf:
             deadline=self.now + 1,
             recipients=run.recipients,
             base=run.base,
+            step_leases=run.step_leases,
             ranges=run.ranges,
         )
 

@@ -97,3 +97,15 @@ def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts(
     assert {check.source for check in before.checks if check.code == "run_above_policy"} == {
         "policy health-policy version 1"
     }
+
+
+def test_a_policy_that_asks_for_step_leases_is_planned_under() -> None:
+    """A planned run that would lease its steps is permitted, as its charge would be; one that would not is refused."""
+    market = opened(step_leases=True, refund="never")
+    question = market.ask(PLAN)
+    binding = question.decision.binding
+    assert binding is not None
+    assert (question.decision.permit, binding.code) == (False, "leases_not_asked")
+    leased = replace(question, run=structs.replace(question.run, step_leases=True))
+    assert leased.decision.permit
+    assert PlannedRun.of(BANKS[0], leased.body(leased.run.plan)) == leased.run
