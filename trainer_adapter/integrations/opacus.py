@@ -9,7 +9,7 @@
 Each step is taken from the charge before its noise is drawn: if there is none left, or the step is another than the
 plan's, the gradients are thrown away and :class:`Refusal` ends the loop, however many hooks the optimiser has; see
 :mod:`trainer_adapter.integrations.opacus_guards`. Batches are drawn as our own engine draws them, at the plan's
-probability. The noise is Opacus's, from PyTorch's statistical generator under a seed of fresh hardware entropy; not
+probability. The noise is Opacus's, from PyTorch's statistical generator in a state of fresh hardware entropy; not
 ours from a cryptographic one. Another generator that is given stays in use where the run leases no steps; where it
 does, each lease has a generator of its own.
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from hashlib import shake_256
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -26,6 +28,8 @@ from trainer_adapter.dpsgd.poisson_sampler import draw
 from trainer_adapter.session.hardware_secret import hardware_secret
 
 Hook = Callable[[DPOptimizer], None]
+_TWISTER: Final = slice(24, 24 + 8 * 624)
+"""The 624 words of 32 bits, each in 64, in the bytes of a CPU generator's state; the first is that of its seed."""
 
 
 class Refusal(RuntimeError):  # noqa: N818 - what it is
@@ -114,8 +118,24 @@ def chain(optimiser: DPOptimizer, hook: Hook) -> None:
 
 
 def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator of PyTorch's whose seed is of fresh hardware entropy, and is kept nowhere."""
-    return torch.Generator(device).manual_seed(int.from_bytes(hardware_secret()) >> (8 * SECRET_BYTES - 63))
+    """A generator of PyTorch's whose whole state is of fresh hardware entropy, and is kept nowhere.
+
+    A seed alone would not do on a CPU: the Mersenne Twister there takes 32 bits of it, and so many can be searched.
+
+    Raises:
+        Refusal: for a PyTorch that keeps the state in another form.
+    """
+    seed = int.from_bytes(hardware_secret()) >> (8 * SECRET_BYTES - 63)
+    made = torch.Generator(device).manual_seed(seed)
+    if made.device.type != "cpu":
+        return made
+    state = made.get_state()
+    words = state[_TWISTER].view(torch.int64)
+    if int(words[0]) != seed & 0xFFFFFFFF:
+        raise Refusal("this PyTorch keeps its generator's state in a form that this program does not know")
+    drawn = np.frombuffer(shake_256(hardware_secret()).digest(4 * len(words)), np.uint32)
+    words.copy_(torch.from_numpy(drawn.astype(np.int64)))
+    return made.set_state(state)
 
 
 class _Guard:

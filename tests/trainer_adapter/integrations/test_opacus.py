@@ -369,6 +369,23 @@ def test_registered_and_never_asked_the_charge_stands(place: Place) -> None:
     assert charge.state is ChargeState.PENDING
 
 
+def _follow_from_a_seed(generator: torch.Generator) -> int:
+    """How many words of its state are what seeding makes of the word before (Matsumoto and Nishimura 1998, 2002)."""
+    words = generator.get_state()[24 : 24 + 8 * 624].view(torch.int64).tolist()
+    grown = ((1_812_433_253 * (one ^ one >> 30) + place) & 0xFFFFFFFF for place, one in enumerate(words, start=1))
+    return sum(one == other for one, other in zip(words[1:], grown, strict=False))
+
+
+def test_a_search_over_seeds_finds_no_noise() -> None:
+    """PyTorch takes 32 bits of a seed on a CPU: the whole state is drawn, and no two are alike."""
+    assert _follow_from_a_seed(torch.Generator().manual_seed(5)) == 623
+    ours = [opacus_guards.unseeded(), opacus_guards.unseeded()]
+    assert [_follow_from_a_seed(one) for one in ours] == [0, 0]
+    first, second = (torch.randn(4_096, generator=one) for one in ours)
+    assert not torch.equal(first, second)
+    assert abs(float(first.std()) - 1) < 0.1
+
+
 @pytest.mark.parametrize("by", ["ours", "engine"])
 def test_no_seed_repeats_the_noise(place: Place, by: str) -> None:
     """Without a generator of its own an optimiser gets one before its first noise; the same seed, other noise."""
