@@ -64,7 +64,7 @@ def test_what_is_unknown_or_missing_is_refused_by_name(tmp_path: Path) -> None:
     faults = [(_without(place), "permission[0].constraint: lacks") for place in range(len(constraints))]
     faults += [
         (_with(constraint=[*constraints, more]), "constraint[6]: spatial is unknown"),
-        (_with(constraint=[*constraints, constraints[3]]), "constraint[6]: count is unknown, or stands twice"),
+        (_with(constraint=[*constraints, constraints[3]]), "constraint[6]: count is unknown, or occurs twice"),
         (_with(action="sell"), "must permit to use"),
         (_with(duty=[{"action": "delete"}]), "must permit to use, and hold"),
         ({**copy.deepcopy(json.loads(AGREEMENT)), "prohibition": []}, "no prohibition or duty"),

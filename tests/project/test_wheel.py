@@ -80,9 +80,14 @@ def test_the_command_runs(installed: Installed) -> None:
 def test_a_ledger_runs_without_pytorch(installed: Installed, tmp_path: Path) -> None:
     """A provider seals a table, and `epsilon up` serves: only training needs PyTorch, and says so."""
     (site_packages,) = installed.home.glob("lib/python*/site-packages")
-    # Python runs such a line at its start: a module that is None is one that cannot be imported.
-    absent = site_packages / "without_pytorch.pth"
-    absent.write_text("import sys; sys.modules['torch'] = None\n")
+    # All libraries but PyTorch: a module that is only hidden is one that others believe to be there.
+    (tmp_path / "libraries").mkdir()
+    for one in Path(sysconfig.get_path("purelib")).iterdir():
+        if not one.name.startswith("torch"):
+            (tmp_path / "libraries" / one.name).symlink_to(one)
+    named = site_packages / "libraries.pth"
+    before = named.read_text()
+    named.write_text(f"{tmp_path / 'libraries'}\n")
     (tmp_path / "table.csv").write_text("age,ill\n" + "41,0\n52,1\n" * 60)
     command = [str(installed.home / "bin" / "epsilon"), "up", "first", "--port", "0", "--issuer-port", "0"]
     up = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -111,7 +116,7 @@ def test_a_ledger_runs_without_pytorch(installed: Installed, tmp_path: Path) -> 
             done = installed.ended("epsilon", *words, str(folder / "charge.json"))
             assert (done.returncode, "pip install 'epsilon-ledger[train]'" in done.stderr) == (2, True), words
     finally:
-        absent.unlink()
+        named.write_text(before)
         up.send_signal(signal.SIGINT)
         up.communicate()
     assert up.returncode == 0

@@ -80,6 +80,8 @@ def spoil(desk: Desk) -> None:
     _good(desk, f"lineage merge sro.toml {both} --yes")
     _good(desk, f"charge make bank-a.toml free.json {CONTRACT} --id posted --room posted.pem")
     _good(desk, "charge post bank-a.toml posted 3 --room posted.pem")
+    # Its file names a clean room, which is in use from here on.
+    _good(desk, f"charge make bank-a.toml charge.json {CONTRACT} --id roomed")
 
 
 def spoil_streams(desk: Desk) -> None:
