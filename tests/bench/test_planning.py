@@ -20,8 +20,8 @@ from policy.planning.plan_report import advise, report
 from policy.planning.plan_search import least_noise_admitted, most_steps_admitted, runs_that_fit
 from policy.planning.what_if import WhatIf
 from tests.bench.compare import Side, compare
+from tests.factories.documented import opened
 from tests.factories.documents import dense_plan
-from tests.policy.planning.market import opened
 
 pytestmark = pytest.mark.bench
 

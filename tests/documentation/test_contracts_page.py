@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from epsilon_ledger.__main__ import assemble
 from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.epsilon_ledger.commands import parsed
-from tests.policy.scene import decide
+from tests.factories.decision_facts import decide
 
 PAGE: Final = [
     one for one in blocks(ROOT / "docs" / "contracts.md") if one.run_by == "tests/documentation/test_contracts_page.py"

@@ -18,6 +18,8 @@ NOW: Final = 1_795_000_000_000
 DIGITS: Final = f"{HOSPITAL}/digits"
 PARTITION: Final = f"{DIGITS}/2026-q4"
 NONCE: Final = c.base64url(bytes(32))
+MODEL: Final = "ab" * 32
+"""The digest of a trained model."""
 
 
 def plan(steps: int = 100, noise: str = "2", probability: str = "0.0625") -> c.Object:

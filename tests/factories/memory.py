@@ -38,7 +38,6 @@ from tests.factories.people import BANKS, DAY_MS, HOSPITAL, LOG_KEY, SRO, Clock,
 from tests.factories.world import World
 
 FOUR_BANKS: Final = {SRO: "SRO", HOSPITAL: "TDP", **dict.fromkeys(BANKS, "TDC")}
-MODEL: Final = "ab" * 32
 EVIDENCE: Final = b"evidence"
 LOG_PUBLIC: Final = public_key(LOG_KEY)
 

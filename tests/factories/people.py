@@ -22,6 +22,7 @@ SRO: Final = "did:web:sro.example"
 TSO: Final = "did:web:tso.example"
 HOSPITAL: Final = "did:web:hospital.example"
 CLINIC: Final = "did:web:clinic.example"
+LABORATORY: Final = "did:web:lab.example"
 BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "abcd")
 BANK_A, BANK_B, BANK_C, BANK_D = BANKS
 MERGED: Final = "did:web:bank-ab.example"

@@ -18,9 +18,11 @@ from ledger.wire.malformed import Malformed
 from policy.attestation.verification import Expected, verify
 from policy.documents.document import read_value
 from policy.documents.trusted_attesters import Attestation
+from tests.factories.decision_facts import token
+from tests.factories.decision_scene import ATTESTER_KEY, DECIDED_AT_S, OTHER_KEY, ROOM, ROOM_SEALING
 from tests.factories.documents import NONCE
+from tests.factories.path_changes import GONE, changed
 from tests.factories.people import ATTESTER
-from tests.policy.scene import ATTESTER_KEY, GONE, NOW_S, OTHER_KEY, ROOM, ROOM_SEALING, changed, token
 
 AUTHORITY: Final = "https://sharedneu.neu.attest.azure.net"
 HOSTDATA: Final = "9f" * 32
@@ -41,7 +43,7 @@ HARDWARE: Final[dict[str, Any]] = {
     "x-ms-sevsnpvm-is-debuggable": False,
     "x-ms-sevsnpvm-vmpl": 0,
 }
-TIMES: Final[dict[str, Any]] = {"exp": NOW_S + 28_800, "iat": NOW_S, "nbf": NOW_S}
+TIMES: Final[dict[str, Any]] = {"exp": DECIDED_AT_S + 28_800, "iat": DECIDED_AT_S, "nbf": DECIDED_AT_S}
 FLAT: Final[dict[str, Any]] = {
     "iss": AUTHORITY,
     "jti": "1",
@@ -104,7 +106,7 @@ def pinned(conditions: list[dict[str, Any]] = CONDITIONS) -> Attestation:
     return read_value(Attestation, policy(conditions), "attestation")
 
 
-def faults(data: bytes, attestation: Attestation | None = None, now_s: int = NOW_S) -> set[str]:
+def faults(data: bytes, attestation: Attestation | None = None, now_s: int = DECIDED_AT_S) -> set[str]:
     """The codes of the checks that failed, without their common prefix."""
     checks = verify(data, attestation or pinned(), EXPECTED, now_s * 1000, "policy p version 1")
     return {check.code.removeprefix("attestation_") for check in checks if not check.passed}
@@ -128,9 +130,9 @@ def test_both_forms_release() -> None:
 
 CHANGED: list[tuple[dict[str, Any], set[str]]] = [
     ({"iss": "https://other.example"}, {"issuer", "signature", "policy"}),
-    ({"exp": NOW_S + 28_801}, {"life"}),
-    ({"iat": NOW_S - 28_800, "nbf": NOW_S - 28_800, "exp": NOW_S - 60}, {"expired"}),
-    ({"nbf": NOW_S + 61}, {"future"}),
+    ({"exp": DECIDED_AT_S + 28_801}, {"life"}),
+    ({"iat": DECIDED_AT_S - 28_800, "nbf": DECIDED_AT_S - 28_800, "exp": DECIDED_AT_S - 60}, {"expired"}),
+    ({"nbf": DECIDED_AT_S + 61}, {"future"}),
     ({"nbf": "now"}, {"times"}),
     ({"x-ms-sevsnpvm-is-debuggable": True}, {"debuggable"}),
     ({"x-ms-sevsnpvm-is-debuggable": "false"}, {"debuggable"}),

@@ -17,23 +17,21 @@ from policy.attestation.verification import Expected, verify
 from policy.checks.field_readers import format_time
 from policy.documents.document import read_value
 from policy.documents.trusted_attesters import Attestation
-from tests.factories.documents import NONCE
-from tests.factories.people import ATTESTER
-from tests.policy.scene import (
+from tests.factories.decision_facts import decide, token
+from tests.factories.decision_scene import (
     ATTESTER_KEY,
-    GONE,
-    NOW_S,
+    DECIDED_AT_S,
     OTHER_KEY,
     POLICY,
     ROOM,
     ROOM_KEY,
     ROOM_SEALING,
     SCENE,
-    changed,
-    decide,
     sealing,
-    token,
 )
+from tests.factories.documents import NONCE
+from tests.factories.path_changes import GONE, changed
+from tests.factories.people import ATTESTER
 
 HEADER: dict[str, Any] = SCENE["header"]
 CLAIMS: dict[str, Any] = SCENE["claims"]
@@ -44,7 +42,7 @@ EXPECTED = Expected(NONCE, "run-1", CLAIMS["plan"], ROOM.thumbprint, ROOM_SEALIN
 OTHER_ISSUER = "did:web:elsewhere.example"
 
 
-def faults(data: bytes | None, attestation: Attestation = CONFIGURED, now_ms: int = NOW_S * 1000) -> set[str]:
+def faults(data: bytes | None, attestation: Attestation = CONFIGURED, now_ms: int = DECIDED_AT_S * 1000) -> set[str]:
     """The codes of the checks that failed, without their common prefix."""
     checks = verify(data, attestation, EXPECTED, now_ms, "policy p version 1")
     assert all(check.source == "policy p version 1" for check in checks)
@@ -76,14 +74,14 @@ CLAIMED: list[tuple[dict[str, Any], set[str]]] = [
     ({"iss": OTHER_ISSUER}, {"issuer", "signature"}),
     ({"iss": GONE}, {"issuer", "signature"}),
     ({"iss": [ATTESTER]}, {"issuer", "signature"}),
-    ({"iat": NOW_S + 60, "exp": NOW_S + 120}, set()),
-    ({"iat": NOW_S + 61, "exp": NOW_S + 120}, {"future"}),
-    ({"iat": NOW_S - 300, "exp": NOW_S - 59}, set()),
-    ({"iat": NOW_S - 300, "exp": NOW_S - 60}, {"expired"}),
-    ({"exp": NOW_S + 601}, {"life"}),
-    ({"exp": NOW_S}, {"life"}),
-    ({"exp": NOW_S + 1}, set()),
-    ({"iat": str(NOW_S)}, {"times"}),
+    ({"iat": DECIDED_AT_S + 60, "exp": DECIDED_AT_S + 120}, set()),
+    ({"iat": DECIDED_AT_S + 61, "exp": DECIDED_AT_S + 120}, {"future"}),
+    ({"iat": DECIDED_AT_S - 300, "exp": DECIDED_AT_S - 59}, set()),
+    ({"iat": DECIDED_AT_S - 300, "exp": DECIDED_AT_S - 60}, {"expired"}),
+    ({"exp": DECIDED_AT_S + 601}, {"life"}),
+    ({"exp": DECIDED_AT_S}, {"life"}),
+    ({"exp": DECIDED_AT_S + 1}, set()),
+    ({"iat": str(DECIDED_AT_S)}, {"times"}),
     ({"iat": True}, {"times"}),
     ({"exp": GONE}, {"times"}),
     ({"exp": -1}, {"times"}),
@@ -130,14 +128,14 @@ def test_the_pipeline_charged_is_the_one_attested(claimed: str | None) -> None:
     """A charge that names a pipeline gets no key for a room that names another, or none."""
     bound = replace(EXPECTED, pipeline="5" * 64)
     claims: dict[str, Any] = {} if claimed is None else {"pipeline": claimed}
-    checks = verify(signed({}, claims), CONFIGURED, bound, NOW_S * 1000, "policy p version 1")
+    checks = verify(signed({}, claims), CONFIGURED, bound, DECIDED_AT_S * 1000, "policy p version 1")
     failed = [check.code for check in checks if not check.passed]
     assert failed == ([] if claimed == "5" * 64 else ["attestation_pipeline"])
 
 
 def test_a_good_token_passes_every_check_in_order() -> None:
     """What was checked is told, not only what failed."""
-    checks = verify(signed({}, {}), CONFIGURED, EXPECTED, NOW_S * 1000, "policy p version 1")
+    checks = verify(signed({}, {}), CONFIGURED, EXPECTED, DECIDED_AT_S * 1000, "policy p version 1")
     assert all(check.passed for check in checks)
     assert " ".join(check.code.removeprefix("attestation_") for check in checks) == (
         "malformed issuer signature times future expired life nonce debuggable charge plan"
@@ -243,7 +241,7 @@ def test_the_gate_binds_a_token_to_its_request(change: dict[str, Any], code: str
 
 def test_an_attesters_keys_count_between_their_dates() -> None:
     """Each edge to the millisecond; a rotation lists the attester twice, and both count where the dates overlap."""
-    now = NOW_S * 1000
+    now = DECIDED_AT_S * 1000
     old: dict[str, Any] = {"issuer": CLAIMS["iss"], "key": public_key(ATTESTER_KEY).to_json()}
     new: dict[str, Any] = {"issuer": CLAIMS["iss"], "key": public_key(OTHER_KEY).to_json()}
     made = {key: token(HEADER, GOOD, key.sign) for key in (ATTESTER_KEY, OTHER_KEY)}

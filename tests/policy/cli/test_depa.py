@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 from ledger.domain.outcomes import Code
 from policy.cli.depa import app
 from policy.depa.contract.reasons import CODES, PHASES
-from tests.policy.depa.scene import CONTRACT, PIPELINE, changed
+from tests.factories.depa_documents import CONTRACT, PIPELINE
+from tests.factories.path_changes import changed
 
 AT = ["--at", "2026-06-01T00:00:00Z"]
 SCALER = {"pipeline|1|config|dataset_config|preprocessing": {"scaler": "standard"}}

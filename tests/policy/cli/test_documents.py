@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 from ledger.wire.canonical_json import digest, dump
 from policy.cli.documents import app
 from policy.documents.json_schemas import KINDS, schema_of
+from tests.factories.documented import policy_document
 from tests.factories.documents import contract, plan
 from tests.factories.people import BANKS
 from tests.policy.documents.complete import FULL
-from tests.policy.planning.market import policy_document
 
 RUN = CliRunner()
 

@@ -14,9 +14,11 @@ from ledger.domain.gate import Verdict
 from ledger.wire.exact_numbers import NAT
 from policy.checks.findings import Findings
 from policy.decisions.organisation_lineage import NAMED_MAX
-from tests.factories.people import SRO
+from tests.factories.decision_facts import decide
+from tests.factories.decision_scene import PARTITION
+from tests.factories.path_changes import GONE
+from tests.factories.people import BANK_A, HOSPITAL, SRO
 from tests.policy.decisions.verdict_texts import texts_of, written
-from tests.policy.scene import GONE, PARTITION, TDC, TDP, decide
 
 HERE: Final = Path(__file__).parent
 C1, P1 = "contract digits-bank-a version 1", "policy health-policy version 1"
@@ -124,9 +126,9 @@ def test_without_any_one_check_a_case_fails(code: str, monkeypatch: pytest.Monke
         ("partition", {"body|delta": "1/3"}, "delta_above_budget", "1/3 exceeds the maximum 0.00001", P1),
         (
             "contract",
-            {"signers": [TDP]},
+            {"signers": [HOSPITAL]},
             "signature_missing",
-            f"{TDC} has not signed",
+            f"{BANK_A} has not signed",
             "contract new version 1",
         ),
         (
@@ -149,7 +151,7 @@ def test_each_missing_signature_is_named() -> None:
     """A contract that nobody signed names every party, once each."""
     verdict = decide("contract", {"signers": []})
     named = [check.text for check in verdict.checks if check.code == "signature_missing"]
-    assert named == [f"{TDP} has not signed", f"{TDC} has not signed"]
+    assert named == [f"{HOSPITAL} has not signed", f"{BANK_A} has not signed"]
 
 
 @pytest.mark.parametrize(("count", "more"), [(NAMED_MAX, []), (NAMED_MAX + 3, ["and 3 more accounts"])])
@@ -157,7 +159,7 @@ def test_a_denial_names_a_bounded_number_of_accounts(count: int, more: list[str]
     """Each account that a proposed merger would freeze, up to a number; beyond it only how many there are."""
     terms = {"delta": "0", "terms": '{"delta":"0","kind":"pure","v":1}'}
     partitions = [{**PARTITION, **terms, "name": f"p{at:02}", "run": None} for at in range(count)]
-    refs = [f"{TDP}/digits/{one['name']}" for one in partitions]
+    refs = [f"{HOSPITAL}/digits/{one['name']}" for one in partitions]
     change = {"body|proposed": True, "charge|prices": dict.fromkeys(refs, NAT), "partitions": partitions}
     texts = [one.text for one in decide("merger", change).checks if one.code == "account_would_freeze"]
     assert [ref for ref in refs if any(ref in text for text in texts)] == refs[:NAMED_MAX]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ledger.wire import canonical_json as c
+from tests.factories.documented import PLAN, DocumentedWorld, opened
 from tests.factories.people import BANKS, SRO
-from tests.policy.planning.market import PLAN, Market, opened
 
 SIGNER, OTHER = BANKS[:2]
 
 
-def colluding() -> Market:
+def colluding() -> DocumentedWorld:
     """Two banks that were found to collude, and a contract that one of them signed afterwards."""
     market = opened()
     body: c.Object = {"effective": market.clock(), "organisations": [SIGNER, OTHER]}

@@ -15,11 +15,13 @@ from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
 from policy.documents import ContractDocument, DatasetDescription, Policy, Recommendation, StreamDocument
 from policy.documents.partition_commitments import MAGIC
+from tests.factories.decision_facts import build
+from tests.factories.decision_scene import ASKED, DECIDED_AT, SCENE, STREAM
+from tests.factories.path_changes import GONE, changed
 from tests.factories.people import SRO
 from tests.policy.decisions.test_cases import codes_listed
 from tests.policy.documents.complete import FULL
 from tests.policy.documents.test_json_schemas import values
-from tests.policy.scene import ASKED, GONE, NOW, SCENE, STREAM, build, changed
 
 KINDS = ("policy", "recommendation", "dataset", "stream", "contract")
 READERS: dict[str, Callable[[bytes], object]] = {
@@ -30,7 +32,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "stream": StreamDocument.parse,
 }
 ENTERED: dict[str, dict[str, Any]] = {
-    "policy": {**FULL["policy"], "version": 2, "effective": NOW},
+    "policy": {**FULL["policy"], "version": 2, "effective": DECIDED_AT},
     "recommendation": FULL["recommendation"],
     "stream": STREAM,
     "dataset": {**FULL["dataset"], "id": "letters"},

@@ -13,10 +13,12 @@ from ledger.wire.canonical_json import digest, dump
 from policy.checks.field_readers import parse_time
 from policy.decisions.documents_in_force import binding, policy_in_force
 from policy.decisions.gate import gate
-from tests.factories.people import SRO
-from tests.policy.scene import ASKED, CONTRACT, GONE, NOW, POLICY, REF, SCENE, TDC, TDP, build, changed, decide
+from tests.factories.decision_facts import build, decide
+from tests.factories.decision_scene import ASKED, CONTRACT, DECIDED_AT, POLICY, REF, SCENE
+from tests.factories.path_changes import GONE, changed
+from tests.factories.people import BANK_A, HOSPITAL, SRO
 
-NOW_MS = parse_time(NOW, "now")
+NOW_MS = parse_time(DECIDED_AT, "now")
 DAY = 86_400_000
 SEVEN, SIX = Fraction(7), Fraction(6)
 
@@ -45,8 +47,8 @@ def test_headers_hold_what_the_book_keeps() -> None:
     """Kind, id, version, domain, parties and dates, and nothing else of a document."""
     dates = parse_time(CONTRACT["starts"], ""), parse_time(CONTRACT["ends"], "")
     assert decide("policy").header == Header("policy", "health-policy", 2, domain="health", starts=NOW_MS)
-    assert decide("dataset").header == Header("dataset", "letters", 1, domain="health", providers=(TDP,))
-    assert decide("contract").header == Header("contract", "new", 1, "", TDC, (TDP,), *dates)
+    assert decide("dataset").header == Header("dataset", "letters", 1, domain="health", providers=(HOSPITAL,))
+    assert decide("contract").header == Header("contract", "new", 1, "", BANK_A, (HOSPITAL,), *dates)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,11 @@ def test_headers_hold_what_the_book_keeps() -> None:
         ("charge", {"partitions|0|epsilon": "3"}, Caps(Fraction(3), Fraction(3))),
         ("partition", {}, Caps(SEVEN, SIX)),
         ("partition", {"policies|0|level": 0}, Caps(None, SIX)),
-        ("partition", {"policies|0|levels": [{"dataset": "digits", "level": 0, "provider": TDP}]}, Caps(None, SIX)),
+        (
+            "partition",
+            {"policies|0|levels": [{"dataset": "digits", "level": 0, "provider": HOSPITAL}]},
+            Caps(None, SIX),
+        ),
         ("partition", {"body|epsilon": "5"}, Caps(Fraction(5), Fraction(5))),
     ],
 )
@@ -163,7 +169,7 @@ def test_the_stricter_age_binds_when_both_versions_state_one() -> None:
 
 def test_policy_in_force_is_the_greatest_version_that_has_begun() -> None:
     """At its moment a version is in force; a millisecond before, the one before it is; before all, none."""
-    documents = [POLICY, {**POLICY, "version": 2, "effective": NOW}]
+    documents = [POLICY, {**POLICY, "version": 2, "effective": DECIDED_AT}]
     _, facts = build("charge", changed({**SCENE, "signers": [], **ASKED["charge"]}, {"policies": documents}))
     first = parse_time(POLICY["effective"], "")
     found = [policy_in_force(facts, "health", moment) for moment in (first - 1, first, NOW_MS - 1, NOW_MS)]
@@ -220,5 +226,5 @@ def test_the_scene_has_a_merged_lineage() -> None:
     """The scene's merged organisation descends from the contract's consumer, two steps away."""
     _, facts = build("post", changed({**SCENE, "signers": [], **ASKED["post"]}, {}))
     merged = facts.organisations["did:web:bank-ab.example"].node
-    assert facts.organisations[TDC].node in ancestors(facts.nodes, merged)
+    assert facts.organisations[BANK_A].node in ancestors(facts.nodes, merged)
     assert facts.organisations[SRO].node not in ancestors(facts.nodes, merged)

@@ -8,7 +8,8 @@ import pytest
 
 from ledger.commands.entry import ENTRY_BYTES_MAX
 from ledger.wire import canonical_json as c
-from tests.policy.scene import PARTITION, decide
+from tests.factories.decision_facts import decide
+from tests.factories.decision_scene import PARTITION
 
 EARLIER: Final = 400
 

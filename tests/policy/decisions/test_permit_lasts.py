@@ -13,8 +13,10 @@ from ledger.domain.facts import Facts
 from ledger.domain.gate import Request
 from policy.checks.field_readers import parse_time
 from policy.decisions.gate import gate
+from tests.factories.decision_facts import build, decide
+from tests.factories.decision_scene import ASKED, CONTRACT, POLICY, SCENE
+from tests.factories.path_changes import changed
 from tests.policy.decisions.test_cases import CASES
-from tests.policy.scene import ASKED, CONTRACT, POLICY, SCENE, build, changed, decide
 
 RUNS: Final = ("charge", "post", "void", "lapse")
 DAY: Final = 86_400_000

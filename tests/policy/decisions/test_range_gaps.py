@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from policy.checks.calendar_periods import DAY, WEEK, periods_from, span_of
-from tests.policy.scene import PARTITION, STREAM, TDP, decide
+from tests.factories.decision_facts import decide
+from tests.factories.decision_scene import PARTITION, STREAM
+from tests.factories.people import HOSPITAL
 
 
 def _faults(period: str, *names: str) -> list[str]:
@@ -14,7 +16,7 @@ def _faults(period: str, *names: str) -> list[str]:
     partitions: list[Any] = [
         {**PARTITION, "name": name, "index": 10 + 10 * place, "run": "2"} for place, name in enumerate(names)
     ]
-    named = {"dataset": f"{TDP}/digits", "first": names[0], "last": names[-1]}
+    named = {"dataset": f"{HOSPITAL}/digits", "first": names[0], "last": names[-1]}
     change = {
         "streams": [stream],
         "stream_indexes": [15],

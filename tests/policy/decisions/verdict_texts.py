@@ -44,8 +44,8 @@ def written() -> Texts:
 
 def main() -> None:
     """Write down what the cases say now."""
+    from tests.factories.decision_facts import decide
     from tests.policy.decisions.test_cases import CASES
-    from tests.policy.scene import decide
 
     said = texts_of(check for kind, change, _ in CASES for check in decide(kind, change).checks)
     lines = [f'  "{code}": {_spelled(of)}' for code, of in said.items()]

@@ -13,12 +13,14 @@ from policy.depa.adaptation import Adapted, PartyDecisions, adapt
 from policy.depa.contract.decimal_json import parse, strings_in
 from policy.depa.contract.json_paths import ABSENT, set_value, value_at, write, write_lines
 from policy.depa.evaluation import Terms
-from tests.policy.depa.scene import CONTRACT, GONE, HOSPITAL, LABORATORY, NOW, PIPELINE, TDC, TREES, changed
+from tests.factories.depa_documents import CHECKED_AT, CONTRACT, PIPELINE, TREES
+from tests.factories.path_changes import GONE, changed
+from tests.factories.people import BANK_A, HOSPITAL, LABORATORY
 
 C, J = "pipeline|1|config", "pipeline|0|config"
 RECORDS = 500
 DECIDED = PartyDecisions(
-    tdc=TDC,
+    tdc=BANK_A,
     providers={"hospital": HOSPITAL, "lab": LABORATORY},
     starts=parse_time("2026-02-01T00:00:00Z", "starts"),
     ends=parse_time("2027-02-01T00:00:00Z", "ends"),
@@ -29,7 +31,7 @@ STAGE = "pipeline.pipeline[1].config"
 PRIVACY = f"{STAGE}.privacy_params"
 
 FAULTS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
-    ("contract", {"tdc": ""}, {"contract.tdc": f'"{TDC}"'}),
+    ("contract", {"tdc": ""}, {"contract.tdc": f'"{BANK_A}"'}),
     ("contract", {"datasets|1|provider": ""}, {"contract.datasets[1].provider": f'"{LABORATORY}"'}),
     ("contract", {"tdps": []}, {"contract.tdps": f'["{HOSPITAL}","{LABORATORY}"]'}),
     ("contract", {"tdps": [LABORATORY]}, {"contract.tdps": f'["{LABORATORY}","{HOSPITAL}"]'}),
@@ -66,7 +68,7 @@ def _adapt(
         name: json.dumps(changed(base, change or {}), indent=1).encode()
         for name, base, change in (("contract", CONTRACT, contract), ("pipeline", PIPELINE, pipeline))
     }
-    terms = Terms(NOW, level=level, records=records)
+    terms = Terms(CHECKED_AT, level=level, records=records)
     return texts, adapt(texts["contract"], texts["pipeline"], terms, decided)
 
 

@@ -21,13 +21,30 @@ from policy.depa.contract.reasons import CODES, PHASES, Reasons
 from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, check
 from policy.documents import ContractDocument
-from tests.policy.depa.scene import CONTRACT, NOW, PIPELINE, TDC, TESTS, VISITS
-from tests.policy.depa.test_cose_sign import ALL, HEADER, KEYS, SIGNATURE, _signed
+from tests.factories.depa_documents import CHECKED_AT, CONTRACT, PIPELINE, TESTS, VISITS
+from tests.factories.people import BANK_A
+from tests.policy.depa.contract.test_cose_sign import ALL, HEADER, KEYS, SIGNATURE, _signed
 
 TEXTS = {"contract": json.dumps(CONTRACT).encode(), "pipeline": json.dumps(PIPELINE).encode()}
 WORDS = st.sampled_from(
     [
-        *("null", "1.5", "0", "-1", "1e9", "NaN", " 7 ", "1_000", "", "true", TDC, VISITS, TESTS, "Train_DL", "Train"),
+        *(
+            "null",
+            "1.5",
+            "0",
+            "-1",
+            "1e9",
+            "NaN",
+            " 7 ",
+            "1_000",
+            "",
+            "true",
+            BANK_A,
+            VISITS,
+            TESTS,
+            "Train_DL",
+            "Train",
+        ),
         *(
             "SparkJoin",
             "DirectoryJoin",
@@ -101,7 +118,7 @@ def damaged(draw: st.DrawFn) -> dict[str, bytes]:
 def test_damaged_fields_are_imported_or_refused_by_name(texts: dict[str, bytes], level: int) -> None:
     """Any value at any place."""
     with contextlib.suppress(Malformed):
-        assert _unsound(check(texts["contract"], texts["pipeline"], Terms(NOW, level=level))) == []
+        assert _unsound(check(texts["contract"], texts["pipeline"], Terms(CHECKED_AT, level=level))) == []
 
 
 @settings(max_examples=150, deadline=None)
@@ -113,7 +130,7 @@ def test_damaged_bytes_are_imported_or_refused_by_name(which: str, data: st.Data
     end = data.draw(st.integers(start, min(len(text), start + 8)))
     spoiled = {**TEXTS, which: text[:start] + data.draw(st.binary(max_size=8)) + text[end:]}
     with contextlib.suppress(Malformed):
-        assert _unsound(check(spoiled["contract"], spoiled["pipeline"], Terms(NOW))) == []
+        assert _unsound(check(spoiled["contract"], spoiled["pipeline"], Terms(CHECKED_AT))) == []
 
 
 @settings(max_examples=150, deadline=None)
@@ -125,7 +142,7 @@ def test_damaged_envelopes_are_never_imported(data: st.DataObject) -> None:
     end = data.draw(st.integers(start, min(len(text), start + 8)))
     spoiled = text[:start] + data.draw(st.binary(max_size=8)) + text[end:]
     with contextlib.suppress(Malformed):
-        found = check(spoiled, TEXTS["pipeline"], Terms(NOW))
+        found = check(spoiled, TEXTS["pipeline"], Terms(CHECKED_AT))
         assert _unsound(found) == []
         assert found.contract is None
 
@@ -229,7 +246,7 @@ def test_hostile_text_is_malformed(data: bytes, place: int) -> None:
     texts = [TEXTS["contract"], TEXTS["pipeline"]]
     texts[place] = data
     with pytest.raises(Malformed) as caught:
-        check(texts[0], texts[1], Terms(NOW))
+        check(texts[0], texts[1], Terms(CHECKED_AT))
     assert caught.value.field.startswith(("contract", "pipeline")[place])
 
 
@@ -247,7 +264,7 @@ def test_a_large_file_gives_no_more_reasons_than_it_has_parts(make: Callable[[],
     data = make()
     assert len(data) <= BYTES_MAX
     for texts in ((data, TEXTS["pipeline"]), (TEXTS["contract"], data)):
-        found = check(*texts, Terms(NOW))
+        found = check(*texts, Terms(CHECKED_AT))
         assert _unsound(found) == []
         assert len(found.reasons) <= len(data)
 
@@ -255,7 +272,7 @@ def test_a_large_file_gives_no_more_reasons_than_it_has_parts(make: Callable[[],
 def test_the_largest_file_is_read() -> None:
     """And one byte more is not even decoded."""
     padded = TEXTS["contract"] + b" " * (BYTES_MAX - len(TEXTS["contract"]))
-    assert check(padded, TEXTS["pipeline"], Terms(NOW)).contract is not None
+    assert check(padded, TEXTS["pipeline"], Terms(CHECKED_AT)).contract is not None
     with pytest.raises(Malformed, match="more than the 262144 allowed"):
-        check(padded + b" ", TEXTS["pipeline"], Terms(NOW))
+        check(padded + b" ", TEXTS["pipeline"], Terms(CHECKED_AT))
     assert not is_envelope(padded)

@@ -9,7 +9,8 @@ from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.plan import parse_plan
 from policy.depa.import_check import Checked
-from tests.policy.depa.scene import GONE, TRAIN, TREES, changed, checked, refusals, warnings
+from tests.factories.depa_documents import TRAIN, TREES, checked, refusals, warnings
+from tests.factories.path_changes import GONE, changed
 
 C = "pipeline|1|config"
 AT = "pipeline.pipeline[1].config"

@@ -9,8 +9,9 @@ from ledger.wire.canonical_json import digest
 from policy.checks.field_readers import parse_time
 from policy.depa.evaluation import Waived
 from policy.documents import ContractDocument
+from tests.factories.depa_documents import PIPELINE, checked, refusals, warnings
+from tests.factories.path_changes import GONE, changed
 from tests.factories.people import SRO
-from tests.policy.depa.scene import GONE, PIPELINE, changed, checked, refusals, warnings
 
 C, J = "pipeline|1|config", "pipeline|0|config"
 EACH: dict[str, dict[str, Any]] = {

@@ -2,15 +2,16 @@
 
 from typing import Any, Final
 
-from tests.policy.scene import CONTRACT, DATASET, OTHER_TDC, PLAN, POLICY, STREAM, TDC, TDP
+from tests.factories.decision_scene import CONTRACT, DATASET, PLAN, POLICY, STREAM
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL
 
 FULL: Final[dict[str, dict[str, Any]]] = {
     "policy": {
         **POLICY,
         "alerts": ["0.5", "0.9"],
-        "coalitions": [{"epsilon_max": "6.5", "members": [TDC, OTHER_TDC], "name": "banks"}],
+        "coalitions": [{"epsilon_max": "6.5", "members": [BANK_A, BANK_B], "name": "banks"}],
         "commitments": True,
-        "levels": [{"dataset": "letters", "level": 2, "provider": TDP}],
+        "levels": [{"dataset": "letters", "level": 2, "provider": HOSPITAL}],
         "lineage": {"delta_max": "0.00001", "epsilon_max": "6"},
         "load": PLAN,
         "notice_hours": 24,
@@ -59,7 +60,7 @@ FULL: Final[dict[str, dict[str, Any]]] = {
         "id": "digits-2026",
         "issuer": "did:web:tso.example",
         "kind": "recommendation",
-        "provider": TDP,
+        "provider": HOSPITAL,
         "v": 1,
         "version": 1,
     },

@@ -13,7 +13,7 @@ from ledger.domain.gate import DOCUMENT_BYTES_MAX, POLICY_DOCUMENT_BYTES_MAX
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.documents import ContractDocument, DatasetDescription, Policy, document_text
-from tests.policy.scene import CONTRACT, DATASET, POLICY
+from tests.factories.decision_scene import CONTRACT, DATASET, POLICY
 
 READERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "policy": (Policy, POLICY),

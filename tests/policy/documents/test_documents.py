@@ -15,20 +15,9 @@ from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import Inconsistent, format_time, parse_time
 from policy.documents import ContractDocument, DatasetDescription, DatasetName, Policy, Recommendation, StreamDocument
-from tests.factories.people import ATTESTER, SRO
-from tests.policy.scene import (
-    CONTRACT,
-    DATASET,
-    GONE,
-    OTHER_TDP,
-    PLAN,
-    POLICY,
-    RECOMMENDATION,
-    STREAM,
-    TDC,
-    TDP,
-    changed,
-)
+from tests.factories.decision_scene import CONTRACT, DATASET, PLAN, POLICY, RECOMMENDATION, STREAM
+from tests.factories.path_changes import GONE, changed
+from tests.factories.people import ATTESTER, BANK_A, CLINIC, HOSPITAL, SRO
 
 Document = type[Policy | DatasetDescription | ContractDocument | Recommendation | StreamDocument]
 READERS: dict[str, tuple[Document, dict[str, Any]]] = {
@@ -40,7 +29,7 @@ READERS: dict[str, tuple[Document, dict[str, Any]]] = {
 }
 ATTESTERS = POLICY["attestation"]["attesters"]
 SEALED = {"level": 2, "model_release": False, "partition_age_days_max": GONE}
-COALITION = {"epsilon_max": "3", "members": [TDC, OTHER_TDP], "name": "friends"}
+COALITION = {"epsilon_max": "3", "members": [BANK_A, CLINIC], "name": "friends"}
 
 FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy", {"kind": "contract"}, "kind"),
@@ -105,16 +94,16 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy", {"attestation|claims|swname": ["a"]}, "attestation.claims.swname"),
     ("policy", {"attestation|claims": {str(n): 1 for n in range(33)}}, "attestation.claims"),
     ("policy", {"levels": []}, "levels"),
-    ("policy", {"levels": [{"dataset": "a", "level": 3, "provider": TDP}]}, "levels[0].level"),
-    ("policy", {"levels": [{"dataset": "a", "provider": TDP}]}, "levels[0].level"),
+    ("policy", {"levels": [{"dataset": "a", "level": 3, "provider": HOSPITAL}]}, "levels[0].level"),
+    ("policy", {"levels": [{"dataset": "a", "provider": HOSPITAL}]}, "levels[0].level"),
     (
         "policy",
-        {"levels": [{"dataset": "a", "level": one, "provider": TDP} for one in (0, 1)]},
+        {"levels": [{"dataset": "a", "level": one, "provider": HOSPITAL} for one in (0, 1)]},
         "levels",
     ),
     (
         "policy",
-        {"level": 0, "partition_age_days_max": GONE, "levels": [{"dataset": "a", "level": 1, "provider": TDP}]},
+        {"level": 0, "partition_age_days_max": GONE, "levels": [{"dataset": "a", "level": 1, "provider": HOSPITAL}]},
         "partition_age_days_max",
     ),
     ("policy", {"sealed": {"everyone": "caps", "inference": "attested"}}, "sealed"),
@@ -132,8 +121,8 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy", {"alerts": ["0"]}, "alerts[0]"),
     ("policy", {"quota": {"share_max": "2"}}, "quota.share_max"),
     ("policy", {"quota": {}}, "quota.share_max"),
-    ("policy", {"coalitions": [{**COALITION, "members": [TDC]}]}, "coalitions[0].members"),
-    ("policy", {"coalitions": [{**COALITION, "members": [TDC, TDC]}]}, "coalitions[0].members"),
+    ("policy", {"coalitions": [{**COALITION, "members": [BANK_A]}]}, "coalitions[0].members"),
+    ("policy", {"coalitions": [{**COALITION, "members": [BANK_A, BANK_A]}]}, "coalitions[0].members"),
     ("policy", {"coalitions": [{**COALITION, "epsilon_max": "8.1"}]}, "coalitions[0].epsilon_max"),
     ("policy", {"coalitions": [COALITION, {**COALITION, "epsilon_max": "2"}]}, "coalitions"),
     ("policy", {"load": {**PLAN, "steps": 0}}, "load.steps"),
@@ -181,10 +170,10 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("contract", {"kind": "dataset"}, "kind"),
     ("contract", {"epsilon": "1"}, "epsilon"),
     ("contract", {"tdps": []}, "tdps"),
-    ("contract", {"tdps": [TDP, TDP]}, "tdps"),
+    ("contract", {"tdps": [HOSPITAL, HOSPITAL]}, "tdps"),
     ("contract", {"tdps|0": "hospital"}, "tdps[0]"),
     ("contract", {"tdc": "bank"}, "tdc"),
-    ("contract", {"tdps": [OTHER_TDP]}, "datasets[0].provider"),
+    ("contract", {"tdps": [CLINIC]}, "datasets[0].provider"),
     ("contract", {"datasets": []}, "datasets"),
     ("contract", {"datasets": CONTRACT["datasets"] * 2}, "datasets"),
     ("contract", {"datasets|0|key": "k1"}, "datasets[0].key"),
@@ -207,7 +196,10 @@ WITHIN: list[tuple[str, dict[str, Any]]] = [
     ("policy", {"level": 2, "model_release": False, "partition_age_days_max": GONE}),
     ("policy", {"partition_age_days_max": 1}),
     ("policy", {**SEALED, "sealed": {"everyone": "watched", "inference": "attested"}}),
-    ("policy", {"level": 2, "levels": [{"dataset": "a", "level": 0, "provider": TDP}], "partition_age_days_max": GONE}),
+    (
+        "policy",
+        {"level": 2, "levels": [{"dataset": "a", "level": 0, "provider": HOSPITAL}], "partition_age_days_max": GONE},
+    ),
     ("policy", {"tuning": "public"}),
     ("policy", {"tuning": "charged", "mechanisms|1": "repeat_and_select"}),
     ("policy", {"alerts": ["0.5", "0.500001", "1"]}),
@@ -306,7 +298,7 @@ def test_a_document_that_contradicts_itself_is_told_apart() -> None:
         ("policy", {"level": 2}),
         ("policy", {"lineage|epsilon_max": "8.1"}),
         ("contract", {"ends": CONTRACT["starts"]}),
-        ("contract", {"tdps": [OTHER_TDP]}),
+        ("contract", {"tdps": [CLINIC]}),
     ):
         reader, base = READERS[kind]
         with pytest.raises(Inconsistent):
@@ -323,8 +315,8 @@ def test_values_are_read_as_written() -> None:
     assert policy.attestation.attesters[0].issuer == ATTESTER
     assert policy.attestation.attesters[0].pinned == (PublicKey.parse(ATTESTERS[0]["key"], "key", "Ed25519"),)
     assert policy.attestation.claims == (("swname", "trainer"),)
-    assert contract.parties == (TDP, TDC)
-    assert contract.datasets == (DatasetName("digits", TDP),)
+    assert contract.parties == (HOSPITAL, BANK_A)
+    assert contract.datasets == (DatasetName("digits", HOSPITAL),)
     assert contract.lineage is None
     assert contract.source == "contract digits-bank-a version 1"
 
@@ -347,8 +339,8 @@ WORDS = st.sampled_from(
         "1/3",
         "NaN",
         "-1",
-        TDP,
-        TDC,
+        HOSPITAL,
+        BANK_A,
         "2026-01-01T00:00:00Z",
     ]
 )

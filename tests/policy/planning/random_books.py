@@ -13,10 +13,10 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.last_run import LastRun
 from policy.planning.account_figures import AccountFigures, PartitionFigures
+from tests.factories.documented import DocumentedWorld, policy_document
 from tests.factories.documents import contract, contract_id, dataset, plan
 from tests.factories.memory import FOUR_BANKS, ref_of
 from tests.factories.people import BANKS, DAY_MS, HOSPITAL, MERGED, SRO
-from tests.policy.planning.market import Market, policy_document
 
 PLANS: Final = (plan(60, "2"), plan(100, "2"), plan(30, "1.5"), plan(400, "4"))
 """Prices between a fortieth and a fifth of a budget."""
@@ -24,7 +24,7 @@ REF: Final = ref_of("one")
 NAMED: Final = "the-two"
 
 
-class RandomBook(Market):
+class RandomBook(DocumentedWorld):
     """One book of a seed: opened, then changed at random."""
 
     def __init__(self, seed: int) -> None:

@@ -10,14 +10,14 @@ from policy.checks.field_readers import HOUR_MS
 from policy.planning.account_caps import account_status
 from policy.planning.burn_rate import projection, recent_loss
 from policy.planning.plan_search import runs_that_fit
+from tests.factories.documented import PLAN, DocumentedWorld, opened
 from tests.factories.memory import ref_of
 from tests.factories.people import BANKS, DAY_MS
-from tests.policy.planning.market import PLAN, Market, opened
 
 REF = ref_of("one")
 
 
-def daily(runs: int) -> Market:
+def daily(runs: int) -> DocumentedWorld:
     """One run a day by the first bank, each posted; the clock stands at the end of the last day."""
     market = opened()
     for place in range(runs):

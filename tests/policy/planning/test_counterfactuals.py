@@ -12,13 +12,13 @@ from ledger.wire.exact_numbers import format_number
 from policy.planning.hypothetical_facts import with_policy_throughout
 from policy.planning.plan_report import CANDIDATES_MAX, Swap, advise
 from policy.planning.what_if import PlannedRun
+from tests.factories.documented import PLAN, DocumentedWorld, opened, policy_bytes, policy_document
 from tests.factories.documents import dense_plan
 from tests.factories.memory import ref_of, snapshot
 from tests.factories.people import BANKS, HOSPITAL, SRO
-from tests.policy.planning.market import PLAN, Market, opened, policy_bytes, policy_document
 
 
-def exhausted() -> Market:
+def exhausted() -> DocumentedWorld:
     """One partition's lineage account is full; two others are not, one of them retired."""
     market = opened("one", "other", "retired")
     assert not market.decide("retirement", "retire", HOSPITAL, {"partition": ref_of("retired")}).code.refused

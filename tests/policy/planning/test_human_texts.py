@@ -15,9 +15,9 @@ from policy.planning.account_caps import account_status, accounts_over_cap, empt
 from policy.planning.merger_impact import merged_accounts
 from policy.planning.plan_report import report
 from policy.planning.policy_impact import impact
+from tests.factories.documented import policy_bytes
 from tests.factories.documents import plan
 from tests.factories.people import BANKS
-from tests.policy.planning.market import policy_bytes
 from tests.policy.planning.random_books import REF, RandomBook, random_book
 
 FOR_PROGRAMS = re.compile(r"lineage:\d|Fraction\(|\d{13}|\('|object at 0x|<class|\b(True|False)\b|[ :]None\b")

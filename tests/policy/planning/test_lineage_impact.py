@@ -12,15 +12,15 @@ from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.lineage_impact import EVENTS, exposure_changes
+from tests.factories.documented import PLAN, DocumentedWorld, opened
 from tests.factories.documents import contract_id
 from tests.factories.memory import ref_of, snapshot
 from tests.factories.people import BANKS, SRO
-from tests.policy.planning.market import PLAN, Market, opened
 
 A, B, C, D = BANKS
 
 
-def busy() -> Market:
+def busy() -> DocumentedWorld:
     """Three banks on two partitions; a model that is meant for everyone; a coalition of the second and the third."""
     market = opened("one", "two")
     for bank, runs, where in ((A, 4, ("one",)), (B, 3, ("one", "two")), (C, 1, ("two",))):
@@ -36,7 +36,7 @@ def busy() -> Market:
     return market
 
 
-def _body(kind: str, market: Market) -> c.Object:
+def _body(kind: str, market: DocumentedWorld) -> c.Object:
     first = "run-0-0"
     bodies: dict[str, c.Object] = {
         "acquisition": {"acquired": [B], "organisation": A},

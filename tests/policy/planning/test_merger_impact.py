@@ -11,12 +11,12 @@ from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.merger_impact import merged_accounts
+from tests.factories.documented import PLAN, DocumentedWorld, opened
 from tests.factories.memory import ref_of, snapshot
 from tests.factories.people import BANKS, SRO, STRANGER
-from tests.policy.planning.market import PLAN, Market, opened
 
 
-def busy() -> Market:
+def busy() -> DocumentedWorld:
     """Three banks on two partitions, two of them heavily on the first; a coalition of the first and the third."""
     market = opened("one", "two")
     for bank, runs, where in ((0, 5, ("one",)), (1, 4, ("one", "two")), (2, 1, ("two",))):

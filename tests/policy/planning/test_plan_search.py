@@ -17,9 +17,9 @@ from policy.planning.plan_search import (
     most_steps_admitted,
     runs_that_fit,
 )
+from tests.factories.documented import PLAN, DocumentedWorld, opened
 from tests.factories.documents import dense_plan
 from tests.factories.people import BANKS
-from tests.policy.planning.market import PLAN, Market, opened
 
 UNIT = Fraction(1, 10_000)
 
@@ -122,7 +122,7 @@ def test_other_mechanisms_are_planned_too() -> None:
 
 def test_a_decision_lists_every_check_and_the_one_that_binds() -> None:
     """Of a permit it is the account that is fullest afterwards; each account is told with its numbers."""
-    market: Market = opened()
+    market: DocumentedWorld = opened()
     decision = market.ask(PLAN).decision
     assert decision.permit
     assert all(check.passed for check in decision.checks)

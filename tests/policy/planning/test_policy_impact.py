@@ -13,13 +13,13 @@ from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import format_time
 from policy.planning.account_caps import accounts_over_cap, partition_bounds
 from policy.planning.policy_impact import Impact, impact
+from tests.factories.documented import PLAN, DocumentedWorld, opened, policy_bytes, policy_document
 from tests.factories.documents import NOW, contract_id, dense_plan
 from tests.factories.memory import ref_of, snapshot
 from tests.factories.people import ATTESTER, BANKS, DAY_MS, SRO
-from tests.policy.planning.market import PLAN, Market, opened, policy_bytes, policy_document
 
 
-def charged(*banks: int) -> Market:
+def charged(*banks: int) -> DocumentedWorld:
     """Two partitions, one of them charged by these banks; the last run stays pending."""
     market, order = opened("one", "two"), banks or (0, 1, 0, 1)
     for place, bank in enumerate(order):
@@ -28,7 +28,7 @@ def charged(*banks: int) -> Market:
     return market
 
 
-def seen(market: Market, **changes: Any) -> Impact:  # noqa: ANN401 - whatever a policy holds
+def seen(market: DocumentedWorld, **changes: Any) -> Impact:  # noqa: ANN401 - whatever a policy holds
     """The impact of the next version, checked against what stands once it was entered."""
     data, before = policy_bytes(2, **changes), snapshot(market.state)
     told = impact(market.state, data, market.clock.now, market.state.charges)
@@ -175,7 +175,7 @@ def test_pending_charges_are_told_what_changes_for_them() -> None:
 
 
 def _attesters() -> Any:  # noqa: ANN401 - as the scene has it
-    from tests.policy.scene import POLICY
+    from tests.factories.decision_scene import POLICY
 
     attesters = POLICY["attestation"]["attesters"]
     assert attesters[0]["issuer"] == ATTESTER

@@ -14,10 +14,10 @@ from policy.checks.field_readers import format_time
 from policy.documents import ContractDocument, Policy
 from policy.documents.stated_caps import NamedCap
 from policy.planning.usable_caps import CapReport, coalition_caps, contract_caps, policy_caps, report_cap
+from tests.factories.documented import PLAN, DocumentedWorld, opened, policy_document
 from tests.factories.documents import NOW, contract, dense_plan
 from tests.factories.memory import ref_of
 from tests.factories.people import BANKS, DAY_MS
-from tests.policy.planning.market import PLAN, Market, opened, policy_document
 
 LOAD = parse_plan(PLAN)
 BLACK_BOX = {"delta": "0.5", "epsilon": "1", "kind": "black_box", "relation": "REPLACE_SPECIAL", "v": 1}
@@ -31,7 +31,7 @@ def _undeclared(_: Partition) -> RunPlan | None:
     return None
 
 
-def _report(market: Market, epsilon: str, declared: RunPlan | None, share: str = "") -> CapReport:
+def _report(market: DocumentedWorld, epsilon: str, declared: RunPlan | None, share: str = "") -> CapReport:
     named = NamedCap(Fraction(epsilon), "a document", Fraction(share) if share else None)
     return report_cap(market.state.partitions[ref_of("one")], named, declared)
 

@@ -23,11 +23,11 @@ from policy.cli.depa import app
 from policy.depa.contract.service_receipt import read_service
 from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, Registration, check
-from tests.policy.depa.scene import NOW, PIPELINE, refusals
-from tests.policy.depa.test_cose_sign import MADE
+from tests.factories.depa_documents import CHECKED_AT, PIPELINE, refusals
+from tests.policy.depa.contract.test_cose_sign import MADE
 
 SERVICE_ID = "5f1e"
-REGISTERED = NOW // 1_000 - 3_600
+REGISTERED = CHECKED_AT // 1_000 - 3_600
 SERVICE_KEY, NODE_KEY, OTHER_KEY = (ec.derive_private_key(seed, ec.SECP384R1()) for seed in (11, 12, 13))
 INTERNAL = (sha256(b"write set").digest(), b"ce:2.37:" + b"0" * 64)
 
@@ -97,7 +97,7 @@ def _check(envelope: bytes, documents: list[Any], receipt: object = None) -> Che
     return check(
         envelope,
         json.dumps(PIPELINE).encode(),
-        Terms(NOW),
+        Terms(CHECKED_AT),
         [json.dumps(one).encode() for one in documents],
         Registration(pinned, given),
     )
@@ -137,7 +137,7 @@ FORGED: dict[str, tuple[str, Callable[[bytes], object]]] = {
     "a tree of another kind": ("receipt_invalid", lambda e: _receipt(e, header={"tree_alg": "RFC9162"})),
     "another service": ("receipt_service_differs", lambda e: _receipt(e, header={"service_id": "6a"})),
     "no service": ("receipt_invalid", lambda e: _receipt(e, header={"service_id": None})),
-    "from tomorrow": ("receipt_time", lambda e: _receipt(e, header={"registration_time": NOW // 1_000 + 1})),
+    "from tomorrow": ("receipt_time", lambda e: _receipt(e, header={"registration_time": CHECKED_AT // 1_000 + 1})),
     "a time that is text": ("receipt_invalid", lambda e: _receipt(e, header={"registration_time": "now"})),
     "another node's key": ("receipt_invalid", lambda e: _receipt(e, key=OTHER_KEY)),
     "a node that the service did not certify": (

@@ -8,18 +8,9 @@ import pytest
 
 from policy.depa.contract.contract import Contract, read_contract
 from policy.depa.contract.reasons import Reasons
-from tests.policy.depa.scene import (
-    CONTRACT,
-    GONE,
-    HOSPITAL,
-    LABORATORY,
-    TESTS,
-    VISITS,
-    WARDS,
-    changed,
-    checked,
-    refusals,
-)
+from tests.factories.depa_documents import CONTRACT, TESTS, VISITS, WARDS, checked, refusals
+from tests.factories.path_changes import GONE, changed
+from tests.factories.people import HOSPITAL, LABORATORY
 
 FIRST = "constraints|0|privacy|0"
 BOUND = "contract.constraints[0].privacy[0]"

@@ -1,4 +1,4 @@
-"""A market without a book: real documents, the real gate, real prices, everything in memory."""
+"""A world in memory that real documents govern: a policy, a data set and contracts under the real gate and prices."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ledger.mechanisms.plan import parse_plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.planning.what_if import PlannedRun, WhatIf
+from tests.factories.decision_scene import POLICY
 from tests.factories.documents import NOW, contract, contract_id, dataset, dense_plan
 from tests.factories.memory import FOUR_BANKS, MemoryWorld, ref_of
 from tests.factories.people import BANKS, DAY_MS, HOSPITAL, SRO, short_name
-from tests.policy.scene import POLICY
 
 
 def policy_bytes(version: int = 1, **changes: Any) -> bytes:  # noqa: ANN401 - whatever a policy holds
@@ -34,8 +34,8 @@ def policy_document(version: int = 1, **changes: Any) -> dict[str, Any]:  # noqa
     return {name: value for name, value in base.items() if value is not None}
 
 
-class Market(MemoryWorld):
-    """A hospital's digits, an SRO's policy, and a contract of each bank."""
+class DocumentedWorld(MemoryWorld):
+    """A hospital's digits, an SRO's policy, and a contract of each bank, all in memory."""
 
     def enter(self, content: dict[str, Any], name: str, actor: str, *signers: str) -> str:
         """Store a document with the signatures of these and enter it; its digest."""
@@ -70,19 +70,19 @@ class Market(MemoryWorld):
         return self.decide_charge(name, bank, digest, partitions or ("one",), run).code
 
 
-def opened(*partitions: str, epsilon: str = "6", **policy: Any) -> Market:  # noqa: ANN401 - as above
-    """A market with partitions and a contract of each bank."""
-    market = Market()
+def opened(*partitions: str, epsilon: str = "6", **policy: Any) -> DocumentedWorld:  # noqa: ANN401 - as above
+    """A world with partitions and a contract of each bank."""
+    world = DocumentedWorld()
     for did, role in FOUR_BANKS.items():
-        assert not market.register(did, role).code.refused
-    market.enter(policy_document(**policy), "policy", SRO, SRO)
-    market.enter(dataset(), "dataset", HOSPITAL, HOSPITAL)
+        assert not world.register(did, role).code.refused
+    world.enter(policy_document(**policy), "policy", SRO, SRO)
+    world.enter(dataset(), "dataset", HOSPITAL, HOSPITAL)
     for name in partitions or ("one",):
-        decided = market.open(name, epsilon)
+        decided = world.open(name, epsilon)
         assert not decided.code.refused, decided.detail
     for bank in BANKS:
-        market.contract_of(bank)
-    return market
+        world.contract_of(bank)
+    return world
 
 
 PLAN: Final = dense_plan(40, "2")

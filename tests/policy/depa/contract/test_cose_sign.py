@@ -18,15 +18,18 @@ from policy.depa.contract.cose_sign import ENVELOPE_BYTES_MAX, read_envelope
 from policy.depa.contract.did_signatures import fits
 from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, check
-from tests.policy.depa.scene import CONTRACT, HOSPITAL, LABORATORY, NOW, PIPELINE, TDC, checked, refusals
+from tests.factories.depa_documents import CHECKED_AT, CONTRACT, PIPELINE, checked, refusals
+from tests.factories.people import BANK_A, HOSPITAL, LABORATORY
 
 MADE: dict[str, Any] = json.loads((Path(__file__).parent / "envelopes.json").read_text(encoding="utf-8"))
 FIRST = next(iter(MADE))
-PARTIES = (HOSPITAL, LABORATORY, TDC)
+PARTIES = (HOSPITAL, LABORATORY, BANK_A)
 
 
 def _check(envelope: bytes, documents: list[Any]) -> Checked:
-    return check(envelope, json.dumps(PIPELINE).encode(), Terms(NOW), [json.dumps(one).encode() for one in documents])
+    return check(
+        envelope, json.dumps(PIPELINE).encode(), Terms(CHECKED_AT), [json.dumps(one).encode() for one in documents]
+    )
 
 
 def _made(name: str = FIRST) -> tuple[bytes, list[Any]]:

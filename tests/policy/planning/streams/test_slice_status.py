@@ -11,9 +11,9 @@ from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss
 from policy.planning.hypothetical_facts import HypotheticalFacts
 from policy.planning.streams.slice_status import slice_status
+from tests.factories.documented import opened
 from tests.factories.memory import ref_of
 from tests.factories.people import DAY_MS
-from tests.policy.planning.market import opened
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A contract and a pipeline in DEPA's form, made up for these tests; as they stand, nothing refuses them."""
+"""A contract and a pipeline in DEPA's form, made up for the tests; as they are, nothing refuses them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 from policy.checks.field_readers import parse_time
 from policy.depa.evaluation import Terms
 from policy.depa.import_check import Checked, check
-from tests.policy.scene import GONE, changed
+from tests.factories.path_changes import changed
+from tests.factories.people import BANK_A, HOSPITAL, LABORATORY
 
-HOSPITAL, LABORATORY, TDC = "did:web:hospital.example", "did:web:lab.example", "did:web:bank-a.example"
-NOW: Final = parse_time("2026-06-01T00:00:00Z", "now")
+CHECKED_AT: Final = parse_time("2026-06-01T00:00:00Z", "now")
 VISITS, TESTS, WARDS = "8c1d7c2a-visits", "8c1d7c2a-tests", "8c1d7c2a-wards"
 
 
@@ -37,7 +37,7 @@ CONTRACT: Final[dict[str, Any]] = {
     "schemaVersion": "0.1",
     "startTime": "2026-01-01T00:00:00.000Z",
     "expiryTime": "2027-01-01T00:00:00.000Z",
-    "tdc": TDC,
+    "tdc": BANK_A,
     "tdps": [HOSPITAL, LABORATORY],
     "ccrp": "did:web:rooms.example",
     "datasets": [
@@ -118,7 +118,7 @@ def checked(
         json.dumps(changed(base, change or {})).encode()
         for base, change in ((CONTRACT, contract), (PIPELINE, pipeline))
     ]
-    return check(texts[0], texts[1], Terms(**{"now": NOW, **terms}))
+    return check(texts[0], texts[1], Terms(**{"now": CHECKED_AT, **terms}))
 
 
 def refusals(found: Checked) -> list[tuple[str, str]]:
@@ -129,6 +129,3 @@ def refusals(found: Checked) -> list[tuple[str, str]]:
 def warnings(found: Checked) -> list[tuple[str, str]]:
     """Every warning, likewise."""
     return [(reason.code, reason.field) for reason in found.reasons if not reason.refused]
-
-
-__all__ = ["CONTRACT", "GONE", "NOW", "PIPELINE", "TRAIN", "TREES", "changed", "checked", "refusals", "warnings"]

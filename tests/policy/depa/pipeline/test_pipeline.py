@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.policy.depa.scene import CONTRACT, GONE, PIPELINE, TRAIN, TREES, VISITS, changed, checked, refusals, warnings
+from tests.factories.depa_documents import CONTRACT, PIPELINE, TRAIN, TREES, VISITS, checked, refusals, warnings
+from tests.factories.path_changes import GONE, changed
 
 C = "pipeline|1|config"
 AT = "pipeline.pipeline[1].config"
