@@ -57,7 +57,7 @@ FIRST: Final = (
     "tests/api/server/test_race.py",
     "tests/trainer_adapter/run/test_kills.py",
     "tests/trainer_adapter/session/test_key_grants.py",
-    "tests/migrations/test_db_kills.py",
+    "tests/migrations/cli/test_db_kills.py",
     "tests/faults/",
     "tests/api/routes/test_generated_requests.py",
 )

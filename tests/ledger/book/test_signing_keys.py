@@ -18,9 +18,9 @@ from ledger.verifier import EntryTimes
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL, contract, partition
+from tests.factories.key_commands import name_quorum, new_signer, recover, revoke, rotate, suspend
 from tests.factories.people import BANK_A, BANK_B, DAY_MS, HOSPITAL, HOUR_MS, LOG, SRO, TSO, private_key
 from tests.factories.stored import StoredWorld, no_step
-from tests.ledger.book.rotated import name_quorum, new_signer, recover, revoke, rotate, suspend
 from tests.ledger.book.test_clock_correction import correction, jump
 
 NEW: Final = new_signer("bank a 2")

@@ -28,9 +28,9 @@ from ledger.verifier import state_entry_secret, state_key, state_leaf_hash, stat
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION, plan, stream
+from tests.factories.key_commands import name_quorum, new_signer, rotate
 from tests.factories.people import BANK_B, HOSPITAL, SRO, CleanRoom
 from tests.factories.stored import StoredWorld, open_world
-from tests.ledger.book.rotated import name_quorum, new_signer, rotate
 
 SECRET: Final = bytes(32)
 OTHERS: Final = {LOG, SPANS, CUTS}

@@ -1,4 +1,4 @@
-"""A process that runs ``epsilon`` until it is killed: ``python -m tests.client.dataset_files.advance_process``.
+"""A process that runs ``epsilon`` until it is killed: ``python -m tests.client.cli.streams.advance_process``.
 
 A line of JSON on standard input, ``{"arguments":[...],"die":17,"now":1795297819000}``, makes it fork a child that runs
 the command at that time (ms) and is killed at the 17th thing that it does: a folder or file that gets or loses a name,

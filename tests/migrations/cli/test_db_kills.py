@@ -15,9 +15,9 @@ from typing import IO, Final, cast
 import pytest
 
 from tests.migrations.places import ENGINES, Kept, Spot, db, spot
-from tests.migrations.schema_dump import schema_of
+from tests.migrations.schema.schema_dump import schema_of
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 DICE: Final = random.Random(20_261_121)  # noqa: S311 - snapshots to die at
 DEATHS: Final = 3
 
@@ -55,7 +55,7 @@ class Operators:
 def operators(grown: Kept, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operators]:
     """One for all kills, since it loads for seconds."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.migrations.operator_process"],
+        [sys.executable, "-m", "tests.migrations.cli.operator_process"],
         cwd=ROOT,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,

@@ -14,7 +14,7 @@ from ledger.store.tables import APPEND_ONLY, SCHEMA_REVISION, metadata
 from migrations.schema.revision_sql import HISTORY, schema_at
 from migrations.schema.revisions import bring_to, known_revisions
 from tests.migrations.places import Spot, db
-from tests.migrations.schema_dump import schema_of
+from tests.migrations.schema.schema_dump import schema_of
 
 READ_ONLY = ("seal", "epoch")
 """What the application does not write on PostgreSQL."""

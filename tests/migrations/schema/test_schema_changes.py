@@ -15,7 +15,7 @@ from ledger.store.tables import SCHEMA_REVISION
 from ledger.wire.malformed import Malformed
 from migrations.schema.revisions import known_revisions
 from tests.migrations.places import Kept, Spot, db
-from tests.migrations.schema_dump import schema_of
+from tests.migrations.schema.schema_dump import schema_of
 
 GOLDEN: Final = Path(__file__).with_name("golden")
 

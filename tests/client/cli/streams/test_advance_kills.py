@@ -21,7 +21,7 @@ from tests.factories.documents import dataset, stream
 from tests.factories.people import HOSPITAL
 from tests.factories.service import ServedWorld, founded_world
 
-ROOT: Final = Path(__file__).resolve().parents[3]
+ROOT: Final = Path(__file__).resolve().parents[4]
 WEEK: Final = 7 * DAY_MS
 RECORDS: Final = 120
 
@@ -50,7 +50,7 @@ class Advancing:
 def advancing() -> Iterator[Advancing]:
     """One for all kills, since it loads for seconds."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.client.dataset_files.advance_process"],
+        [sys.executable, "-m", "tests.client.cli.streams.advance_process"],
         cwd=ROOT,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A process that runs ``epsilon db`` until it is killed: ``python -m tests.migrations.operator_process``.
+"""A process that runs ``epsilon db`` until it is killed: ``python -m tests.migrations.cli.operator_process``.
 
 A line of JSON on standard input, ``{"arguments":[...],"die":17}``, makes it fork an operator who runs the command
 and is killed at the 17th thing that it does to a database or to a file's name. Lines out: ``did N`` when a command
