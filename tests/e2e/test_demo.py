@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +20,9 @@ import mpmath
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.pld import PLDAccountant
-from rich.console import Console
 from safetensors import safe_open
 from typer.testing import CliRunner
 
-from api.demo.heartbeat import heartbeat
-from api.demo.stage import make_room
 from epsilon_ledger.__main__ import assemble
 from ledger.commands.entry import Entry
 from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
@@ -217,26 +213,6 @@ def test_a_line_precedes_whatever_takes_long(told: Told) -> None:
     assert [lines[number + 1] for number in requested] == trains
 
 
-def test_a_wait_is_told_until_it_ends() -> None:
-    """Also where nothing else is written; afterwards it is quiet."""
-    told: list[str] = []
-    third = threading.Event()
-
-    class Screen(Console):
-        def print(self, *objects: Any, **_: Any) -> None:  # noqa: ANN401 - as rich declares it
-            told.extend(objects)
-            if len(told) == 3:
-                third.set()
-
-    with heartbeat(Screen(), "waiting", every_s=0.001):
-        assert third.wait(60)
-    said = len(told)
-    assert ("waiting" in told[0], "still" in told[0]) == (True, False)
-    assert all("still waiting" in line for line in told[1:])
-    assert [one for one in threading.enumerate() if one.name == "heartbeat"] == []
-    assert len(told) == said
-
-
 FOR_PROGRAMS = re.compile(
     r"lineage:\d|Fraction\(|(?<![0-9a-z.-])\d{13}(?![0-9a-z])|\('|object at 0x|<class|\b(True|False)\b|[ :]None\b"
 )
@@ -384,34 +360,6 @@ def test_an_auditor_logs_in_and_reads_what_was_left(told: Told, tmp_path: Path) 
             assert epsilon("login", str(auditor)).startswith("Logged in as auditor of")
             accounts = json.loads(epsilon("account", str(auditor), "--json"))
     assert {one["partition"] for one in accounts} == {ref for ref, _ in told.accounts}
-
-
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    """The demonstration replaces only what a demonstration made."""
-    mine = tmp_path / "demo" / "thesis.txt"
-    mine.parent.mkdir()
-    mine.write_text("mine", encoding="ascii")
-    done = subprocess.run([EPSILON, "demo"], cwd=tmp_path, capture_output=True, text=True, check=False, env=OUTSIDE)
-    assert done.returncode == 1
-    assert "name another folder" in done.stderr
-    assert mine.read_text(encoding="ascii") == "mine"
-
-
-def test_an_earlier_demonstration_is_kept_unless_told(tmp_path: Path) -> None:
-    """Under the first name that is free; with ``replace`` it is deleted."""
-    folder = tmp_path / "demo"
-    assert make_room(folder, replace=False) is None
-    for number in (1, 2, 3):
-        folder.mkdir()
-        (folder / ".epsilon-demo").touch()
-        (folder / "book.sqlite").write_text(str(number), encoding="ascii")
-        kept = make_room(folder, replace=number == 3)
-        assert kept == (None if number == 3 else tmp_path / f"demo-{number}")
-        assert not folder.exists()
-    assert [(one.name, (one / "book.sqlite").read_text()) for one in sorted(tmp_path.iterdir())] == [
-        ("demo-1", "1"),
-        ("demo-2", "2"),
-    ]
 
 
 def test_a_plan_prices_the_same_from_its_own_words() -> None:
