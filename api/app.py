@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 
 from fastapi import APIRouter, Depends, FastAPI
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
+from starlette.routing import Route
 
 from api.auth.access_tokens import Issuer, Tokens
 from api.auth.authentication import Authenticator
 from api.auth.bad_signatures import BadSignatures
 from api.auth.caller_quotas import CallerLimits, CallerQuotas
 from api.auth.signed_request import Binding
+from api.console.app import Console
+from api.console.frame.addresses import HOME, ROOT
+from api.console.session.login import LoginTerms
 from api.http import problems
 from api.http.body import check_query
 from api.http.grouped_reads import GroupedReads
@@ -36,6 +40,7 @@ from api.routes.model_keys import model_key_router
 from api.routes.progress import Progress, progress_router
 from api.routes.read_routes import ReadContext
 from api.wire.openapi_document import openapi_document
+from client.http.base_url import base_of
 from ledger.book.book import Book
 from ledger.verifier import LogKey
 
@@ -50,6 +55,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     issuers: Iterable[Issuer] | Callable[[], Iterable[Issuer]],
     secret: bytes | None = None,
     quotas: CallerQuotas | None = None,
+    console: LoginTerms | None = None,
 ) -> FastAPI:
     """The service over ``book``. Tokens for it name the log's origin as their audience.
 
@@ -61,13 +67,16 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         log: the log's public key, as the service publishes it.
         clock: Unix time in milliseconds, the book's own.
         secret: the same in every process that serves the book, for what one gives out and another takes: cursors of
-            lists and challenges; fresh by default.
+            lists, challenges and the console's cookies; fresh by default.
         quotas: of organisations, clean rooms and addresses; the usual ones by default.
+        console: how issuers know the console; its usual name by default.
 
     Raises:
         Malformed: if ``url`` is not a URL.
     """
     binding, quotas = Binding(url, clock), quotas or CallerQuotas()
+    trusted = issuers if callable(issuers) else _always(tuple(issuers))
+    tokens = Tokens(trusted, log.origin, clock)
     book.meter_pricing(quotas.count_pricing)
     app = FastAPI(
         title="Epsilon Ledger",
@@ -78,7 +87,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         openapi_url=None,
         default_response_class=Response,
         redirect_slashes=False,
-        dependencies=[Depends(Authenticator(book, Tokens(issuers, log.origin, clock), quotas)), Depends(check_query)],
+        dependencies=[Depends(Authenticator(book, tokens, quotas)), Depends(check_query)],
     )
     problems.install(app)
     secret = secret or secrets.token_bytes(32)
@@ -97,8 +106,21 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     # Built at the first request for it, once: it takes half a second.
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
+    key, terms = _derived(secret, b"console"), console or LoginTerms()
+    _mount(app, Console(context, tokens, trusted, clock, url=base_of(url, "url"), key=key, terms=terms))
     app.add_middleware(Requests, metrics=metrics, quotas=quotas)
     return app
+
+
+def _mount(app: FastAPI, console: Console) -> None:
+    """The console's pages beside the API's routes, and the way to them from the service's own address."""
+    for path in ("/", ROOT):
+        app.router.routes.append(Route(path, lambda _: RedirectResponse(HOME, 307), methods=["GET"]))
+    app.mount(ROOT, console)
+
+
+def _always(issuers: tuple[Issuer, ...]) -> Callable[[], tuple[Issuer, ...]]:
+    return lambda: issuers
 
 
 def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> Iterator[APIRouter]:

@@ -53,7 +53,7 @@ class UnauthenticatedRequest:
         except TokenInvalid as error:
             self._quotas.admit_anonymous(self._request.scope)
             raise Problem(ServiceCode.TOKEN_INVALID, str(error), field="authorization") from None
-        caller = self._request.state.caller = _of_token(token, facts)
+        caller = self._request.state.caller = caller_of_token(token, facts)
         caller.check(self._operation)
         if self._request.method not in _READS:
             self._quotas.admit_commands(caller)
@@ -97,7 +97,8 @@ def _room_key(facts: Facts, key_id: str) -> str | None:
     return found.x if found is not None and found.charge is not None else None
 
 
-def _of_token(token: Token, facts: Facts) -> Caller:
+def caller_of_token(token: Token, facts: Facts) -> Caller:
+    """Who a verified token speaks for, with the roles on record, or with those that its issuer gives."""
     if token.key_id:
         charge = facts.charges[str(facts.keys[token.key_id].charge)]
         return Caller(charge.actor, (CCR,), charge.id)

@@ -65,10 +65,21 @@ def run_service(
             typer.echo(str(error), err=True)
             raise typer.Exit(getattr(error, "exit_code", Code.CONFLICT.exit_code)) from None
         url = settings.url or base_url(listener)
+        typer.echo(f"Its console, for browsers: {url}/", err=True)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
         secret = service_secret(log_key, settings.origin)
         quotas = CallerQuotas(settings.quotas, settings.proxies, forwarded=settings.forwarded)
-        app = create_app(book, store, url=url, log=log, clock=unix_ms, issuers=issuers, secret=secret, quotas=quotas)
+        app = create_app(
+            book,
+            store,
+            url=url,
+            log=log,
+            clock=unix_ms,
+            issuers=issuers,
+            secret=secret,
+            quotas=quotas,
+            console=settings.console,
+        )
         preload_pricing()
         server = server_of(app, settings.proxies, settings.quotas)
 

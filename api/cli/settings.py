@@ -52,6 +52,8 @@ so its connections are bounded only by the number that the process has; it has t
 ``forwarded`` names the header field in which they say who calls, ``"x-forwarded-for"`` or ``"forwarded"`` (RFC 7239):
 by it requests without a valid token are counted, which behind a proxy are otherwise not. Every proxy has to write it.
 
+The table ``[serve.console]`` says how the issuers know the console (:class:`api.console.session.login.LoginTerms`).
+
 The table ``[serve.quotas]`` sets what one organisation, clean room or address may use (:mod:`api.http.quota_terms`).
 
 Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
@@ -68,6 +70,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from api.auth.issuer_bounds import IssuerBounds, bound_apart
+from api.console.session.login import LoginTerms
 from api.http.quota_terms import QuotaTerms
 from api.http.sender_address import FIELDS
 from client.http.base_url import base_of, is_loopback
@@ -108,6 +111,7 @@ class Settings:
         proxies: addresses whose connections are not counted by sender.
         forwarded: the header field in which proxies name the sender; empty if in none.
         quotas: of organisations, clean rooms and addresses.
+        console: how the issuers know the console.
         witnesses: who is shown the newest checkpoint.
         witnesses_required: whether the service needs the cosignature of each of them.
     """
@@ -128,6 +132,7 @@ class Settings:
     proxies: tuple[str, ...]
     forwarded: str
     quotas: QuotaTerms
+    console: LoginTerms
     issuers: tuple[tuple[str, Path], ...]
     bounds: Mapping[str, IssuerBounds]
     witnesses: tuple[Witness, ...]
@@ -159,7 +164,17 @@ class Settings:
         names = ("book", "host", "issuers", "log_key", "origin", "port")
         paths = ("clock", "keys", "kept", "snapshot")
         switches = ("allow_rollback", "production", "witnesses")
-        optional = (*switches, *paths, "clock_jump_s", "forwarded", "proxies", "quotas", "url", "witness_keys")
+        optional = (
+            *switches,
+            *paths,
+            "clock_jump_s",
+            "console",
+            "forwarded",
+            "proxies",
+            "quotas",
+            "url",
+            "witness_keys",
+        )
         known = c.fields(read_table(path, "serve"), "serve", names, optional)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
@@ -186,6 +201,7 @@ class Settings:
             proxies=proxies,
             forwarded=_forwarded(known["forwarded"], proxies) if "forwarded" in known else "",
             quotas=QuotaTerms.parse(known.get("quotas", {}), "serve.quotas"),
+            console=LoginTerms.parse(known.get("console", {}), "serve.console", tuple(issuers)),
             issuers=tuple((name, file) for name, (file, _) in issuers.items()),
             bounds=bound_apart({name: bounds for name, (_, bounds) in issuers.items()}),
             witnesses=witnesses,

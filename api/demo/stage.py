@@ -89,6 +89,7 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
     console.print("\nA run that still fits is ready. Each in a terminal of its own:\n")
     profile = folder / "profile.toml"
     _print_commands(console, (("serve", profile), ("dev-issuer", profile), ("train", job)))
+    console.print(f"\nWhile it is served, its pages are at {SERVICE}/ for a browser.")
     console.print("\nTo try next:\n")
     _print_commands(console, (("log", book_path), ("log", book_path, "--refused"), ("verify", book_path, "--json")))
 

@@ -196,6 +196,12 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handle)
 
 
+def problem_of(request: Request, error: Exception) -> Problem | None:
+    """The problem that reports an error, as :func:`install` has it reported; None for an internal error."""
+    known = next((_PROBLEMS[kind] for kind in type(error).__mro__ if kind in _PROBLEMS), None)
+    return None if known is None else known(request, error)
+
+
 def failed(method: str, path: str, error: Exception) -> Problem:
     """An internal error: details for the log, none for the caller."""
     _LOG.error("%s %s failed with %s", method, path, type(error).__name__, exc_info=error)

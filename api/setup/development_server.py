@@ -8,9 +8,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from api.app import create_app
 from api.auth.jwks_files import IssuerFiles
-from api.dev_issuer.issuer import IssuerSettings
+from api.dev_issuer.issuer import IssuerSettings, Person
 from api.dev_issuer.routes import create_issuer_app
 from api.keys.data_key_store import FileKeyStore
 from api.server.http_server import serving
@@ -32,6 +34,11 @@ from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 
+PEOPLE: Final = {
+    **{party.slug: Person(party.did) for party in PARTIES},
+    "operator": Person("did:web:operator.localhost", ("OPERATOR",)),
+}
+"""Whom a browser may log in as, unless the profile says otherwise: one person of each party, and the operator."""
 _KEPT_INSIDE: Final = "kept/checkpoint"
 """Where earlier versions kept the newest checkpoint: beside the book, so that an older copy of the folder held both."""
 
@@ -51,7 +58,8 @@ def running(folder: DevelopmentFolder, service: socket.socket, issuer: socket.so
     keys = FileKeyStore(folder.data_keys)
     (folder.data_keys / TDP.did).mkdir(mode=0o700, exist_ok=True)
     log = verifier_key(folder.key("log"), folder.mark.origin)
-    known = IssuerSettings.load(folder.profile).issuer(folder.path, folder.issuer, unix_ms)
+    settings = IssuerSettings.load(folder.profile)
+    known = structs.replace(settings, people=settings.people or PEOPLE).issuer(folder.path, folder.issuer, unix_ms)
     with ExitStack() as opened:
         opened.enter_context(serving(create_issuer_app(known), issuer))
         book = Book.open(

@@ -142,6 +142,16 @@ class DatabaseState:
                 break
         return found
 
+    def newest_on(self, ref: str, most: int) -> list[Charge]:
+        """The newest charges to a partition, oldest of them first; those that were voided are left out."""
+        table = t.CHARGES.table
+        wanted = (
+            table.c.partitions.contains(json.dumps(ref), autoescape=True),
+            table.c.state != ChargeState.VOIDED.value,
+        )
+        newest = select(table.c.id).where(*wanted).order_by(table.c.entered.desc()).limit(most)
+        return sorted(self.charges.where(table.c.id.in_(newest)), key=lambda one: one.index)
+
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first."""
         table = t.CHARGES.table

@@ -78,6 +78,11 @@ class Log:
                 raise KeyError(start)
             yield from found
 
+    def times(self, indexes: Sequence[int]) -> dict[int, int]:
+        """The times (ms) of some entries by their indexes, in one statement; at most a few hundred."""
+        chosen = select(ENTRY.c.position, ENTRY.c.time).where(ENTRY.c.position.in_(indexes))
+        return {int(index): int(time) for index, time in self.connection.execute(chosen)}
+
     def entry_index(self, command_id: str) -> int | None:
         """The index of a command's entry, None if there is none."""
         found = self.connection.execute(_NAMED, {"id": command_id}).scalar()

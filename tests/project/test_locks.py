@@ -40,7 +40,7 @@ def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
     assert len(everything) == len(development) + len(training) + len(peers) + len(mutation) + len(others)
     assert [name for name in everything if re.match("torch$|triton|nvidia|cuda", name)] == []
     assert {"hatchling", "editables", "pytest"} <= development
-    assert {"filelock", "jinja2", "opendp", "safetensors", "sympy"} <= training
+    assert {"filelock", "opendp", "safetensors", "sympy"} <= training
     assert {"diffprivlib", "opake"} <= peers
     assert {"mutmut", "libcst"} <= mutation
     # The site's builder lies in a folder of its own, as the mutants' tool does: the two may share names.

@@ -1,0 +1,283 @@
+"""The console's own application, below ``/console``: it dispatches, renders, and turns every error into a page.
+
+It is mounted beside the API's routes, so that neither their wire forms nor their table of access know of it.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from anyio.to_thread import run_sync
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from api.auth.access_tokens import Issuer, Tokens
+from api.auth.authentication import caller_of_token
+from api.auth.authorisation import Caller
+from api.console.frame import headers
+from api.console.frame.addresses import HOME, address, local_path
+from api.console.frame.assets import read_asset
+from api.console.frame.pages import ConsolePage, Inputs, Page
+from api.console.frame.problem_pages import ProblemPage
+from api.console.frame.reader import Reader
+from api.console.frame.tables import CSV_TYPE
+from api.console.frame.templates import render
+from api.console.session.login import LOGIN, SESSION, Logins, LoginTerms
+from api.console.session.sealed_cookies import SealedCookies
+from api.console.session.session import Session, form_token, is_form_token
+from api.console.view_list import NAVIGATION, PAGES
+from api.routes.read_routes import ReadContext, View
+from ledger.store.snapshot import Snapshot
+
+FORM_BYTES_MAX: Final = 1 << 20
+"""A form with a document in it."""
+FIELDS_MAX: Final = 32
+ANYONE: Final = Caller("", ())
+_SEE_OTHER: Final = 303
+_HTML: Final = "text/html; charset=utf-8"
+_SAME_SITE: Final = frozenset({"", "none", "same-origin"})
+"""What a browser says of where a form came from (Fetch Metadata), or says nothing."""
+
+
+class ConsoleRoute(Route):
+    """A route with the name that metrics and logs know it by."""
+
+    operation_id: str
+
+
+class Console:
+    """The pages over one book."""
+
+    def __init__(  # noqa: PLR0913 - the parts of a console
+        self,
+        context: ReadContext,
+        tokens: Tokens,
+        issuers: Callable[[], Iterable[Issuer]],
+        clock: Callable[[], int],
+        *,
+        url: str,
+        key: bytes,
+        terms: LoginTerms,
+    ) -> None:
+        """Read through ``context`` as those who log in may.
+
+        Args:
+            tokens: verifies what an issuer gives out.
+            clock: Unix milliseconds.
+            url: the service's own, where the issuers send people back to.
+            key: 32 bytes, the same in every process that serves the book.
+            terms: how the issuers know the console.
+        """
+        self._context, self._url = context, url
+        self._origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        self._form_key = hmac.digest(key, b"forms\x01", "sha256")
+        self._cookies = SealedCookies(hmac.digest(key, b"cookies\x01", "sha256"), secure=url.startswith("https:"))
+        self._logins = Logins(tokens, issuers, self._cookies, clock, url=url, audience=context.log.origin, terms=terms)
+        self._router = Router(
+            [
+                self._route("/static/{name}", "static", self._static),
+                self._route("/login", "login", self._login),
+                self._route("/callback", "callback", self._callback),
+                self._route("/logout", "logout", self._logout, "POST"),
+                *(self._page_route(one) for one in PAGES),
+            ],
+            redirect_slashes=False,
+            default=_missing,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; an error is a page, too."""
+        try:
+            await self._router(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - whatever it was, people get a page
+            request = Request(scope, receive)
+            found = ProblemPage.of_error(request, error)
+            await self._problem(request, found)(scope, receive, send)
+
+    @staticmethod
+    def _route(path: str, name: str, endpoint: Callable[[Request], object], method: str = "GET") -> ConsoleRoute:
+        route = ConsoleRoute(path, endpoint, methods=[method], name=name)
+        route.operation_id = f"console_{name}"
+        return route
+
+    def _page_route(self, page: ConsolePage) -> ConsoleRoute:
+        async def endpoint(request: Request) -> Response:
+            form = await _form(request) if request.method == "POST" else {}
+            return await run_sync(self._page, page, request, form)
+
+        methods = ["GET", "POST"] if page.form else ["GET"]
+        route = ConsoleRoute(page.path, endpoint, methods=methods, name=page.operation_id)
+        route.operation_id = page.operation_id
+        return route
+
+    def _page(self, page: ConsolePage, request: Request, form: Mapping[str, str]) -> Response:
+        session = self._session(request)
+        if session is None and not page.public:
+            if self._cookies.is_sent(SESSION, _cookies(request)):
+                raise ProblemPage.session_ended()
+            return _redirect(address("login", next=_here(request)))
+        if session is None:
+            self._context.quotas.admit_anonymous(request.scope)
+        if form:
+            self._check_form(request, session, form)
+        inputs = Inputs(dict(request.path_params), dict(request.query_params), form)
+        snapshots = self._context.snapshots
+        with snapshots.read_long() if page.slow else snapshots.read() as facts:
+            caller = ANYONE if session is None else caller_of_token(session.token, facts)
+            request.state.caller = caller if session is not None else None
+            if not page.is_for(caller):
+                for one in page.needs:
+                    caller.check(one)
+            reader = Reader(View(facts, caller, self._context, None, None))
+            shown = self._shown(page, reader, inputs)
+            return self._rendered(request, shown, facts, session, caller)
+
+    def _shown(self, page: ConsolePage, reader: Reader, inputs: Inputs) -> Page:
+        """What the view answers, counted in the caller's quotas."""
+        quotas, caller = self._context.quotas, reader.caller
+        if inputs.form:
+            quotas.admit_questions(caller)
+        if not page.slow:
+            return page.show(reader, inputs)
+        quotas.check_pricing(caller)
+        with quotas.metered(caller):
+            return page.show(reader, inputs)
+
+    def _rendered(
+        self, request: Request, shown: Page, facts: object, session: Session | None, caller: Caller
+    ) -> Response:
+        if shown.body is not None:
+            data, kind = shown.body
+            return Response(data, headers=headers.PAGE, media_type=kind)
+        named = request.query_params.get("csv")
+        if named is not None:
+            table = next((one for one in shown.tables if one.name == named), None)
+            if table is None:
+                raise HTTPException(404)
+            disposition = {"content-disposition": f'attachment; filename="{table.name}.csv"'}
+            return Response(table.to_csv(), headers={**headers.PAGE, **disposition}, media_type=CSV_TYPE)
+        assert isinstance(facts, Snapshot)
+        values = {
+            **shown.values,
+            "tables": {one.name: one for one in shown.tables},
+            "title": shown.title,
+            "size": facts.size,
+            "now": self._context.snapshots.time(facts),
+        }
+        return Response(self._html(request, shown.template, session, caller, values), 200, headers.PAGE, _HTML)
+
+    def _html(
+        self, request: Request, template: str, session: Session | None, caller: Caller, values: Mapping[str, object]
+    ) -> bytes:
+        """A template with what every page has."""
+        return render(
+            template,
+            **values,
+            caller=caller,
+            session=session,
+            form_token="" if session is None else form_token(self._form_key, session.id),
+            navigation=[one for one in NAVIGATION if one.is_for(caller)],
+            here=request.url.path,
+            query=dict(request.query_params),
+            origin=self._context.log.origin,
+        )
+
+    def _problem(self, request: Request, problem: ProblemPage) -> Response:
+        session = self._session(request)
+        following = _here(request) if request.method == "GET" else HOME
+        values = {"problem": problem, "title": problem.title, "following": following}
+        page = self._html(request, "problem.html", session, ANYONE, values)
+        response = Response(page, problem.status, headers.PAGE, _HTML)
+        if session is None and self._cookies.is_sent(SESSION, _cookies(request)):
+            response.headers.append("set-cookie", self._cookies.set(SESSION, "", 0))
+        return response
+
+    def _session(self, request: Request) -> Session | None:
+        return self._logins.session(_cookies(request))
+
+    def _check_form(self, request: Request, session: Session | None, form: Mapping[str, str]) -> None:
+        """Hold a form to its session and to this site. Raises: ProblemPage."""
+        site, origin = request.headers.get("sec-fetch-site", ""), request.headers.get("origin", self._origin)
+        own = session is not None and is_form_token(self._form_key, session.id, form.get("form_token", ""))
+        if not own or site not in _SAME_SITE or origin != self._origin:
+            detail = "The form came from another place, or from a session that has ended: open the page again."
+            raise ProblemPage(403, "foreign_form", "This form is not from this page", detail)
+
+    async def _static(self, request: Request) -> Response:
+        found = read_asset(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        return Response(found[0], headers=headers.ASSET, media_type=found[1])
+
+    async def _login(self, request: Request) -> Response:
+        return await run_sync(self._begin, request)
+
+    def _begin(self, request: Request) -> Response:
+        self._context.quotas.admit_anonymous(request.scope)
+        issuer, following = request.query_params.get("issuer"), local_path(request.query_params.get("next", HOME))
+        if issuer is None:
+            values = {"title": "Log in", "issuers": self._logins.issuers, "following": following}
+            page = self._html(request, "login.html", self._session(request), ANYONE, values)
+            return Response(page, 200, headers.PAGE, _HTML)
+        begun = self._logins.begin(issuer, following)
+        return _redirect(begun.location, begun.cookie)
+
+    async def _callback(self, request: Request) -> Response:
+        return await run_sync(self._finish, request)
+
+    def _finish(self, request: Request) -> Response:
+        self._context.quotas.admit_anonymous(request.scope)
+        pairs = request.query_params.multi_items()
+        # A repeated parameter is invalid (RFC 6749, section 3.1).
+        answer = dict(pairs) if len({name for name, _ in pairs}) == len(pairs) <= FIELDS_MAX else {}
+        finished = self._logins.finish(answer, _cookies(request))
+        return _redirect(finished.location, *finished.cookies)
+
+    async def _logout(self, request: Request) -> Response:
+        form = await _form(request)
+        session = self._session(request)
+        if session is not None:
+            self._check_form(request, session, form)
+        return _redirect(address("login"), *(self._cookies.set(one, "", 0) for one in (SESSION, LOGIN)))
+
+
+async def _missing(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise HTTPException(404)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises: ProblemPage."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > FORM_BYTES_MAX:
+            raise ProblemPage(413, "too_large", "The form is too large", f"It may have {FORM_BYTES_MAX} bytes.")
+    try:
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
+    except ValueError:
+        pairs = []
+    if len(dict(pairs)) != len(pairs) or not pairs:
+        raise ProblemPage(422, "malformed", "The form cannot be read", "Open the page again, and fill it in.")
+    return dict(pairs)
+
+
+def _redirect(location: str, *cookies: str) -> Response:
+    response = RedirectResponse(location, _SEE_OTHER, headers.PAGE)
+    for one in cookies:
+        response.headers.append("set-cookie", one)
+    return response
+
+
+def _cookies(request: Request) -> str:
+    return "; ".join(request.headers.getlist("cookie"))
+
+
+def _here(request: Request) -> str:
+    """The page that was asked for, with its query."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")

@@ -1,0 +1,92 @@
+"""The use of one budget over its runs: a step line of what is posted, a band of what is pending, caps as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from api.console.charts.svg import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Scale,
+    drawing,
+    element,
+    label,
+    path,
+    vertical_axis,
+)
+from api.console.frame.cells import rounded
+
+_ROOM: Final = 1.08
+"""So much above the highest line."""
+_LABEL_GAP: Final = 14.0
+
+
+class Point(NamedTuple):
+    """After one run: when it was charged (ms), the ε of what is posted, and with what is pending."""
+
+    time: int
+    posted: Fraction | None
+    whole: Fraction | None
+
+
+def burn_down(points: Sequence[Point], caps: Sequence[tuple[str, Fraction]]) -> Markup | None:
+    """The picture; None where there is nothing to draw."""
+    if not points:
+        return None
+    shown = [one for one in points if one.posted is not None and one.whole is not None]
+    top = max([float(cap) for _, cap in caps] + [float(one.whole or 0) for one in shown])
+    first, last = points[0].time, max(points[-1].time, points[0].time + 1)
+    across = Scale(first, last, LEFT, WIDTH - RIGHT - 130)
+    up = Scale(0, top * _ROOM, HEIGHT - BOTTOM, TOP)
+    posted = _steps([(across(one.time), up(float(one.posted or 0))) for one in shown], up(0))
+    whole = _steps([(across(one.time), up(float(one.whole or 0))) for one in shown], up(0))
+    parts = [
+        *vertical_axis(up, "ε at the partition's δ"),
+        path([*whole, *reversed(posted)], "pending", closed=True),
+        path(posted, "posted"),
+        *_caps(caps, up),
+        element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=up(0), y2=up(0), class_="axis"),
+        label(_day(first), LEFT, HEIGHT - BOTTOM + 20, class_="soft"),
+        label(_day(last), across(last), HEIGHT - BOTTOM + 20, "end", "soft"),
+    ]
+    words = f"ε after each of {len(points)} runs, with what is pending as a band; " + ", ".join(
+        f"{name} {rounded(cap, up=False)}" for name, cap in caps
+    )
+    return drawing(words, parts)
+
+
+def _steps(points: list[tuple[float, float]], bottom: float) -> list[tuple[float, float]]:
+    """A line that keeps its height until the next run, and goes on to the right edge."""
+    line: list[tuple[float, float]] = []
+    before = bottom
+    for x, y in points:
+        line += [(x, before), (x, y)]
+        before = y
+    return [*line, (WIDTH - RIGHT - 130.0, before)] if line else line
+
+
+def _caps(caps: Sequence[tuple[str, Fraction]], up: Scale) -> list[Markup]:
+    """Each cap as a line with its name, the names apart from one another."""
+    found, taken = list[Markup](), list[float]()
+    for name, cap in sorted(caps, key=lambda one: -one[1]):
+        y = up(float(cap))
+        place = y
+        while any(abs(place - one) < _LABEL_GAP for one in taken):
+            place += _LABEL_GAP
+        taken.append(place)
+        found.append(element("line", x1=float(LEFT), x2=WIDTH - RIGHT - 130.0, y1=y, y2=y, class_="cap"))
+        found.append(label(f"{name} {rounded(cap, up=False)}", WIDTH - RIGHT - 122, place + 4))
+    return found
+
+
+def _day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")

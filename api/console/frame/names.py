@@ -1,0 +1,30 @@
+"""Things that pages name: organisations, partitions and runs, each with the page that shows it."""
+
+from __future__ import annotations
+
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.reader import Reader
+
+
+def organisation(reader: Reader, did: str) -> Cell:
+    """An organisation by its name on record, with its DID behind it."""
+    known = reader.facts.organisations.get(did)
+    return cells.text(did) if known is None else Cell(known.name, exact=did)
+
+
+def partition(ref: str) -> Cell:
+    """A partition by its last two names, with the whole reference behind them."""
+    provider, dataset, name = ref.rsplit("/", 2)
+    return Cell(f"{dataset}/{name}", exact=ref, href=address("partitions", provider, dataset, name))
+
+
+def dataset(provider: str, name: str) -> Cell:
+    """A dataset."""
+    return cells.text(name, address("datasets", provider, name))
+
+
+def run(charge: str) -> Cell:
+    """A run by the id of its charge."""
+    return cells.text(charge, address("runs", charge))

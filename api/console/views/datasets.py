@@ -1,0 +1,130 @@
+"""Datasets, and the partitions of one over time with what is used of each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.auth.visibility import not_found
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.names import dataset as dataset_cell
+from api.console.frame.names import organisation, partition
+from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.http.pagination import fetch_from
+from api.routes import accounts, registry
+from ledger.domain import facts as domain
+from ledger.domain.facts import GLOBAL, holder_of
+from policy.planning.account_caps import account_status, empty_account, partition_bounds
+from policy.planning.shared_account import facts_as_shown
+from policy.planning.streams.slice_status import OPEN, slice_status
+
+PAGES: Final = Pages()
+_REGISTER: Final = "epsilon dataset register tdp.toml dataset.yaml"
+_OPEN: Final = (
+    "epsilon dataset open-partition tdp.toml partition.json --commitments commitments/share/commitments-1.bin"
+)
+
+
+@PAGES.page("/datasets", "Datasets", registry.list_datasets)
+def datasets(reader: Reader, inputs: Inputs) -> Page:
+    """The datasets that the caller may see. Raises: Malformed, Problem."""
+    found = reader.page(registry.list_datasets, ROWS_MAX, inputs.get("cursor"))
+    rows = tuple(
+        (
+            dataset_cell(one.provider, one.dataset),
+            organisation(reader, one.provider),
+            cells.text(one.domain, address("policies", one.domain)),
+            cells.count(one.index, address("log", str(one.index))),
+        )
+        for one in found.items
+    )
+    following = address("datasets", cursor=found.next_cursor) if found.next_cursor else ""
+    table = Table(
+        "datasets",
+        "Datasets",
+        ("Dataset", "Provider", "Domain", "Entry"),
+        rows,
+        "No dataset that you may see. A provider registers one with:",
+        _REGISTER,
+        following,
+    )
+    return Page("list.html", "Datasets", (table,))
+
+
+@PAGES.page("/datasets/{provider}/{dataset}", "", registry.list_datasets, accounts.list_partitions)
+def dataset(reader: Reader, inputs: Inputs) -> Page:
+    """The partitions of one dataset. Raises: Malformed, Problem."""
+    provider, name = inputs.path["provider"], inputs.path["dataset"]
+    known = reader.read(registry.read_dataset, provider, name)
+    found, following = partitions_of(reader, provider, name, inputs.get("after"))
+    rows = tuple(_rows(reader, found))
+    table = Table(
+        "partitions",
+        "Partitions",
+        (
+            "Partition",
+            "State",
+            "Opened",
+            "Closes",
+            "Records",
+            "Unit",
+            "ε",
+            "δ",
+            "Used by everyone",
+            "Cap on one lineage",
+        ),
+        rows,
+        "No partition is open. The provider opens one with:",
+        _OPEN,
+        address("datasets", provider, name, after=following) if following else "",
+    )
+    facts = [
+        ("Provider", organisation(reader, provider)),
+        ("Domain", cells.text(known.domain, address("policies", known.domain))),
+        ("Entry", cells.count(known.index, address("log", str(known.index)))),
+    ]
+    watches = reader.caller.sees_all or reader.caller.organisation == provider
+    knowledge = address("knowledge", provider, name) if watches else ""
+    return Page("dataset.html", f"Dataset {name}", (table,), {"about": facts, "knowledge": knowledge})
+
+
+def partitions_of(reader: Reader, provider: str, name: str, after: str) -> tuple[list[domain.Partition], str]:
+    """A page of the partitions of a dataset that the caller may see, and the reference after which the next begins."""
+    if not reader.caller.sees_provider(provider, reader.facts):
+        raise not_found(f"dataset {provider}/{name}")
+    fetch = fetch_from(reader.facts.partitions, provider=provider, dataset=name)
+    found = [one for _, one in fetch(after or None, ROWS_MAX + 1)]
+    return found[:ROWS_MAX], found[ROWS_MAX - 1].ref if len(found) > ROWS_MAX else ""
+
+
+def _rows(reader: Reader, partitions: list[domain.Partition]) -> list[tuple[Cell, ...]]:
+    """What everyone together has used, as the caller is shown it: rounded up for whoever shares the account."""
+    facts, caller, now = reader.facts, reader.caller, reader.view.time
+    known = facts.organisations.get(caller.organisation)
+    own = GLOBAL if known is None else holder_of(known.node)
+    facts.fetch_accounts([one.ref for one in partitions], [*dict.fromkeys([GLOBAL, own])])
+    shared = [one for one in partitions if not caller.watches(one)]
+    shown = facts_as_shown(facts, shared, now, own) if shared else facts
+    rows = list[tuple[Cell, ...]]()
+    for one in partitions:
+        bounds, state = partition_bounds(shown, one, now), slice_status(shown, one, now)
+        account = shown.accounts.get((one.ref, GLOBAL)) or empty_account(one, GLOBAL)
+        used = account_status(shown, account, bounds).used
+        rows.append(
+            (
+                partition(one.ref),
+                cells.mark(state.status.replace("_", " "), passed=state.status == OPEN),
+                cells.moment(one.opened),
+                cells.moment(state.closes),
+                cells.count(one.records),
+                cells.text(one.unit),
+                cells.bound(one.epsilon),
+                cells.bound(one.delta),
+                cells.share(used.share, str(used)),
+                cells.bound(None if bounds is None else bounds.lineage_epsilon_max),
+            )
+        )
+    return rows

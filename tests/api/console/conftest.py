@@ -1,0 +1,34 @@
+"""The world that the console's tests look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from tests.api.console.visitors import visitors
+from tests.api.two_of_each import TwoOfEach
+from tests.factories.service import open_world
+from tests.factories.statements import state_now
+
+
+class Looked(NamedTuple):
+    """A world with two of everything, and a browser of each role."""
+
+    pairs: TwoOfEach
+    browsers: Mapping[str, httpx.Client]
+
+
+@pytest.fixture(scope="session")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
+    """No test in it adds an entry."""
+    with open_world(tmp_path_factory.mktemp("console")) as world:
+        world.contract = world.found_service()
+        pairs = TwoOfEach(world)
+        state_now(world.book)
+        with visitors(world) as browsers:
+            size = world.size
+            yield Looked(pairs, browsers)
+            assert world.size == size
