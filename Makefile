@@ -10,10 +10,10 @@ PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 BIN    := .venv/bin
 # The packages that know no clock, database, network or file, as the import contract "pure" lists them. Of the state's tree
-# the tests of its leaves open a book; policy.checks and the verifier's one file have no folder of tests.
+# the tests of its leaves open a book; the verifier's one file has no folder of tests.
 UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain filters log mechanisms organisation_lineage wire) \
           tests/ledger/state_tree/test_sparse_tree.py \
-          $(addprefix tests/policy/,attestation decisions depa documents planning)
+          $(addprefix tests/policy/,attestation checks decisions depa documents planning)
 # Seconds of processor time that all tests together may use: those of two cores in twelve and a quarter minutes.
 TEST_CPU_S ?= 1470
 UNIT_CPU_S ?= 240

@@ -1,4 +1,4 @@
-"""The guides, run line by line against a served book, after the README's walk."""
+"""The guides, run line by line against a served book, after the first steps of three parties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.documentation.fenced_blocks import ROOT, commands
-from tests.factories.readme_walk import Desk, walked
+from tests.factories.parties_walk import Desk, walked
 
 GUIDES: Final = ("tdc.md", "sro.md", "operator.md", "auditor.md", "tdp.md")
 """The last one revokes the contract."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.factories.readme_walk import Desk
+from tests.factories.parties_walk import Desk
 
 ROOT: Final = Path(__file__).parents[1]
 Left = dict[str, tuple[int, int, int]]

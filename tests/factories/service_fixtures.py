@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.factories.parties_walk import Desk, Ran, walked
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
-from tests.factories.readme_walk import Desk, Ran, walked
 from tests.factories.service import ServedWorld, founded_world, open_world
 
 

@@ -36,9 +36,19 @@ def test_the_page_of_limits_is_the_source_s() -> None:
     assert write_limits.PAGE.read_text(encoding="utf-8") == write_limits.page()
 
 
+def test_the_invariants_of_the_first_page_are_all_on_the_page_of_invariants() -> None:
+    """Each test that holds one there holds one here: the short list says nothing that the whole one does not."""
+    short, whole = (
+        set(re.findall(r"`(tests/[\w/.]+)`", (ROOT / "docs" / page).read_text(encoding="utf-8")))
+        for page in ("architecture.md", "invariants.md")
+    )
+    assert short <= whole
+    assert len(whole) > 2 * len(short)
+
+
 def test_pages_that_name_tests_name_tests_that_are_there() -> None:
     """Every file and folder in the column; and each line of the threat model names one, or says that there is none."""
-    for page in ("architecture.md", "faults.md", "threat-model.md"):
+    for page in ("architecture.md", "faults.md", "invariants.md", "threat-model.md"):
         named = re.findall(r"`(tests/[\w/.]+)`", (ROOT / "docs" / page).read_text(encoding="utf-8"))
         assert len(named) > 5, page
         assert [one for one in named if not (ROOT / one).exists()] == [], page

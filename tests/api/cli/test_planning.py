@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from policy.checks.field_readers import format_time
+from tests.factories.parties_walk import Desk
 from tests.factories.people import BANK_A, HOSPITAL
-from tests.factories.readme_walk import Desk
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 RUN = "charge.json --contract contract.yaml"

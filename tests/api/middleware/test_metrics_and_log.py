@@ -16,8 +16,8 @@ from client.http.problems import Refused
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
+from tests.factories.parties_walk import ROOT
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
-from tests.factories.readme_walk import ROOT
 from tests.factories.service import PLAN, ServedWorld
 from tests.ledger.store.test_postgresql import execute
 

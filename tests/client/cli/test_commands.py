@@ -1,4 +1,4 @@
-"""The commands of the first page (README.md), and those beside them, each on its good path against a served book."""
+"""The first steps of three parties (docs/guides/three_parties.md), and commands beside them, against a served book."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
+from tests.factories.parties_walk import Desk, Ran
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
-from tests.factories.readme_walk import Desk, Ran
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"

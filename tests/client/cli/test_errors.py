@@ -8,8 +8,8 @@ import pytest
 
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
+from tests.factories.parties_walk import Desk
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
-from tests.factories.readme_walk import Desk
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"

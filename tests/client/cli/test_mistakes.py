@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.factories.mistakes import complaints, table
-from tests.factories.readme_walk import Desk, walked
+from tests.factories.parties_walk import Desk, walked
 
 CONTRACT = "--contract contract.yaml --deadline 2026-12-02T00:00:00Z"
 SERVE = """v = 1

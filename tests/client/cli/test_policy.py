@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ledger.book.wall_clock import unix_ms
+from tests.factories.parties_walk import Desk, walked
 from tests.factories.people import HOSPITAL
-from tests.factories.readme_walk import Desk, walked
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 

@@ -12,7 +12,7 @@ from typing import Final
 from client.keys.signer import Signer
 from ledger.audit.replay import verify_book
 from policy.decisions.gate import gate
-from tests.factories.readme_walk import ROOT, Desk, walked
+from tests.factories.parties_walk import ROOT, Desk, walked
 from tests.factories.stored import no_step
 
 PAGE: Final = ROOT / "docs" / "keys.md"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from ledger.wire import canonical_json as c
+from tests.factories.parties_walk import Desk
 from tests.factories.people import BANK_A, HOSPITAL
-from tests.factories.readme_walk import Desk
 
 REF = f"{HOSPITAL}/scans/2026-q4"
 

@@ -11,26 +11,22 @@ from contextlib import closing
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
 from msgspec import structs
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
-from ledger.book.log_key.rotation import Rotated, rotate_log_key
 from ledger.book.state import snapshot_file
 from ledger.cli import tile_publishing
 from ledger.crypto import detached_jws
 from ledger.crypto.detached_jws import public_key
 from ledger.domain.command import LEDGER_ACTOR
 from ledger.log.checkpoint import LogSigner, RotatingSigner, receipt, sign
-from ledger.store.log_key.rotation_proofs import all_rotations
 from ledger.verifier import (
     ROTATIONS,
     Checkpoint,
     EntryTimes,
-    LogKey,
     Note,
     Policy,
     VerificationError,
@@ -44,52 +40,10 @@ from ledger.verifier import (
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL
-from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
+from tests.factories.log_rotation import NEW, NEW_KEY, THIRD, THIRD_KEY, proofs, proven, restart, rotate, rotated
+from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.audit.forge import broken, entries_of, forged, tampered
-
-NEW_KEY: Final = private_key("the log's second key")
-THIRD_KEY: Final = private_key("the log's third key")
-NEW: Final = LogSigner(NEW_KEY, ORIGIN).key
-THIRD: Final = LogSigner(THIRD_KEY, ORIGIN).key
-
-
-def rotate(world: StoredWorld, **changes: Any) -> Rotated:  # noqa: ANN401 - any argument of the rotation
-    """Replace the key of a closed book's log by the second one."""
-    usual = {"gate": gate, "log_key": LOG_KEY, "new_key": NEW_KEY, "origin": ORIGIN, "volatile": True}
-    return rotate_log_key(world.url, **{**usual, "clock": world.clock, **changes})
-
-
-def restart(world: StoredWorld, **changes: Any) -> None:  # noqa: ANN401 - any argument of Book.open
-    """Open the book by the second key, stating its state."""
-    world.book.close()
-    world.book = world.open(**{"log_key": NEW_KEY, "statements": True, **changes})
-
-
-def rotated(world: StoredWorld) -> Rotated:
-    """A book with entries of its own by both keys, open by the second one."""
-    world.book.close()
-    world.book = world.open(statements=True)
-    world.submit(world.charge("before", run=SMALL))
-    world.book.close()
-    done = rotate(world)
-    restart(world)
-    world.submit(world.charge("after", run=SMALL))
-    return done
-
-
-def proofs(world: StoredWorld) -> str:
-    """The rotations of the log."""
-    with world.book.read() as facts:
-        return all_rotations(facts.connection)
-
-
-def proven(world: StoredWorld, name: str = "") -> tuple[str, bytes]:
-    """An entry's receipt under the newest checkpoint, and the entry; of the first one, if none is named."""
-    with world.book.read() as facts:
-        index = facts.entry_index(name) if name else 0
-        assert index is not None
-        return facts.receipt(index), facts.entry(index)
 
 
 def test_both_keys_sign_the_one_checkpoint_that_ends_with_the_rotation(world: StoredWorld) -> None:
@@ -107,26 +61,6 @@ def test_both_keys_sign_the_one_checkpoint_that_ends_with_the_rotation(world: St
     world.book.close()
     for key in (LOG, NEW):
         assert verify_book(world.url, key, no_step, gate=gate).entries >= size
-
-
-def test_whoever_kept_one_key_is_led_to_the_others(world: StoredWorld) -> None:
-    """Forward and back, over two rotations, by the rotations that the log proves."""
-    before, entry = proven(world)
-    rotated(world)
-    between, _ = proven(world)
-    world.book.close()
-    rotate(world, log_key=NEW_KEY, new_key=THIRD_KEY)
-    restart(world, log_key=THIRD_KEY)
-    after, _ = proven(world)
-    for kept in (LOG, NEW, THIRD):
-        trust = with_rotations(kept, proofs(world))
-        assert {verify_receipt(one, entry, trust)[0] for one in (before, between, after)} == {
-            verify_receipt(before, entry, LOG)[0]
-        }
-    with pytest.raises(VerificationError, match="is not signed by the log's key"):
-        verify_receipt(after, entry, LOG)
-    with pytest.raises(VerificationError, match="of a key of the log that is trusted"):
-        with_rotations(LogKey(ORIGIN, private_key("another").public_key().public_bytes_raw()), proofs(world))
 
 
 def test_the_old_key_opens_nothing_and_signs_nothing(world: StoredWorld) -> None:

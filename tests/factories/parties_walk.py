@@ -1,4 +1,4 @@
-"""The first page's walk through the commands, run line by line against a served book."""
+"""The first steps of three parties (docs/guides/three_parties.md), run line by line against a served book."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.factories.people import ORIGIN
 from tests.factories.service import ServedWorld, open_world
 
 ROOT: Final = Path(__file__).parents[2]
-_HEADING: Final = "## For an SRO, a TDP and a TDC"
+PAGE: Final = ROOT / "docs" / "guides" / "three_parties.md"
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,8 @@ class Desk:
 
 def lines_of_the_page() -> list[list[str]]:
     """The commands of the page, block by block."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = page.split(_HEADING, 1)[1].split("\n## ", 1)[0]
-    return [block.strip().splitlines() for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL)]
+    page = PAGE.read_text(encoding="utf-8")
+    return [block.strip().splitlines() for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)]
 
 
 @contextmanager
