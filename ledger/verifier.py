@@ -544,9 +544,9 @@ def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
     """The same trust in a log whose key was replaced, in all keys that it had: each signs its own sizes alone.
 
     Each rotation is an entry, and the last one under checkpoints of the key that it retires: the checkpoint over it is
-    the only one that both keys sign. So whoever kept any key of the log is led to the others, forward by the key that
-    was replaced and back by the one that replaced it. No other entry of the log is looked at here: that the old key's
-    holder made no second history, those show who kept a checkpoint, and witnesses.
+    the only one that both keys sign. So a client that kept any key of the log is led to the others, forward by the key
+    that was replaced and back by the one that replaced it. No other entry of the log is looked at here: that the old
+    key's holder made no second history, those show who kept a checkpoint, and witnesses.
 
     Args:
         trust: at least one key of the log, or its policy.

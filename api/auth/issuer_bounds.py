@@ -54,7 +54,7 @@ class IssuerBounds:
 
 
 UNBOUND: Final = IssuerBounds()
-"""Of an issuer that stands alone."""
+"""The bounds of an issuer that is the only one."""
 
 
 def bound_apart(issuers: Mapping[str, IssuerBounds]) -> dict[str, IssuerBounds]:

@@ -110,7 +110,7 @@ def _of_charge(caller: Caller, body: MakeCharge, facts: Facts, providers: tuple[
     for place, named in enumerate(body.ranges):
         if provider_of(named.dataset) in providers:
             continue
-        # Each by itself: whoever sees neither end learns of no partition between them.
+        # Each by itself: a caller that sees neither end learns of no partition between them.
         for ref in facts.opening_order(named.dataset).refs:
             if not caller.sees_partition(facts.partitions[ref], facts):
                 yield f"partition {named.dataset}/{named.first}", f"ranges[{place}].first"

@@ -1,6 +1,6 @@
 """Who a request comes from: an IPv4 address, or the /64 of IPv6 that one machine may choose its addresses from.
 
-Behind a proxy that the profile names, the address stands in a header field that the proxy writes: ``Forwarded``
+Behind a proxy that the profile names, the address is in a header field that the proxy writes: ``Forwarded``
 (RFC 7239) or ``X-Forwarded-For``. Each proxy adds whom it was called by at the end, so the last address that is no
 proxy of ours is the caller's, whatever the caller wrote in front of it. From anybody else the field is not read.
 """

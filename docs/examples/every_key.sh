@@ -141,7 +141,7 @@ echo "The thief still gets a token, and signs nothing any more:"
 ends 6 epsilon charge make world/tdc.toml world/charge.json --contract world/contract.yaml --deadline "$hour" --id theft
 issuer_knows tdc tdc-2
 show epsilon charge void world/tdc-2.toml waiting
-echo "The clean room that trains has a key of its own, and goes on; it ends when it is told to:"
+echo "The clean room that trains has a key of its own, and goes on; it ends at SIGTERM:"
 kill -TERM "${running[long]}"; wait "${running[long]}" || true; unset 'running[long]'
 tail -n 4 long.out
 [[ $(state_of world/tdc-2.toml long) == posted* ]]
@@ -225,7 +225,7 @@ show epsilon key signed world/sro-3.toml did:web:sro.localhost --since "$began"
 epsilon key signed world/sro-3.toml did:web:sro.localhost --since "$began" --json > signed.json
 expect '"recovery_quorum"' signed.json
 
-say "The issuer of access tokens: its next key stands in the file that the service reads"
+say "The issuer of access tokens: its next key is in the file that the service reads"
 show epsilon key new world/keys/issuer-2.pem > issuer-2.jwk
 cp world/issuer.jwks issuer-old.jwks
 sed -i 's#keys/issuer.pem#keys/issuer-2.pem#' world/profile.toml

@@ -149,7 +149,7 @@ class CheckpointFile:
     def _size_now(self) -> int:
         try:
             note = _read(self._path) or ""
-            # By whoever signed it: another process may have the key that replaced this one.
+            # Whichever key signed it: another process may have the key that replaced this one.
             origin, size, _ = note.split("\n", 2)
             return int(size) if origin == self._signer.key.name else 0
         except ValueError:

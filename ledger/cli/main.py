@@ -118,7 +118,7 @@ def log(
             else:
                 shown.append((index, entry))
         if not as_json:
-            titles = ["entry", "time (UTC)", "what", "id", "asked by", "outcome", *(["reasons"] if refused else [])]
+            titles = ["entry", "time (UTC)", "what", "id", "sent by", "outcome", *(["reasons"] if refused else [])]
             print_tables((titles, _rows(shown, names, refused=refused)))
 
 

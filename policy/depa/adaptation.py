@@ -179,7 +179,7 @@ def _date(one: _Refusal) -> Mended:
 
 
 def _number(one: _Refusal) -> Mended:
-    """A pipeline's number that stands in a string; one of a contract may."""
+    """A pipeline's number that is written as a string; one of a contract may be."""
     match = re.fullmatch(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?", str(one.value), re.ASCII)
     if not one.path.startswith(PIPELINE) or match is None:
         return None

@@ -8,7 +8,7 @@ every event S,
 
     P[D0 in S] <= exp(e) P[D1 in S] + d <= ... <= exp(m e) P[Dm in S] + d (1 + exp(e) + ... + exp((m - 1) e))
 
-which is group privacy (Dwork and Roth 2014, theorem 2.2; Vadhan 2017, lemma 2.2) with the sum as it stands. With
+which is group privacy (Dwork and Roth 2014, theorem 2.2; Vadhan 2017, lemma 2.2) with its sum unchanged. With
 ``e = ε/m`` and ``d = δ / (1 + exp(e) + ... + exp((m - 1) e))`` the person's loss is within (ε, δ). Parts of ``δ/m`` do
 not suffice: a test has the run over two slices that shows more. Nothing is asked of the rule but that it holds its own
 budget, and it does not matter which slices a run covers.

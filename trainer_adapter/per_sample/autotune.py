@@ -2,7 +2,7 @@
 
 Only shapes, types and the device count, never a value; what was measured is cached for the process. A run whose graph
 is compiled also keeps it on disk, in the folder of TorchInductor's cache (``TORCHINDUCTOR_CACHE_DIR``): another choice
-is another graph, which would be compiled anew. Whoever writes there chooses among kernels that are all right.
+is another graph, which would be compiled anew. Anyone who writes there chooses among kernels that are all right.
 """
 
 from __future__ import annotations

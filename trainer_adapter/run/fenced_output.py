@@ -4,7 +4,7 @@ A run that leases its steps lets nothing out by itself. What it has to say is he
 names the digest of all of it, and leaves once that command is an entry: one digest a command. Of two copies of a run
 one gets the entry, so what the other measured is never seen, and the log shows that each output had its fence.
 
-The digest is the SHA-256 of the canonical JSON of the list of what leaves, in order; a count that stands for all before
+The digest is the SHA-256 of the canonical JSON of the list of what leaves, in order; a count that replaces all before
 it, as progress does, comes first.
 """
 

@@ -45,8 +45,8 @@ def _epsilon_that_passes(service: Service, known: Assignment) -> Fraction:
         # A plan is priced for one record of each unit.
         return Fraction(0)
     plan = known.training
-    asked = {"contract": known.contract, "plan": plan.to_json(), **known.stated}
-    advice = service.plan_report(asked).get("advice")
+    request = {"contract": known.contract, "plan": plan.to_json(), **known.stated}
+    advice = service.plan_report(request).get("advice")
     noise = advice.get("noise_multiplier") if isinstance(advice, dict) else None
     if noise is None:
         return Fraction(0)

@@ -78,8 +78,8 @@ class QuoteReport:
     def __str__(self) -> str:
         """For people."""
         if not self.permitted:
-            told = (*(f"{one.code}: {one.detail}" for one in self.reasons), *self.advice)
-            return "\n".join(["The run would be refused:", *(f"  {one}" for one in told)])
+            reasons = (*(f"{one.code}: {one.detail}" for one in self.reasons), *self.advice)
+            return "\n".join(["The run would be refused:", *(f"  {one}" for one in reasons)])
         lines = self.lines if len(self.lines) > 1 else ()
         shown = (f"  {one}" for one in (*lines, *self.accounts))
         return "\n".join([f"The run would be charged {self.epsilon}.", *shown])

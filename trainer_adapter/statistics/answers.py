@@ -16,7 +16,7 @@ VARIANCE_MIN: Final = 2.0**-20
 
 
 def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:
-    """What is told of a statistic, by name; computed from its noisy numbers alone.
+    """The results of a statistic, by name; computed from its noisy numbers alone.
 
     A count is the array of the statistic's name. Moments are ``NAME.count``, ``NAME.mean``, ``NAME.variance`` and
     ``NAME.deviation``, the last three one number a column; a ROC curve is ``NAME.counts``, of shape (2, buckets), and

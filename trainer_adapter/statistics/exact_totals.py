@@ -1,4 +1,4 @@
-"""The exact whole numbers of a statistic, before noise: private, and never told.
+"""The exact whole numbers of a statistic, before noise: private, and never reported.
 
 What one record adds depends on that record alone, and is what :func:`ledger.mechanisms.statistics.sensitivity` bounds.
 A value that is no number, or a category that was not declared, ends nothing, since that would show one record without

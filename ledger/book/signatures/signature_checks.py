@@ -116,7 +116,7 @@ class SignatureChecks:
             checks.append(check)
             sent.append(found)
         count = self._process.send(checks)
-        # Whoever is held here keeps its identity.
+        # An object that is held here keeps its identity.
         self._sent = {id(one.command): (place, one) for place, one in enumerate(sent[:count])}
         return count
 

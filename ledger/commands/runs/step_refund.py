@@ -5,8 +5,8 @@ lapse posts what was leased: that no other step was taken is the ledger's own fa
 ``attested`` and ``stated`` let a post return leased steps that were not taken: of the live generation alone, which
 names the chain of its lease ids, and none that its newest lease says was taken. So none comes back that a generation
 before it leased, or whose public results have left by a lease. ``attested`` asks for fresh evidence with the post: it
-proves that the attested code says so, and not that its memory is the run's newest; ``stated`` is the word of whoever
-holds the clean room's key.
+proves that the attested code says so, and not that its memory is the run's newest; ``stated`` is the word of the
+holder of the clean room's key.
 """
 
 from __future__ import annotations

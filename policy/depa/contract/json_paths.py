@@ -12,7 +12,7 @@ import msgspec
 from ledger.wire.exact_numbers import format_number
 
 ABSENT: Final = object()
-"""What stands at a path where there is no value."""
+"""The value at a path where there is none."""
 _TOKEN: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]")
 
 

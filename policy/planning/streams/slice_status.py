@@ -68,7 +68,7 @@ def stream_slices(
 
 
 def slice_status(facts: Facts, partition: Partition, now: int) -> Slice:
-    """One partition as a slice at a time (ms); a plain partition is told alike."""
+    """One partition as a slice at a time (ms); a plain partition is reported likewise."""
     name = partition.ref.rpartition("/")[2]
     binds = binding(facts, partition, now)
     closes = None if binds is None or binds.age_days_max is None else last_moment(partition, binds.age_days_max)

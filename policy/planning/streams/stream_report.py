@@ -1,7 +1,7 @@
 """What people read of a stream: its slices, the runs that its newest window has room for, and what closes when.
 
-Whoever does not watch the provider's accounts is shown everyone's account rounded up: the facts given here are those
-that it is shown (:func:`policy.planning.shared_account.facts_as_shown`).
+A consumer is shown everyone's account rounded up: the facts given here are those that it is shown
+ (:func:`policy.planning.shared_account.facts_as_shown`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class WindowReport(Record, frozen=True):
     """Slices in a row that a run may cover at a time, the newest ones, and the runs like the last one that fit.
 
     Attributes:
-        at: the time (ms) that it is told for, as if nothing were charged or opened until then.
+        at: the time (ms) of the report, as if nothing were charged or opened until then.
         binding: what bars or binds them; None before the first run.
         runs: None before the first run of the stream.
     """

@@ -88,7 +88,7 @@ def test_json_of_an_import_holds_our_documents(tmp_path: Path) -> None:
 
 def test_a_signed_envelope_needs_did_documents(tmp_path: Path) -> None:
     """With them it is imported; without, the exit code is that of a signature."""
-    envelopes = ROOT / "tests" / "policy" / "depa" / "envelopes.json"
+    envelopes = ROOT / "tests" / "policy" / "depa" / "contract" / "envelopes.json"
     made = next(iter(json.loads(envelopes.read_text(encoding="utf-8")).values()))
     envelope, pipeline = tmp_path / "contract.cose", tmp_path / "pipeline.json"
     envelope.write_bytes(base64.b64decode(made["envelope"]))

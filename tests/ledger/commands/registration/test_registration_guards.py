@@ -76,7 +76,7 @@ def test_the_first_entry_is_an_sro_that_registers_itself(actor: str, did: str, r
         ({"unit_records_max": 2}, ("malformed", "body.unit_records_max")),
         ({"prices": [1]}, ("malformed", "body.prices")),
         ({"rule": "fairness"}, ("malformed", "body.rule")),
-        ({"provider": CLINIC}, ("denied", "")),
+        ({"provider": CLINIC}, ("policy_denied", "")),
     ],
 )
 def test_a_partition_opens_with_a_budget_that_its_rule_can_hold(

@@ -144,12 +144,12 @@ def test_a_consumer_acts_on_no_other_keys() -> None:
     """Nor does a provider; the SRO does, but on no key of its own that would be its last."""
     world = FOUNDED.fork()
     own = world.signers[BANK_A]
-    for actor in (BANK_A, HOSPITAL):
+    for place, actor in enumerate((BANK_A, HOSPITAL)):
         other = world.signers[HOSPITAL if actor == BANK_A else BANK_A]
-        assert revoke(world, other, actor=actor, name=f"revoked by {actor}").code.word == "not_authorised"
-        assert suspend(world, other, actor=actor, name=f"suspended by {actor}").code.word == "not_authorised"
+        assert revoke(world, other, actor=actor, name=f"revoked-{place}").code.word == "not_authorised"
+        assert suspend(world, other, actor=actor, name=f"suspended-{place}").code.word == "not_authorised"
     for command in (revoke, suspend):
-        done = command(world, world.signers[SRO], actor=SRO, name=f"last {command.__name__}")
+        done = command(world, world.signers[SRO], actor=SRO, name=f"last-{command.__name__}")
         assert (done.code.word, done.field) == ("conflict", "body.keys")
     assert revoke(world, own, world.signers[HOSPITAL], actor=SRO, name="both").code.word == "permitted"
     assert world.send(BANK_A, "void", {"charge": "none"}, "late", own).code.word == "signature_invalid"
