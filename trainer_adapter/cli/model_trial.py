@@ -5,6 +5,7 @@ It is no sandbox: the file runs as its user, here and in the run.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,8 @@ def try_model(name: str, folder: Path, seconds: float = TRIAL_S) -> None:
         raise Malformed("model", said[-1])
     if done.returncode:
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        if done.returncode == -signal.SIGKILL:
+            how += ", as the system ends one that needs more memory than there is"
         raise Malformed("model", f"{name} ended its process with {how}")
 
 

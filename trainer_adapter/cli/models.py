@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.pretrained_folder import Task, pretrained
+from trainer_adapter.layers.memory_shortage import NO_ROOM, is_out_of_memory
 
 FILE_BYTES_MAX: Final = 1 << 20
 ERROR_TEXT_MAX: Final = 300
@@ -169,5 +170,7 @@ def _module(path: Path, file: str) -> ModuleType:
 
 
 def _raised(what: str, error: BaseException) -> Malformed:
+    if is_out_of_memory(error):
+        return Malformed("model", f"{what} {NO_ROOM}: take a smaller model, or a machine with more")
     text = " ".join(str(error).split())[:ERROR_TEXT_MAX]
     return Malformed("model", f"{what} raised {type(error).__name__}: {text}")

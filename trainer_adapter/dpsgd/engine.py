@@ -18,9 +18,10 @@ gone. That is off by about u · sqrt(positions) of the sum in practice, which th
 does not.
 
 In ``float64`` it is covered. Let u = 2^-53, n units drawn, b places in a microbatch. Only ways to sum are
-taken whose terms cannot cancel within one record: products and additions are off by at most (b + n/b + 3) · u · n
-· bound in norm in each of the two neighbours' sums (Higham 2002, section 4.2). With bound = C(1 - 2^-16) and
-(b + n/b + 3) · n <= 2^34, which is refused otherwise, all of it stays below C. What it leaves out: batched kernels
+taken whose terms cannot cancel within one record: products and additions are off by at most (b + m + 3) · u · n
+· bound in norm in each of the two neighbours' sums (Higham 2002, section 4.2), where m is n/b, or 3 where the sum over
+microbatches is compensated (``microbatch_total``), as it is where n/b would be too many. With bound = C(1 - 2^-16) and
+(b + m + 3) · n <= 2^34, which is refused otherwise, all of it stays below C. What it leaves out: batched kernels
 may round a record's own gradient differently by its place in the batch.
 """
 
@@ -39,6 +40,7 @@ from torch import Tensor, nn
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
+from trainer_adapter.dpsgd.microbatch_total import MicrobatchTotal, is_compensated
 from trainer_adapter.dpsgd.noisy_mean import noisy_mean
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import Records, UnitRecords
@@ -47,6 +49,7 @@ from trainer_adapter.dpsgd.traced_parameters import TracedParameters
 from trainer_adapter.layers.activation_checkpointing import without_checkpoints
 from trainer_adapter.layers.dropout import Keys
 from trainer_adapter.layers.functional_call import in_modes
+from trainer_adapter.layers.memory_shortage import raise_if_short, refused_if_short
 from trainer_adapter.per_sample.graph_execution import Compiled
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
 from trainer_adapter.per_sample.model_checks import check_modules, check_on_dummies, public_parameters, trainable
@@ -56,7 +59,6 @@ from trainer_adapter.per_sample.step_cost import times_plain
 
 Certify: TypeAlias = Literal["dummies", "first_step", "always"]
 
-ROUNDINGS_MAX: Final = 1 << 34
 MARGIN_MAX: Final = 1 / 100
 """The share of a record's gradient that may be lost to the margin for rounding."""
 MICROBATCH: Final = 64
@@ -72,12 +74,6 @@ def float_above(number: Fraction) -> float:
 def float_below(number: Fraction) -> float:
     """The greatest float64 that is at most ``number``."""
     return -float_above(-number)
-
-
-def _raise_out_of_memory(error: Exception) -> None:
-    """No record's doing, and nothing to leave one out for. PyTorch has a class of its own for it on a GPU alone."""
-    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-        raise MemoryError("a microbatch does not fit into memory") from None
 
 
 class Engine:
@@ -146,25 +142,32 @@ class Engine:
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
         if not model.training:
             model.train()
-        self.traced: Final = TracedParameters(model)
         self._modes = {module: module.training for module in model.modules()}
         check_modules(model)
-        with without_checkpoints() as checkpoints:
+        with (
+            refused_if_short("model", "take a smaller one, or a machine with more"),
+            without_checkpoints() as checkpoints,
+        ):
+            self.traced: Final = TracedParameters(model)
             check_on_dummies(model, loss_fn, self._units.data)
-        public, values = self._units.public_batch(microbatch, self._device), self._record.values()
-        # By the plan, so that an example before the charge decides and compiles what the run will use.
-        runs = plan.steps * math.ceil(plan.batch_size_expected / microbatch)
-        self._sum = MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled, runs=runs)
+        with refused_if_short("microbatch", "take a smaller one"):
+            public, values = self._units.public_batch(microbatch, self._device), self._record.values()
+            # By the plan, so that an example before the charge decides and compiles what the run will use.
+            runs = plan.steps * math.ceil(plan.batch_size_expected / microbatch)
+            self._sum = MicrobatchGradientSum(
+                self._record, values, public, bound=self.bound, compiled=compiled, runs=runs
+            )
+            random = public_parameters(model)
+            self.margin: Final = self._checked_margin(
+                {**values, **{name: random[name].detach() for name in self._parameters}}, public
+            )
+            slow = self._cost_in_turn(values, public)
         self.compiled: Final = self._sum.compiled
         self.kernels: Final = self._sum.kernels
-        random = public_parameters(model)
-        self.margin: Final = self._checked_margin(
-            {**values, **{name: random[name].detach() for name in self._parameters}}, public
-        )
         per_cent = max(1, math.ceil(self.margin * 1e4)) / 100
         self.notices: Final = (
             f"rounding takes at most {per_cent} % of a gradient",
-            *self._cost_in_turn(values, public),
+            *slow,
             *([_CHECKPOINTS] if checkpoints.calls else []),
         )
 
@@ -194,8 +197,7 @@ class Engine:
             raise Malformed("certify", f"must be one of {', '.join(get_args(Certify))}")
         if places < 1:
             raise Malformed("microbatch", "must be at least 1")
-        if (places + units // places + 3) * units > ROUNDINGS_MAX:
-            raise Malformed("microbatch", f"is too small for {units} records: sums would round too often")
+        self._compensated = is_compensated(units, places)
         if self._plan.clipping_norm < precision.clipping_norm_min:
             raise Malformed("clipping_norm", f"is too small for {precision.name}: what underflows would count")
 
@@ -252,24 +254,23 @@ class Engine:
 
     def _summed(self, batches: Iterable[Microbatch], keys: Keys | None) -> Tensor:
         """The same, in the work type where there is one microbatch: its sum is exact in float64, and half as long."""
-        values, total = self._record.values(), None
+        values, total = self._record.values(), MicrobatchTotal(compensated=self._compensated)
         for batch in batches:
-            part = self._sum_of(values, batch, keys)
-            total = part if total is None else total.to(torch.float64).add_(part)
-        return torch.zeros(self.size, device=self._device) if total is None else total
+            total.add(self._sum_of(values, batch, keys))
+        return torch.zeros(self.size, device=self._device) if total.value is None else total.value
 
     def _sum_of(self, values: dict[str, Tensor], batch: Microbatch, keys: Keys | None) -> Tensor:
         try:
             return self._sum(values, self._gathered(batch, keys)).total
         except (RuntimeError, LookupError) as error:
-            _raise_out_of_memory(error)
+            raise_if_short(error, "a microbatch")
             # With no unit drawn: what fails there too is not caused by a record, and is reported.
             total = self._sum(values, self._gathered(batch.only(-1), keys)).total
         for place in np.flatnonzero(batch.mask):
             try:
                 total = total + self._sum(values, self._gathered(batch.only(int(place)), keys)).total
             except (RuntimeError, LookupError) as error:
-                _raise_out_of_memory(error)
+                raise_if_short(error, "a microbatch")
         return total
 
     def check(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> None:

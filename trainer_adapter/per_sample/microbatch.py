@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
+from trainer_adapter.layers.memory_shortage import raise_if_short
 from trainer_adapter.layers.tensor_trees import TensorTree, chosen, map_tensors
 from trainer_adapter.per_sample.autotune import choose, margin_of
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
@@ -141,6 +142,7 @@ class MicrobatchGradientSum:
                 self._probes = self._zeros(dummies, outputs)
                 graph = self._trace_either_way([*tensors, *self._probes], lambda: self._pass(values, dummies))
         except RuntimeError as error:
+            raise_if_short(error)
             raise Malformed("model", f"gives no gradients record by record: {first_line(error)}") from error
         _drop_probes(graph, len(self._probes))
         self._run, self.compiled = execution_of(compiled, graph, [*tensors, *self._probes], runs)
@@ -187,6 +189,7 @@ class MicrobatchGradientSum:
                 with mode():
                     return self._traced(tensors)
             except RuntimeError as error:
+                raise_if_short(error)
                 failed.append(error)
         both = f"{first_line(failed[0])} (and in turn: {first_line(failed[-1])})"
         raise Malformed("model", f"gives no gradients record by record: {both}") from failed[0]

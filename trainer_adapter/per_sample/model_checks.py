@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import FunctionMode, call
+from trainer_adapter.layers.memory_shortage import raise_if_short
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors
 
 DUMMIES: Final = 4
@@ -106,6 +107,7 @@ def check_on_dummies(
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         if isinstance(error, Malformed):
             raise
+        raise_if_short(error)
         raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(error)}") from error
     if len(found) != len(after):
         raise Malformed("model", "gives more tensors for some records than for others")

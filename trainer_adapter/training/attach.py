@@ -30,6 +30,7 @@ from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import MICROBATCH, Engine
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.layers.memory_shortage import NO_ROOM, is_out_of_memory
 from trainer_adapter.layers.tensor_trees import TensorTree, count_records
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position, Stateful
@@ -249,8 +250,11 @@ class ModelRun(Run):
             else:
                 self._engine.set_gradients(step, self._randomness)
         except MemoryError:
-            raise Malformed("microbatch", f"does not fit into memory at step {step}: take a smaller one") from None
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise Malformed("microbatch", f"{NO_ROOM} at step {step}: take a smaller one") from None
+        except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+            if is_out_of_memory(error):
+                # Of the optimiser: what a microbatch needs is reported by the engine.
+                raise Malformed("optimiser", f"{NO_ROOM} at step {step}, with what it keeps of each weight") from None
             raise Malformed(
                 "step", f"{step} failed ({type(error).__name__}); what it said may quote a record"
             ) from None

@@ -250,14 +250,6 @@ def test_products_that_round_more_than_the_bound_allows_are_refused(
     assert engine.clipped_sum(_batches([1, 2])).any()
 
 
-def test_too_many_roundings_for_the_margin_are_refused(plan: Plan) -> None:
-    """A partition whose sums round more often than the margin covers is refused, with the way out named."""
-    records = 5_000_000
-    data = (torch.zeros(1).expand(records, 1), torch.zeros(1, dtype=torch.int64).expand(records))
-    with pytest.raises(Malformed, match=r"^microbatch: is too small"):
-        Engine(plan, nn.Linear(1, 2), cross_entropy, data)
-
-
 def _flat(model: nn.Module) -> Tensor:
     return torch.cat([value.detach().reshape(-1) for value in model.parameters()]).clone()
 
