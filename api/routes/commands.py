@@ -130,13 +130,18 @@ class _Decider(NamedTuple):
             self._count(caller, outcome)
             if outcome.code.refused:
                 raise await run_sync(with_headroom, self.book, outcome, submission.command, caller)
-            if request.kind == CHARGE.name:
+            if request.kind == CHARGE.name and outcome.repeated:
                 outcome = await self._with_epsilon(caller, outcome, CHARGE.read_body(submission.command))
+            elif outcome.answered:
+                outcome = structs.replace(outcome, body={**outcome.body, **outcome.answered})
             warnings = await run_sync(self._warnings, caller, submission) if request.kind in WARNED else []
             return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if request.dry else None)
 
     async def _with_epsilon(self, caller: Caller, outcome: Outcome, run: MakeCharge) -> Outcome:
-        """A permitted charge with the ε of its run, or without: what is recorded is answered whatever fails here."""
+        """A charge of before with the ε of its run, or without: what is recorded is answered whatever fails here.
+
+        That of a new one comes with the book's own answer.
+        """
         try:
             partitions = await self.reads.run(partial(reported_partitions, body=run))
             return await run_sync(_with_epsilon, self.limits.quotas.metered(caller), outcome, partitions, run)

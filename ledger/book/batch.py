@@ -194,7 +194,8 @@ class Batch:
             return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
         self._append(index, entry, data, pending.body)
         prove = partial(self.receipts.receipt, index)
-        return Outcome(decided.code, command.id, index, body, prove, decided.field, decided.detail, repeated=False)
+        name, field, detail, answered = command.id, decided.field, decided.detail, decided.answered
+        return Outcome(decided.code, name, index, body, prove, field, detail, repeated=False, answered=answered)
 
     def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
         self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
@@ -232,7 +233,8 @@ def _body_bytes(pending: PendingCommand, decided: Decision) -> bytes:
 def outcome_of(pending: PendingCommand, decided: Decision) -> Outcome:
     """The outcome of a command that is not recorded."""
     name = pending.command.id
-    return Outcome(decided.code, name, None, decided.derived, None, decided.field, decided.detail, repeated=False)
+    derived, field, detail, answered = decided.derived, decided.field, decided.detail, decided.answered
+    return Outcome(decided.code, name, None, derived, None, field, detail, repeated=False, answered=answered)
 
 
 class Recorder:

@@ -84,6 +84,7 @@ class Outcome(Struct, frozen=True):
         field: the field that is invalid, if one is.
         repeated: the same command was recorded before, and this is the answer that it got then; its id is an
             idempotency key.
+        answered: what an answer says beside the body of the entry; of what was recorded before, nothing.
     """
 
     code: Code
@@ -94,6 +95,7 @@ class Outcome(Struct, frozen=True):
     field: str
     detail: str
     repeated: bool
+    answered: c.Object = {}
 
     @property
     def receipt(self) -> str | None:

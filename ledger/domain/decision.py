@@ -15,6 +15,7 @@ class Decision:
 
     Attributes:
         spelled: the canonical bytes of the entry's body without the request, where they are known.
+        answered: what an answer says beside the entry, which records none of it.
     """
 
     code: Code
@@ -22,6 +23,7 @@ class Decision:
     field: str = ""
     derived: c.Object = dataclasses.field(default_factory=dict)
     spelled: bytes = dataclasses.field(default=b"", compare=False)
+    answered: c.Object = dataclasses.field(default_factory=dict)
 
 
 class Rejected(Exception):  # noqa: N818 - a rejection is a value; it is raised by one guard and ends in a Decision

@@ -123,7 +123,8 @@ class MemoryWorld(World):
         if self.index == index:
             return outcome_of(pending, decided)
         body = self._entries[name][1].body
-        return Outcome(decided.code, name, index, body, None, decided.field, decided.detail, repeated=False)
+        field, detail, answered = decided.field, decided.detail, decided.answered
+        return Outcome(decided.code, name, index, body, None, field, detail, repeated=False, answered=answered)
 
     def _repeated(self, pending: PendingCommand, index: int, entry: Entry) -> Outcome:
         try:

@@ -17,6 +17,7 @@ from ledger.accounts.headroom import GroupLimit, Room
 from ledger.accounts.limits import limits_on, no_room
 from ledger.accounts.partition_groups import Group, group_by_caps, group_by_terms, group_runs, require_same_unit
 from ledger.accounts.pricing import Bound, ComputedPrices
+from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
 from ledger.commands.kept_verdicts import KeptVerdicts
@@ -45,6 +46,7 @@ class PricedCharge:
         groups: its partitions, those alike together; without ranges each is alone.
         prices: of each group, under the name of its first partition.
         limits: of each group.
+        epsilon: what the run reveals: of each partition, of ranges one for all of the same terms.
         verdict: the gate's, and until when it holds for charges alike.
     """
 
@@ -55,6 +57,7 @@ class PricedCharge:
     caps: tuple[tuple[str, Caps], ...]
     prices: Prices
     limits: list[GroupLimit]
+    epsilon: tuple[RunEpsilon, ...]
     verdict: Verdict
 
     def rooms(self, facts: Facts) -> Iterator[Room]:
@@ -82,6 +85,10 @@ class PricedCharge:
             "prices": {ref: [one.to_json() for one in segments] for ref, segments in self.prices},
             **({"refund": self.refund} if self.refund else {}),
         }
+
+    def answered(self) -> c.Object:
+        """What its answer says beside its entry: the ε of the run."""
+        return {"run_epsilon": [one.to_json() for one in self.epsilon]}
 
     @property
     def refund(self) -> str:
@@ -147,24 +154,24 @@ def decide(context: Context[MakeCharge]) -> Decision:
     found: _Kept | None = context.kept.get(alike)
     body = context.body
     own = OwnTerms(body.contract, body.deadline, body.clean_room.signing.thumbprint)
-    if found is not None and still_holds(context.facts, found[0].verdict, own, context.now):
-        priced, derived, spelled = found
-        if _has_room(context.facts, context.kept, found):
-            decided = _admitted(context, priced, derived, spelled)
-            if context.kept.is_sampled():
-                _compare(context, decided)
-            return decided
+    holds = found is not None and still_holds(context.facts, found[0].verdict, own, context.now)
+    if found is not None and holds and _has_room(context.facts, context.kept, found):
+        decided = _admitted(context, *found)
+        if context.kept.is_sampled():
+            _compare(context, decided)
+        return decided
     context.kept.forget_room()
     priced = price(context)
     decided = _admit(context, priced)
     if priced.verdict.until is not None and not context.body.base:
         derived = priced.derived()
-        context.kept.keep(alike, (priced, derived, _spelled(derived)))
+        context.kept.keep(alike, (priced, derived, priced.answered(), _spelled(derived)))
     return decided
 
 
-_Kept = tuple[PricedCharge, c.Object, bytes]
-"""What is kept of charges alike: one of them, what its entry records of it, and that in canonical bytes."""
+_Kept = tuple[PricedCharge, c.Object, c.Object, bytes]
+"""What is kept of charges alike: one of them, what its entry records of it, what its answer says beside that, and what
+is recorded in canonical bytes."""
 
 
 def _has_room(facts: Facts, kept: KeptVerdicts[_Kept], found: _Kept) -> bool:
@@ -187,7 +194,7 @@ def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     # Every account says yes, or nothing is charged: the refusal names all that have no room.
     if full := priced.full(context.facts):
         raise no_room([check for limit in full for check in _checks(context.facts, priced, limit)])
-    return _admitted(context, priced, priced.derived())
+    return _admitted(context, priced, priced.derived(), priced.answered())
 
 
 def _checks(facts: Facts, priced: PricedCharge, full: GroupLimit) -> list[Check]:
@@ -203,10 +210,12 @@ def _checks(facts: Facts, priced: PricedCharge, full: GroupLimit) -> list[Check]
     return [Check(fullest.code, passed=False, text=text, source=fullest.source)]
 
 
-def _admitted(context: Context[MakeCharge], priced: PricedCharge, derived: c.Object, spelled: bytes = b"") -> Decision:
+def _admitted(
+    context: Context[MakeCharge], priced: PricedCharge, derived: c.Object, answered: c.Object, spelled: bytes = b""
+) -> Decision:
     if alerts := priced.alerts(context.facts, context.prices):
-        return Decision(Code.PENDING, derived={**derived, "alerts": alerts})
-    return Decision(Code.PENDING, derived=derived, spelled=spelled)
+        return Decision(Code.PENDING, derived={**derived, "alerts": alerts}, answered=answered)
+    return Decision(Code.PENDING, derived=derived, spelled=spelled, answered=answered)
 
 
 def _spelled(derived: c.Object) -> bytes:
@@ -269,7 +278,8 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
         raise Rejected(Code.MALFORMED, f"body.deadline: {rule}", "body.deadline")
     alike = group_by_terms(partitions) if body.ranges else [(one,) for one in partitions]
     price_of = {one.ref: found for group in alike for found in (numbers.price(group[0], body),) for one in group}
-    epsilon_of = {one.ref: found for group in alike for found in (numbers.epsilon(group[0], body),) for one in group}
+    reports = [numbers.report(group[0], body) for group in alike]
+    epsilon_of = {one.ref: report.epsilon for group, report in zip(alike, reports, strict=True) for one in group}
     verdict = context.require_permit(epsilon=tuple((one.ref, epsilon_of[one.ref]) for one in partitions))
     groups = group_by_caps(partitions, dict(verdict.caps)) if body.ranges else tuple((one,) for one in partitions)
     members = {group[0].ref: tuple(one.ref for one in group) for group in groups}
@@ -282,6 +292,7 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
         verdict.caps,
         tuple((ref, price_of[ref]) for ref in members),
         [GroupLimit(one, members[one.partition]) for one in limits],
+        tuple(RunEpsilon.of_report(report, group[0]) for group, report in zip(alike, reports, strict=True)),
         verdict,
     )
 

@@ -23,6 +23,7 @@ from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.service import ServedWorld
+from tests.ledger.store.test_statement_counts import counted
 from trainer_adapter.session.quote_report import QuoteReport
 
 
@@ -84,6 +85,19 @@ def test_every_surface_tells_one_number_whenever_the_run_stops(world: ServedWorl
     assert _told(world, name) == _told(world, name, HOSPITAL) == told
     _posted(world, name, room, plan, plan.steps // 2)
     assert _told(world, name) == _told(world, name, HOSPITAL) == told
+
+
+def test_a_new_charge_is_answered_without_another_read(world: ServedWorld) -> None:
+    """Its ε comes with the book's own answer: nothing is read once its entry is written. Repeated, it has the same."""
+    body = world.charge_body(world.contract, CleanRoom())
+    with counted() as statements:
+        first = world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
+    written = [place for place, one in enumerate(statements) if one.startswith("INSERT") and " entry" in one]
+    after = [one for one in statements[written[-1] + 1 :] if one.startswith("SELECT")]
+    assert (len(written), after) == (1, [])
+    again = world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
+    assert (first.repeated, again.repeated) == (False, True)
+    assert first.body["run_epsilon"] == again.body["run_epsilon"] == _told(world, "run-1")["run_epsilon"]
 
 
 def test_a_model_that_starts_from_others_is_bounded_with_each_of_their_runs_once(world: ServedWorld) -> None:
