@@ -1,9 +1,10 @@
 """When the book states its state, and the trees of what was stated.
 
 A statement is due a while after a change, or after so many entries. The state at that moment is hashed by a thread of
-its own while the writer goes on, and the statement is recorded with a later batch: no commit waits for it, unless so
-many entries came meanwhile that it would describe a state that is too old. Of several processes each keeps its tree;
-the process that has the lock records, and the others take over what was recorded.
+its own while the writer goes on, and the statement is recorded with a later batch: no commit waits for it. Should so
+many entries come meanwhile that it would describe a state that is too old, it is not recorded, and the state at that
+moment is stated in its place. Of several processes each keeps its tree; the process that has the lock records, and the
+others take over what was recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ledger.wire.malformed import Malformed
 WAIT_MS: Final = 30_000
 """How long a change waits for a statement at most; what is left of a minute is for hashing and committing."""
 EVERY: Final = DISTANCE_MAX // 2
-"""Entries after which a state is stated, and those that may come while it is hashed."""
+"""Entries after which a state is stated; the same again, and more, may come while it is hashed."""
 _HASHING_MS: Final = 50.0
 """How often the writer looks whether a tree is made."""
 _KEPT: Final = 2
@@ -64,7 +65,7 @@ class StateStatements:
         self._hashing = ThreadPoolExecutor(1, "state-tree")
         self._tree = SparseTree()
         self._own: _Building | None = None
-        self._other: _Building | None = None
+        self._others: deque[_Building] = deque()
         self._unbuilt: tuple[StateChanges, tuple[int, Stated]] | None = None
         self._known: deque[StatedTree] = deque(maxlen=_KEPT)
         self._resumed: tuple[Stated, StatedTree] | None = None
@@ -85,7 +86,7 @@ class StateStatements:
 
     def rest_ms(self, now: int) -> float:
         """How long until :meth:`next` has something to do, if nothing more is recorded."""
-        building = self._own or self._other
+        building = self._own or next(iter(self._others), None)
         if building is not None or self._unbuilt is not None:
             return 0 if building is None or building.tree.done() or self.closing else _HASHING_MS
         since = self._journal.waiting_since if self.enabled else None
@@ -101,14 +102,20 @@ class StateStatements:
             Malformed: if a root that another process stated is not that of the entries.
         """
         self._follow()
-        if self._own is None and self._unbuilt is None and self._is_due(now):
-            self._put_down()
-            size = self._journal.size
-            self._own = self._build(self._journal.advance(size))
         own = self._own
-        if own is None or not (self.closing or self._journal.size - own.size >= EVERY or own.tree.done()):
+        if own is not None and self._is_late(own) and (self.closing or own.tree.done()):
+            # What it was to state is stated with all that came since.
+            own = self._own = None
+        if own is None and self._unbuilt is None and self._is_due(now):
+            self._put_down()
+            own = self._own = self._build(self._journal.advance(self._journal.size))
+        if own is None or self._is_late(own) or not (self.closing or own.tree.done()):
             return None
         return StateStatement(own.size, own.tree.result().root.hex())
+
+    def _is_late(self, own: _Building) -> bool:
+        """Whether the next entry can no more state the state of that size."""
+        return self._journal.size - own.size > DISTANCE_MAX
 
     def note(self, index: int, stated: Stated) -> None:
         """Take note of the statement that was recorded at ``index``: this process's, or another's.
@@ -121,9 +128,11 @@ class StateStatements:
             self._resumed = None
             return
         own = self._own
-        if own is not None and stated == Stated(own.size, own.tree.result().root.hex()):
+        if own is not None and stated.size == own.size:
+            # Another process may have been quicker: then its root is compared once this one's is known.
             self._own = None
-            self._known.append(StatedTree(index, own.size, own.tree.result(), own.names))
+            self._others.append(own._replace(recorded=(index, stated)))
+            self._follow()
         elif stated.size >= self._journal.least:
             changes = self._journal.advance(stated.size)
             if self._unbuilt is not None:
@@ -143,29 +152,33 @@ class StateStatements:
 
     def _follow(self) -> None:
         """Make the tree of what another process stated, or this one before it was opened."""
-        if self._unbuilt is not None and self._other is None:
-            self._other, self._unbuilt = self._build(*self._unbuilt), None
-        other = self._other
-        if other is None or other.recorded is None or not (self.closing or other.tree.done()):
-            return
-        index, stated = other.recorded
-        if other.tree.result().root.hex() != stated.root:
-            raise Malformed("", f"entry {index}: the state of {stated.size} entries has another root than it states")
-        self._other = None
-        self._known.append(StatedTree(index, stated.size, other.tree.result(), other.names))
+        if self._unbuilt is not None and not self._others:
+            changes, recorded = self._unbuilt
+            self._others.append(self._build(changes)._replace(recorded=recorded))
+            self._unbuilt = None
+        while self._others and (self.closing or self._others[0].tree.done()):
+            other = self._others.popleft()
+            assert other.recorded is not None
+            index, stated = other.recorded
+            if other.tree.result().root.hex() != stated.root:
+                raise Malformed(
+                    "", f"entry {index}: the state of {stated.size} entries has another root than it states"
+                )
+            self._known.append(StatedTree(index, stated.size, other.tree.result(), other.names))
 
-    def _build(self, changes: StateChanges, recorded: tuple[int, Stated] | None = None) -> _Building:
+    def _build(self, changes: StateChanges) -> _Building:
         def build() -> SparseTree:
             # The one thread makes one tree after the other.
             self._tree = changes.applied(self._tree)
             return self._tree
 
-        return _Building(changes.size, changes.names, self._hashing.submit(build), recorded)
+        return _Building(changes.size, changes.names, self._hashing.submit(build))
 
     def stop(self) -> None:
         """State nothing any more."""
         self.enabled = False
-        self._own = self._other = self._unbuilt = None
+        self._own = self._unbuilt = None
+        self._others.clear()
 
     def close(self) -> None:
         """End the thread."""
