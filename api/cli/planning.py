@@ -17,7 +17,7 @@ import typer
 from client.cli.command_group import CommandGroup, as_command
 from client.cli.error_report import errors_reported
 from client.cli.planned_run.charge_file import Changes, read_charge
-from ledger.domain.verbosity import set_verbose
+from ledger.command_line.verbosity import set_verbose
 from policy.cli import lineage, plan
 from policy.cli.answers import file_bytes, print_answer
 

@@ -22,7 +22,7 @@ from client.cli.error_report import errors_reported, typed_names
 from client.cli.output import print_exposures, print_fields, print_json, print_outcome
 from client.cli.wording.organisation_names import learn_names
 from client.cli.wording.outcome_names import named, named_document
-from ledger.domain.verbosity import HELP, set_verbose
+from ledger.command_line.verbosity import HELP, set_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer

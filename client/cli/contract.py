@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client.cli.command_group import CommandGroup, Result, SignedDocument
-from ledger.domain.verbosity import is_verbose
+from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.profile.profile import Profile

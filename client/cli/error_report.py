@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from ledger.command_line.verbosity import plain
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
-from ledger.domain.verbosity import plain
 
 if TYPE_CHECKING:
     from client.http.problems import Refused

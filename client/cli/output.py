@@ -11,7 +11,7 @@ import typer
 
 from client.cli.arguments import EPOCH
 from client.cli.wording.organisation_names import organisation
-from ledger.domain.verbosity import is_verbose
+from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer

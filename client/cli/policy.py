@@ -14,7 +14,7 @@ from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported
 from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
 from client.cli.wording.outcome_names import named_document
-from ledger.domain.verbosity import is_verbose
+from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from client.service.service import Service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ledger.domain.verbosity import is_verbose
+from ledger.command_line.verbosity import is_verbose
 from ledger.wire.field_types import constant
 from ledger.wire.records import Record
 

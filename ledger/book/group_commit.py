@@ -34,7 +34,8 @@ from ledger.book.opening_checks import recheck
 from ledger.book.prepare import CommandPricing
 from ledger.book.publish import Committer, Finished, answers_of, close_batch
 from ledger.book.state.due_work import REST_S, DueWork
-from ledger.book.state.pinned_snapshots import Pinned, PinnedSnapshots
+from ledger.book.state.pinned_snapshots import PinnedSnapshots
+from ledger.book.state.pinned_state import Pinned
 from ledger.book.submitted_command import BookPaused, BookStopped, Outcome, Submission, reason_to_stop
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand

@@ -16,7 +16,7 @@ from typing import Final
 from sqlalchemy import Connection
 
 from ledger.book.state.open_state import Changes, OpenState
-from ledger.book.state.pinned_snapshots import Pinned
+from ledger.book.state.pinned_state import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
 from ledger.book.state.snapshot_file import SnapshotFile

@@ -16,8 +16,8 @@ from ledger.cli import proofs
 from ledger.cli.book_access import AsJson, AsOf, BookName, LogFile, book_engine, book_snapshot, book_url, require_size
 from ledger.cli.terminal_output import examples, print_tables, progress
 from ledger.cli.verbose_option import verbosely
+from ledger.command_line.verbosity import plain
 from ledger.domain.command import LEDGER_ACTOR
-from ledger.domain.verbosity import plain
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot

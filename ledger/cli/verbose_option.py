@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from ledger.domain.verbosity import HELP, set_verbose
+from ledger.command_line.verbosity import HELP, set_verbose
 
 _OPTION: Final = Annotated[bool, typer.Option("--verbose", help=HELP)]
 

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, Protocol
 
 from ledger.crypto.organisation_keys import SignerKey, key_of
 from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
+from ledger.domain.opening_order import OpeningOrder
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
-from ledger.domain.partition_ranges import OpeningOrder
 from ledger.mechanisms.loss import Loss, Segment
 
 GLOBAL: Final = "global"

@@ -22,9 +22,10 @@ from ledger.domain.facts import (
     StreamVersion,
 )
 from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
+from ledger.domain.opening_order import OpeningOrder
 from ledger.domain.organisation_graph import Node, NodeKind
 from ledger.domain.outcomes import ChargeState
-from ledger.domain.partition_ranges import OpeningOrder, OpeningOrders, PartitionRange, partitions_within
+from ledger.domain.partition_ranges import OpeningOrders, PartitionRange, partitions_within
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 
 _WITHIN_MAX: Final = 512

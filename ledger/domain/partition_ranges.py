@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from ledger.domain.decision import Rejected
+from ledger.domain.facts import Facts, Partition
+from ledger.domain.opening_order import OpeningOrder
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import DatasetRef, Name, distinct
 from ledger.wire.records import Record
-
-if TYPE_CHECKING:
-    from ledger.domain.facts import Facts, Partition
 
 PARTITIONS_MAX: Final = 1_024
 """Partitions of one charge, those in its ranges included."""
@@ -39,20 +38,6 @@ class PartitionRange(Record, frozen=True):
 
 
 Ranges = Annotated[tuple[PartitionRange, ...], distinct(RANGES_MAX)]
-
-
-class OpeningOrder:
-    """The partitions of one dataset in order of opening.
-
-    Attributes:
-        refs: their references.
-        places: the place of each in ``refs``.
-    """
-
-    def __init__(self, refs: Sequence[str] = ()) -> None:
-        """Of these partitions, in their order."""
-        self.refs = tuple(refs)
-        self.places = {ref: place for place, ref in enumerate(self.refs)}
 
 
 class OpeningOrders:

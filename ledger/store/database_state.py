@@ -10,9 +10,9 @@ from sqlalchemy import Connection, func, or_, select, text
 
 from ledger.domain.facts import Account, Charge, SigningKey, Span
 from ledger.domain.memory_state import MemoryState, sum_exposures
+from ledger.domain.opening_order import OpeningOrder
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
-from ledger.domain.partition_ranges import OpeningOrder
 from ledger.log.verification_findings import VerificationFailed
 from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t

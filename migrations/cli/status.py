@@ -12,8 +12,8 @@ from sqlalchemy import Connection, create_engine
 from client.cli.command_group import Result
 from ledger.audit.replay import VerificationFailed, verify
 from ledger.audit.verification_report import VerificationReport
+from ledger.command_line.verbosity import is_verbose
 from ledger.domain.gate import Gate
-from ledger.domain.verbosity import is_verbose
 from ledger.store.snapshot import Snapshot
 from ledger.store.successor_book import successor_of
 from ledger.store.tables import SCHEMA_REVISION, metadata

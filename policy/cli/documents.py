@@ -11,8 +11,8 @@ import typer
 
 from ledger.cli.terminal_output import examples
 from ledger.cli.verbose_option import verbosely
+from ledger.command_line.verbosity import is_verbose
 from ledger.domain.exit_codes import ExitCode
-from ledger.domain.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from policy.planning.usable_caps import CapReport

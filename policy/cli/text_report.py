@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from ledger.command_line.verbosity import is_verbose, plain
 from ledger.domain.gate import Check
-from ledger.domain.verbosity import is_verbose, plain
 from ledger.filters.catalogue_prices import Corner
 from ledger.wire.exact_numbers import format_number
 from policy.checks.field_readers import format_time

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, cast
 
 from ledger.domain.facts import Account, Contract, Facts, PolicyVersion, Span
+from ledger.domain.opening_order import OpeningOrder
 from ledger.domain.organisation_graph import END
-from ledger.domain.partition_ranges import OpeningOrder
 from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c
 from policy.decisions.documents_in_force import read_policy

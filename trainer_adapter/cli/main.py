@@ -16,8 +16,8 @@ import typer
 
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import ErrorPrinter, errors_reported, print_error
+from ledger.command_line.verbosity import is_verbose, plain
 from ledger.domain.exit_codes import ExitCode
-from ledger.domain.verbosity import is_verbose, plain
 from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from client.cli.output import cell, epsilon_lines, objects
 from client.cli.planned_run.charge_file import Changes
-from ledger.domain.verbosity import plain
+from ledger.command_line.verbosity import plain
 from ledger.wire.canonical_json import Json, Object
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from client.cli.wording.organisation_names import organisation
-from ledger.domain.verbosity import is_verbose
+from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:
     from ledger.wire.canonical_json import Json, Object

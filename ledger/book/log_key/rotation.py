@@ -31,6 +31,7 @@ from ledger.store.cosignatures import newest_cosigned
 from ledger.store.engine import ShortReads, engine_of, is_postgres, lock_log
 from ledger.store.merkle_tables import latest_checkpoint
 from ledger.store.snapshot import Log
+from ledger.store.sqlite_file.file_lock import FileLock
 from ledger.verifier import LogKey
 
 
@@ -89,15 +90,7 @@ def rotate_log_key(  # noqa: PLR0913 - where the book is, both keys, who decides
             raise BookUnusable("the book has no entry yet: start it with the new key, there is nothing to replace")
         if kept is not None and kept[0] != kept[1]:
             _keep(kept[1], before)
-        begin_epoch(engines[0], lock)
-        with engines[0].connect() as connection:
-            connection.begin()
-            lock_log(connection)
-            recheck(connection, lock)
-            if is_postgres(connection):
-                state.catch_up(connection)
-            done, batch = _recorded(engines[1], recorder, state, new_key)
-            commit_batch(connection, batch)
+        done = _committed(engines, lock, recorder, state, new_key)
         for path in () if kept is None else kept:
             _keep(path, done.note)
         state.close()
@@ -107,6 +100,26 @@ def rotate_log_key(  # noqa: PLR0913 - where the book is, both keys, who decides
             engine.dispose()
         if lock is not None:
             lock.release()
+
+
+def _committed(
+    engines: tuple[Engine, Engine],
+    lock: FileLock | None,
+    recorder: Recorder,
+    state: WriterState,
+    new_key: Ed25519PrivateKey,
+) -> Rotated:
+    """The rotation, committed in one transaction of the first engine. Raises: BookUnusable, BookPaused."""
+    begin_epoch(engines[0], lock)
+    with engines[0].connect() as connection:
+        connection.begin()
+        lock_log(connection)
+        recheck(connection, lock)
+        if is_postgres(connection):
+            state.catch_up(connection)
+        done, batch = _recorded(engines[1], recorder, state, new_key)
+        commit_batch(connection, batch)
+    return done
 
 
 def _recorded(

@@ -9,33 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from ledger.book.state.pinned_state import Pinned
+from ledger.book.writer_state import WriterState
 from ledger.store.merkle_tables import log_size
-
-if TYPE_CHECKING:
-    from ledger.book.writer_state import WriterState
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """A snapshot of the database, and what the writer has in memory, at one size of the log.
-
-    Attributes:
-        connection: reads the snapshot; its receiver closes it.
-        edge: the nodes of the tree's right edge, which its root is made of.
-        counts: how many charges and keys there are, settled ones included.
-    """
-
-    connection: Connection
-    size: int
-    edge: dict[tuple[int, int], bytes]
-    parts: dict[str, dict[Any, Any]]
-    counts: dict[str, int]
 
 
 class PinnedSnapshots:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from ledger.book.state.pinned_snapshots import Pinned
+from ledger.book.state.pinned_state import Pinned
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
 from ledger.book.submitted_command import BookBusy, BookStopped, PricesChange, RowsDiffer
