@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ledger.accounting import pld_mechanisms
 from ledger.accounting.pld import NOISE_ISSUED, PART_ISSUED, POINTS_ISSUED, Distribution, GridTooLarge
 from ledger.accounting.rounding import float_down, float_up
-from ledger.mechanisms.mechanism import BlackBox, Mechanism, Pure
+from ledger.mechanisms.mechanism import BlackBox, BoundedRange, GaussianPrivate, Mechanism, Pure
 from ledger.mechanisms.price_proofs import REPLACE, require_priced
 from ledger.wire.exact_numbers import NAT, ceil_units
 
@@ -75,6 +75,8 @@ def exact_square_covers(step: Mechanism, relation: str, square: int) -> bool | N
 def _by_noise(step: Mechanism, relation: str) -> int | None:
     """μ² of Gaussian noise without sampling, exactly."""
     k, inner = pld_mechanisms.ungrouped(step)
+    if isinstance(inner, GaussianPrivate):
+        return ceil_units(k * k * inner.mu_square)
     noise, scale = pld_mechanisms.unsampled_noise(inner), 2 * k if relation == REPLACE else k
     return None if noise is None else ceil_units((scale / noise) ** 2)
 
@@ -82,7 +84,7 @@ def _by_noise(step: Mechanism, relation: str) -> int | None:
 def _as_pure(step: Mechanism) -> Fraction | None:
     """The ε of what is pure, but for the δ of a black box."""
     k, inner = pld_mechanisms.ungrouped(step)
-    return k * inner.epsilon if isinstance(inner, Pure | BlackBox) else None
+    return k * inner.epsilon if isinstance(inner, Pure | BoundedRange | BlackBox) else None
 
 
 def _of_pure(epsilon: Fraction) -> int:

@@ -17,7 +17,7 @@ from ledger.accounting.renyi_closed_forms import delta_of_group
 from ledger.accounting.rounding import float_down, float_up
 from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.decomposition import to_steps
-from ledger.mechanisms.price_proofs import REPLACE, NotPriced
+from ledger.mechanisms.price_proofs import REPLACE, ZERO_OUT, NotPriced
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -50,6 +50,10 @@ def repeated(step: m.Mechanism, relation: str, count: int, interval: float) -> D
         # So many Gaussian sums are one of less noise, exactly.
         down = math.nextafter(float_down(noise / k) / math.sqrt(count), 0.0)
         return Distribution.of(_gaussian(down, relation, interval))
+    if isinstance(inner, m.GaussianPrivate):
+        # A claim holds under its own relation, whose sensitivity it has in it: one sum of sensitivity 1 at noise 1/μ.
+        mu = math.nextafter(math.sqrt(float_up(k * k * count * inner.mu_square)), math.inf)
+        return Distribution.of(_gaussian(math.nextafter(1 / mu, 0.0), ZERO_OUT, interval))
     answers = k if isinstance(inner, m.RandomisedResponse) else 1
     return _single(inner, k, relation, interval).self_compose(count * answers)
 
@@ -90,9 +94,9 @@ def _one(inner: m.Mechanism, k: int, relation: str, interval: float) -> PrivacyL
             return library.from_randomized_response(
                 noise, inner.buckets, neighboring_relation=_relation(relation), **grid
             )
-        case m.Pure() | m.BlackBox():
+        case m.Pure() | m.BoundedRange() | m.BlackBox():
             require_points(float(2 * k * inner.epsilon) / interval)
-            delta = 0.0 if isinstance(inner, m.Pure) else float_up(delta_of_group(inner.epsilon, inner.delta, k))
+            delta = float_up(delta_of_group(inner.epsilon, inner.delta, k)) if isinstance(inner, m.BlackBox) else 0.0
             parameters = common.DifferentialPrivacyParameters(float_up(k * inner.epsilon), delta)
             return library.from_privacy_parameters(parameters, **grid)
         case _:

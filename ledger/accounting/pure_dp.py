@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from ledger.accounting.renyi_closed_forms import WIDE, decimal, round_up
 from ledger.mechanisms.decomposition import to_steps
-from ledger.mechanisms.mechanism import Group, Laplace, Mechanism, Pure, RandomisedResponse
+from ledger.mechanisms.mechanism import BoundedRange, Group, Laplace, Mechanism, Pure, RandomisedResponse
 from ledger.mechanisms.price_proofs import REPLACE, require_priced
 
 
@@ -23,7 +23,7 @@ def pure_epsilon(mechanism: Mechanism, relation: str) -> Fraction:
 def _step(step: Mechanism, relation: str) -> Fraction:
     scale = 2 if relation == REPLACE else 1
     match step:
-        case Pure():
+        case Pure() | BoundedRange():
             return step.epsilon
         case Laplace():
             return scale / step.noise_multiplier

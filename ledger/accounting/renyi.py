@@ -85,6 +85,10 @@ def divergence(  # noqa: C901, PLR0911, PLR0912 - one formula a kind
             return k * exact.response(mechanism.buckets, mechanism.noise, order, replaced=relation == REPLACE)
         case m.Pure() | m.BlackBox():
             return exact.pure(k * mechanism.epsilon, order)
+        case m.BoundedRange(epsilon=epsilon):
+            return min(exact.pure(k * epsilon, order), exact.zcdp((k * epsilon) ** 2 / 8, Fraction(0), order))
+        case m.GaussianPrivate():
+            return exact.zcdp(k * k * mechanism.mu_square / 2, Fraction(0), order)
         case m.Zcdp() if k == 1 or not mechanism.xi:
             return k * k * exact.zcdp(mechanism.rho, mechanism.xi, order)
         case m.PoissonGaussian() if mechanism.probability == 1:

@@ -113,6 +113,20 @@ class Pure(Mechanism, frozen=True, tag="pure"):
     relation: Relation
 
 
+class GaussianPrivate(Mechanism, frozen=True, tag="gdp"):
+    """Whatever is μ-Gaussian differentially private under ``relation`` (Dong, Roth, Su 2022, Definition 2.6)."""
+
+    mu_square: Annotated[Fraction, exact(1 / NOISE_MAX**2, NOISE_MAX)]
+    relation: Relation
+
+
+class BoundedRange(Mechanism, frozen=True, tag="bounded_range"):
+    """Whatever has ε-bounded range under ``relation`` (Durfee, Rogers 2019, Definition 3): an exponential mechanism."""
+
+    epsilon: Epsilon
+    relation: Relation
+
+
 class BlackBox(Mechanism, frozen=True, tag="black_box"):
     """Whatever is (ε, δ)-differentially private under ``relation``."""
 
@@ -195,6 +209,8 @@ _ALL = (
     | RandomisedResponse
     | Zcdp
     | Pure
+    | GaussianPrivate
+    | BoundedRange
     | BlackBox
     | PoissonGaussian
     | SampledWithoutReplacement

@@ -11,6 +11,8 @@ states each of them, and what one changed record costs under a relation: :mod:`l
 
 {"kind": "statistics", "relation": "ADD_OR_REMOVE_ONE",
  "statistics": [{"epsilon": "0.1", "kind": "count", "name": "rows"}], "v": 1}
+
+A run that answers questions from an ensemble says how: :mod:`ledger.mechanisms.ensembles`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 import msgspec
 
 from ledger.mechanisms.decomposition import PIECES_MAX, check_pieces, first_steps, to_steps
+from ledger.mechanisms.ensembles import USERS, EnsembleTerms, ensemble_mechanism
 from ledger.mechanisms.mechanism import AnyMechanism, Composed, Mechanism, PoissonGaussian, Relation, Steps
 from ledger.mechanisms.statistics import AnyStatistic, mechanism_of
 from ledger.wire import canonical_json as c
@@ -76,8 +79,12 @@ class RunPlan:
         def unit(self) -> str:
             """What is drawn and clipped."""
 
-        def mechanism(self, steps: int) -> Mechanism:
-            """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
+    def mechanism(self, steps: int) -> Mechanism:
+        """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
+        found = self.whole if steps == self.steps else first_steps(self.whole, steps)
+        if found is None:
+            raise Malformed("steps", "must be at least 1")
+        return found
 
     def __hash__(self) -> int:
         """By digest: prices are cached by plan."""
@@ -174,13 +181,6 @@ class MechanismPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", t
         """What is settled one by one, counted over all pieces."""
         return sum(count for count, _ in to_steps(self.whole))
 
-    def mechanism(self, steps: int) -> Mechanism:
-        """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
-        found = self.whole if steps == self.steps else first_steps(self.whole, steps)
-        if found is None:
-            raise Malformed("steps", "must be at least 1")
-        return found
-
 
 class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="statistics"):
     """A run that answers questions, one after another: each is one step, priced and settled by itself.
@@ -214,12 +214,28 @@ class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", 
         """How many there are."""
         return len(self.statistics)
 
-    def mechanism(self, steps: int) -> Mechanism:
-        """What the first ``steps`` answers of this plan are, for the accountant. Raises: Malformed, for none."""
-        found = first_steps(self.whole, steps)
-        if found is None:
-            raise Malformed("steps", "must be at least 1")
-        return self.whole if steps == self.steps else found
+
+class EnsemblePlan(EnsembleTerms, RunPlan, frozen=True, dict=True, tag_field="kind", tag="ensemble"):
+    """A run that answers questions from teachers on disjoint chunks: see :mod:`ledger.mechanisms.ensembles`."""
+
+    v: Literal[1] = constant(1)
+
+    __hash__ = RunPlan.__hash__
+
+    @cached_property
+    def whole(self) -> Mechanism:
+        """All questions, at their caps."""
+        return ensemble_mechanism(self)
+
+    @property
+    def steps(self) -> int:
+        """How many questions there are."""
+        return self.questions
+
+    @property
+    def unit(self) -> str:
+        """What is in one chunk as a whole."""
+        return USER if self.chunks_by == USERS else RECORD
 
 
 def group_of(plan: RunPlan, unit: str, records: int, joined: int | None = None) -> int:
@@ -258,7 +274,8 @@ def _read_once(spelled: bytes) -> RunPlan:
 
 
 _KINDS: Final[Any] = Annotated[
-    Plan | MechanismPlan | StatisticsPlan, rule("is no kind of plan: must be 'dp_sgd', 'mechanism' or 'statistics'")
+    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan,
+    rule("is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics' or 'ensemble'"),
 ]
 
 

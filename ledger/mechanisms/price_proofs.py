@@ -38,6 +38,16 @@ _ROWS: Final = (
     ("pure", m.RELATIONS, "gaussian", "Dong, Roth, Su 2022: dominated by a Gaussian of the same total variation"),
     ("pure", m.RELATIONS, "pure", "its definition"),
     (
+        "gdp",
+        m.RELATIONS,
+        "renyi",
+        "Dong, Roth, Su 2022, Corollary B.6; a group of k: kμ, by Theorem 2.14",
+    ),
+    ("gdp", m.RELATIONS, "gaussian", "its definition"),
+    ("bounded_range", m.RELATIONS, "renyi", "ε²/8-zCDP: Cesar, Rogers 2021, Lemma 3.2; or as pure, if that is less"),
+    ("bounded_range", m.RELATIONS, "gaussian", "as whatever is ε-differentially private"),
+    ("bounded_range", m.RELATIONS, "pure", "a range of ε around 0 is ε-differentially private: Durfee, Rogers 2019"),
+    (
         "black_box",
         m.RELATIONS,
         "renyi",
@@ -64,7 +74,7 @@ _ROWS: Final = (
     ("composed", m.RELATIONS, "gaussian", "Dong, Roth, Su 2022, Corollary 3.3"),
     *(
         (kind, _ADDED, "catalogue", "ticks of a potential: ledger/filters/catalogue.py")
-        for kind in ("poisson_gaussian", "gaussian", "laplace", "pure", "black_box", "composed")
+        for kind in ("poisson_gaussian", "gaussian", "laplace", "pure", "gdp", "bounded_range", "black_box", "composed")
     ),
     ("composed", m.RELATIONS, "pure", "the sum: Dwork, Roth 2014, Theorem 3.16"),
 )
@@ -82,7 +92,7 @@ def require_priced(mechanism: m.Mechanism, relation: str, rule: str) -> None:
     if (kind, relation, rule) not in PRICED:
         raise NotPriced(f"{mechanism.kind} under {relation} has no proven price in the rule {rule}")
     match mechanism:
-        case m.Pure() | m.BlackBox() | m.Zcdp():
+        case m.Pure() | m.BlackBox() | m.Zcdp() | m.GaussianPrivate() | m.BoundedRange():
             if mechanism.relation != relation:
                 raise NotPriced(f"{mechanism.kind} holds under {mechanism.relation}, and not under {relation}")
         case m.Composed():

@@ -9,9 +9,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ledger.domain.range_names import RANGE_PATTERN
+from ledger.mechanisms.ensembles import QUESTIONS_MAX
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import BATCH_MAX, Plan, StatisticsPlan
+from ledger.mechanisms.plan import BATCH_MAX, EnsemblePlan, Plan, StatisticsPlan
 from ledger.wire.json_schema import Schema, json_schema
+from trainer_adapter.job.answer_terms import (
+    AT_ONCE_MAX,
+    CADENCE_S_MAX,
+    PORT_MAX,
+    REPEATED,
+    TEACHER_BATCH_MAX,
+    TEACHER_STEPS_MAX,
+)
 from trainer_adapter.job.job_spec import (
     CHARGES_MAX,
     JOIN_MAX,
@@ -63,6 +72,7 @@ def _train() -> Schema:
     properties: dict[str, Schema] = {
         **_assignment(),
         "accuracy_target": _NUMBER,
+        "answers": _answers(),
         "learning_rate": _NUMBER,
         "lora": _lora(),
         "loss": {"enum": [*LOSSES]},
@@ -72,6 +82,10 @@ def _train() -> Schema:
         "outputs": _integer(1, OUTPUTS_MAX),
         "records_per_user_max": _integer(1, RECORDS_PER_UNIT_MAX),
         "schema": _PATH,
+        "teachers": _table(
+            {"batch_size": _integer(1, TEACHER_BATCH_MAX), "steps": _integer(1, TEACHER_STEPS_MAX)},
+            required=("batch_size", "steps"),
+        ),
         "test": _PATH,
         "weight_decay": _NUMBER,
     }
@@ -128,7 +142,7 @@ def _assignment() -> dict[str, Schema]:
         "log": _TEXT,
         "output": _PATH,
         "pipeline": _PATH,
-        "plan": json_schema(Plan | StatisticsPlan),
+        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan),
         "preprocessing": {"type": "array", "maxItems": ITEMS_MAX, "items": {"oneOf": [*_constants()]}},
         "privacy": _privacy(),
         "profile": _PATH,
@@ -148,6 +162,17 @@ def _privacy() -> Schema:
         "unit": {"enum": ["record", "user"]},
     }
     return _table(fields, required=("batch_size_expected", "epsilon", "steps"))
+
+
+def _answers() -> Schema:
+    fields: dict[str, Schema] = {
+        "at_once": _integer(1, AT_ONCE_MAX),
+        "cadence_s": _integer(1, CADENCE_S_MAX),
+        "most": _integer(1, QUESTIONS_MAX),
+        "port": _integer(0, PORT_MAX),
+        "repeated": {"enum": [*REPEATED]},
+    }
+    return _table(fields, required=())
 
 
 def _lora() -> Schema:

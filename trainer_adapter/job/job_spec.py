@@ -74,11 +74,12 @@ from ledger.domain.facts import EVERYONE
 from ledger.domain.range_names import is_range, range_named
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import USER, Plan, RunPlan, parse_plan
+from ledger.mechanisms.plan import USER, EnsemblePlan, Plan, RunPlan, parse_plan
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
 from ledger.wire.malformed import Malformed
+from trainer_adapter.job.answer_terms import AnswerTerms, TeacherTerms
 from trainer_adapter.job.preprocessing import Constants, read_preprocessing
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
@@ -349,16 +350,32 @@ class Job(Assignment):
     lora: Lora | None = field(default=None, metadata=_read_by(partial(_read_fields, Lora)))
     accuracy_target: Fraction | None = field(default=None, metadata=_plain(parse_number))
     records_per_user_max: int | None = field(default=None, metadata=_plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
+    teachers: TeacherTerms | None = field(default=None, metadata=_plain(TeacherTerms.parse))
+    answers: AnswerTerms | None = field(default=None, metadata=_plain(AnswerTerms.parse))
 
     def __post_init__(self) -> None:
         """Hold its members to each other. Raises: Malformed."""
         super().__post_init__()
-        _ = Plan.of(self.plan)
+        self._check_kind()
         if (self.optimiser == SGD) != (self.momentum is not None):
             rule = "is missing" if self.optimiser == SGD else f"is for sgd, not for {self.optimiser}: leave it out"
             raise Malformed("momentum", rule)
         if self.accuracy_target is not None and self.loss == SQUARED_ERROR:
             raise Malformed("accuracy_target", f"is for classes, and the loss is {SQUARED_ERROR}: leave it out")
+
+    def _check_kind(self) -> None:
+        """A model is trained with privacy, or is the form of an ensemble's teachers. Raises: Malformed."""
+        if not isinstance(self.plan, EnsemblePlan):
+            _ = Plan.of(self.plan)
+            if self.teachers is not None:
+                raise Malformed("teachers", "is for a plan of kind 'ensemble': leave it out")
+            return
+        if self.teachers is None:
+            raise Malformed("teachers", "is missing: how long is each teacher of the ensemble trained?")
+        if self.resume is None:
+            raise Malformed("resume", "is missing: the ensemble lies sealed under its key until its questions come")
+        if self.step_leases is False:
+            raise Malformed("step_leases", "must not be false: each answer of an ensemble needs a lease")
 
     @property
     def measure(self) -> str:

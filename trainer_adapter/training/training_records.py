@@ -60,13 +60,19 @@ def read_users(parts: Mapping[str, PartitionData]) -> Tensor:
     """
     users, count = [], 0
     for what, data in parts.items():
-        one = _arrays(data, what, "users")["users"]
-        if one.dtype.kind not in "iu" or one.ndim != 1:
-            raise Malformed(what, "must hold one integer for each record as users")
+        one = user_numbers(data, what)
         _, numbered = np.unique(one, return_inverse=True)
         users.append(torch.from_numpy(numbered.astype(np.int64) + count))
         count += len(one)
     return torch.cat(users)
+
+
+def user_numbers(data: PartitionData, what: str) -> NDArray[Any]:
+    """Whose each record of one partition is, as its ``users`` number them, shape (records,). Raises: Malformed."""
+    found = _arrays(data, what, "users")["users"]
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise Malformed(what, "must hold one integer for each record as users")
+    return found
 
 
 def _names(data: PartitionData, what: str) -> tuple[str, ...]:

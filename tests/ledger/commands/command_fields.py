@@ -147,8 +147,10 @@ DP_SGD: Final = {
 MECHANISM_PLAN: Final = {"kind": "word mechanism", "mechanism": "mechanism", "v": "integer 1 1"}
 MECHANISMS: Final[dict[str, dict[str, str]]] = {
     "black_box": {"delta": "number 1/4503599627370496 1/2", "epsilon": EPSILON, "relation": RELATION},
+    "bounded_range": {"epsilon": EPSILON, "relation": RELATION},
     "discrete_gaussian": {"noise_multiplier": NOISE},
     "gaussian": {"noise_multiplier": NOISE},
+    "gdp": {"mu_square": "number 1/1000000000000 1000000", "relation": RELATION},
     "laplace": {"noise_multiplier": NOISE},
     "poisson_gaussian": {"noise_multiplier": NOISE, "probability": PROBABILITY, "steps": "integer 1 10000000"},
     "pure": {"epsilon": EPSILON, "relation": RELATION},

@@ -43,6 +43,7 @@ def _plan(kind: str) -> dict[str, Any]:
         "buckets": 4,
         "delta": "0.00001",
         "epsilon": "0.5",
+        "mu_square": "0.01",
         "noise": "1/3",
         "noise_multiplier": "4",
         "probability": "1/186",

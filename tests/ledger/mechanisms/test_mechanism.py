@@ -44,6 +44,8 @@ ATOMS: st.SearchStrategy[m.Mechanism] = st.one_of(
     st.builds(m.RandomisedResponse, st.integers(2, 50), ratio(Fraction(1, 100), Fraction(1))),
     st.builds(m.Zcdp, RELATION, ratio(Fraction(1, 1000), Fraction(2)), ratio(Fraction(0), Fraction(1))),
     st.builds(m.Pure, ratio(Fraction(1, 1000), Fraction(3)), RELATION),
+    st.builds(m.GaussianPrivate, ratio(Fraction(1, 1000), Fraction(3)), RELATION),
+    st.builds(m.BoundedRange, ratio(Fraction(1, 1000), Fraction(3)), RELATION),
     st.builds(
         m.BlackBox, ratio(Fraction(1, 10**6), Fraction(1, 1000)), ratio(Fraction(1, 1000), Fraction(3)), RELATION
     ),
@@ -93,6 +95,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "randomised_response": {"buckets": 4, "kind": "randomised_response", "noise": "0.5", "v": 1},
     "zcdp": {"kind": "zcdp", "relation": "REPLACE_SPECIAL", "rho": "0.1", "v": 1, "xi": "0"},
     "pure": {"epsilon": "1", "kind": "pure", "relation": "REPLACE_SPECIAL", "v": 1},
+    "gdp": {"kind": "gdp", "mu_square": "0.25", "relation": "REPLACE_SPECIAL", "v": 1},
+    "bounded_range": {"epsilon": "1", "kind": "bounded_range", "relation": "REPLACE_SPECIAL", "v": 1},
     "black_box": {"delta": "0.001", "epsilon": "1", "kind": "black_box", "relation": "REPLACE_SPECIAL", "v": 1},
     "poisson_gaussian": {**GAUSSIAN, "kind": "poisson_gaussian", "probability": "0.1", "steps": 5},
     "sampled_without_replacement": {
@@ -112,6 +116,7 @@ WORSE: dict[str, list[object]] = {
     "rho": ["0", "-1", "257"],
     "xi": ["-1", "257", 0],
     "epsilon": ["0", "-1", "300", 1],
+    "mu_square": ["0", "-1", "1000001", "1/1000000000001", 1],
     "delta": ["0", "1", "0.6", 0.001],
     "relation": ["REPLACE", "", 1, None],
     "steps": [0, -1, 2.0, True, "5", m.STEPS_MAX + 1],

@@ -42,6 +42,8 @@ def example(kind: str, relation: str, rule: str) -> m.Mechanism:
         "randomised_response": m.RandomisedResponse(4, Fraction(1, 2)),
         "zcdp": m.Zcdp(relation, Fraction(1, 10), Fraction(1, 100)),
         "pure": m.Pure(Fraction(1, 2), relation),
+        "gdp": m.GaussianPrivate(Fraction(1, 4), relation),
+        "bounded_range": m.BoundedRange(Fraction(1, 2), relation),
         "black_box": m.BlackBox(Fraction(1, 10**6), Fraction(1, 2), relation),
         "poisson_gaussian": STEP,
         "sampled_without_replacement": m.SampledWithoutReplacement(noise, 1000, 10, 10),
@@ -93,6 +95,8 @@ def test_a_claim_holds_under_its_own_relation_only(claimed: str) -> None:
         m.Pure(Fraction(1), claimed),
         m.BlackBox(Fraction(1, 10**6), Fraction(1), claimed),
         m.Zcdp(claimed, Fraction(1, 10), Fraction(0)),
+        m.GaussianPrivate(Fraction(1, 10), claimed),
+        m.BoundedRange(Fraction(1, 10), claimed),
     )
     for relation, mechanism in product(m.RELATIONS, claims):
         for whole in (mechanism, m.Group(2, m.Composed((mechanism,)))):

@@ -1,0 +1,142 @@
+"""The room that answers: questions wait, are answered together, and answers leave at fixed times.
+
+How long an answer took may tell something of the records, so it leaves at the next multiple of the cadence after it was
+allowed to. What a room says of a question depends on the question, on what was asked before, and on released answers.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor
+
+from ledger.wire.malformed import Malformed
+from trainer_adapter.ensembles.answer_log import AnswerLog, Given
+from trainer_adapter.job.answer_terms import STORED, AnswerTerms
+
+WAITING_MAX: Final = 1_024
+"""Questions that wait at once."""
+IDS_MAX: Final = 1_000_000
+"""Ids of questions that one room remembers, those with a stored answer among them."""
+
+
+class Busy(Malformed):
+    """More questions at once than wait."""
+
+
+class Over(Malformed):
+    """A question after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question: its client-made id, the SHA-256 of what is asked, and the inputs of one record."""
+
+    id: str
+    digest: str
+    inputs: Tensor
+
+
+Leave = Callable[[Sequence[Given]], None]
+Give = Callable[[Sequence[Question], Leave], str]
+"""Answers questions, durably, and calls ``Leave`` once they may leave; why no more are taken, or nothing."""
+
+
+class AnswerRoom:
+    """Questions and answers of one run; any thread may ask, one thread calls :meth:`tick`.
+
+    Attributes:
+        ended: why no more questions are taken; empty while they are.
+    """
+
+    def __init__(self, terms: AnswerTerms, log: AnswerLog, give: Give, left: Callable[[], int]) -> None:
+        """Answers that a process before this one gave are there again.
+
+        Args:
+            give: answers a batch. left: how many questions may still be taken.
+        """
+        self.ended = ""
+        self._terms, self._log, self._give, self._left = terms, log, give, left
+        self._waiting: dict[str, Question] = {}
+        self._ready: dict[str, Given] = dict(log.by_id)
+        self._next: list[Given] = []
+        self._asked: dict[str, str] = {one.id: one.question for one in log.by_id.values()}
+        self._lock = threading.Lock()
+
+    def ask(self, question: Question) -> Given | None:
+        """The answer to a question if it has left; None while it waits. The same id is the same question.
+
+        Raises:
+            Malformed: for another question's id. Busy: if too many wait. Over: if no more are taken.
+        """
+        with self._lock:
+            known = self._asked.get(question.id)
+            if known is not None and known != question.digest:
+                raise Malformed("id", "is that of another question: draw a fresh one for each")
+            if known is not None:
+                return self._ready.get(question.id)
+            if self.ended:
+                raise Over("question", f"is not taken: {self.ended}")
+            if len(self._asked) >= IDS_MAX:
+                raise Over("question", f"is not taken: this room knows {IDS_MAX} questions already")
+            if self._stored(question) is None:
+                self._admit()
+            self._waiting[question.id] = question
+            self._asked[question.id] = question.digest
+            return None
+
+    def _admit(self) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            raise Busy("question", f"is one too many: {WAITING_MAX} wait already, ask again after the next answers")
+        if self._left() <= len(self._waiting):
+            raise Over("question", "comes after the last: all that the charge or the job allows are taken")
+
+    def _stored(self, question: Question) -> Given | None:
+        if self._terms.repeated != STORED or (found := self._log.by_question.get(question.digest)) is None:
+            return None
+        return Given(question.id, question.digest, found.step, found.answer)
+
+    def tick(self) -> str:
+        """Let out what may leave, and answer what waits; why no more questions are taken, or nothing."""
+        with self._lock:
+            self._let_out()
+            batch = self._batch()
+        if batch and not self.ended:
+            self.ended = self._give(batch, self._leave)
+        return self.ended
+
+    def let_out(self) -> None:
+        """Let out what may leave: at the end, at a time that is a multiple of the cadence."""
+        with self._lock:
+            self._let_out()
+
+    def _let_out(self) -> None:
+        self._ready.update({one.id: one for one in self._next})
+        self._next = []
+
+    def _batch(self) -> list[Question]:
+        """Those that are answered now: of equal ones the first, where the others get its answer."""
+        batch: dict[str, Question] = {}
+        for question in list(self._waiting.values()):
+            if (stored := self._stored(question)) is not None:
+                self._next.append(stored)
+                del self._waiting[question.id]
+                continue
+            key = question.digest if self._terms.repeated == STORED else question.id
+            if len(batch) < self._terms.at_once and key not in batch:
+                batch[key] = question
+                del self._waiting[question.id]
+        return list(batch.values())
+
+    def _leave(self, answers: Sequence[Given]) -> None:
+        with self._lock:
+            self._next += answers
+
+
+def next_time(now_s: float, cadence_s: int) -> float:
+    """The next multiple of the cadence after a moment, in Unix seconds."""
+    return float((math.floor(now_s / cadence_s) + 1) * cadence_s)

@@ -1,0 +1,156 @@
+"""The run of an ensemble: charged and trained by one process, its questions answered by others until it is posted.
+
+Training takes no step of the charge: nothing leaves by it. The teachers lie sealed in the run's folder
+(:mod:`trainer_adapter.run.checkpointing`), beside the clean room's keys. Each process that answers is a generation of
+its own, on fresh evidence, and takes a step for every question. The charge stays pending until the questions end or its
+deadline comes, which posts all of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import torch
+
+from client.dataset_files.stored_partition import PartitionData
+from client.keys.signer import load_secret
+from client.service.service import Service
+from ledger.mechanisms.ensembles import EnsembleTerms
+from ledger.mechanisms.plan import EnsemblePlan
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from trainer_adapter.ensembles.answer_leases import AnswerLeases
+from trainer_adapter.ensembles.answer_log import LOG_FILE, AnswerLog, Given
+from trainer_adapter.ensembles.answer_noise import noisy_answer
+from trainer_adapter.ensembles.answer_room import Leave, Question
+from trainer_adapter.ensembles.teachers import Teachers
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.run.block_leases import BlockLeases
+from trainer_adapter.run.charged_run import Run
+from trainer_adapter.run.checkpointing import KEY_BYTES, MODEL_FILE
+from trainer_adapter.session.protocol import Say, Session
+
+SALT_BYTES: Final = 32
+Assigned = TypeVar("Assigned", bound=Assignment)
+
+
+class EnsembleRun(Run):
+    """One process of an ensemble's run: it trains, or it answers.
+
+    Attributes:
+        posts: whether the end of the block posts the questions that were answered; if not, the charge stays pending.
+    """
+
+    leases_by_default = True
+
+    def __init__(self, job: Assigned, service: Service, say: Say, *, at_once: int) -> None:
+        """Of a job with a table ``[train.resume]``. Raises: Malformed, OSError."""
+        super().__init__(replace(job, step_leases=True), service, say, resume=True)
+        self.posts = False
+        self._at_once = at_once
+
+    @property
+    def trained(self) -> bool:
+        """Whether the teachers are sealed in the run's folder."""
+        return (self.assignment.output / MODEL_FILE).exists()
+
+    def seal(self, teachers: Teachers) -> None:
+        """Keep the teachers, sealed. Raises: OSError."""
+        assert self.checkpoints is not None
+        self.checkpoints.save_model(teachers.to_bytes())
+
+    def teachers(self, model: torch.nn.Module) -> Teachers:
+        """The sealed teachers, decrypted in memory. Raises: Malformed, OSError."""
+        assert self.checkpoints is not None
+        return Teachers.of_bytes(self.checkpoints.load_model(), model)
+
+    def answer_log(self) -> AnswerLog:
+        """The answers so far, sealed as the teachers are. Raises: Malformed, OSError."""
+        known = self.assignment
+        assert known.resume is not None
+        bound: c.Object = {"charge": known.id, "name": LOG_FILE, "plan": known.plan.digest, "v": 1}
+        return AnswerLog(known.output / LOG_FILE, bound, load_secret(known.resume.key, KEY_BYTES))
+
+    def flush(self, taken: int) -> str:
+        """Let answers leave, behind a lease; why no further question is taken, or nothing. Raises: Refused."""
+        assert isinstance(self._leases, AnswerLeases)
+        return self._leases.extend(taken, self.ends)
+
+    def ends(self) -> str:
+        """Why the ledger allows no further answer, or nothing. Raises: Refused, Unreachable, Malformed."""
+        return self.session.why_over() or self.session.near_deadline()
+
+    def _open_data(self, session: Session) -> dict[str, PartitionData]:
+        # A room that answers has no records in it.
+        return {} if self.trained else super()._open_data(session)
+
+    def _open_leases(self, session: Session) -> BlockLeases | None:
+        requests = session.lease_requests()
+        if requests is None:
+            raise Malformed("service", "knows no leases of steps, and each answer of an ensemble needs one")
+        return AnswerLeases(requests, self.steps, self._at_once, resumed=self._resumed, output=self.output)
+
+    def _settle(self, *, broken: bool) -> bool:
+        if self.posts and not broken:
+            return super()._settle(broken=False)
+        # It may be gone on with: what was leased counts, and nothing of it is posted before the end.
+        if self._budget is not None:
+            self._budget.close()
+        self._stack.close()
+        return False
+
+
+class EnsembleAnswers:
+    """Answers questions from teachers, each a step of the run, durable before it may leave."""
+
+    def __init__(self, run: EnsembleRun, teachers: Teachers, log: AnswerLog) -> None:
+        """After the run has begun."""
+        self._run, self._teachers, self._log = run, teachers, log
+        self._terms: EnsembleTerms = EnsemblePlan.of(run.assignment.plan)
+        # Leased before, and not in the log: each may have been answered.
+        self._lost = max(0, run.budget.taken - log.steps)
+
+    def left(self) -> int:
+        """How many questions may still be taken."""
+        return self._run.budget.left if self._may_answer(0) else 0
+
+    def _may_answer(self, more: int) -> bool:
+        screening = self._terms.screening
+        return screening is None or self._log.answered + self._lost + more < screening.answers
+
+    def give(self, questions: Sequence[Question], leave: Leave) -> str:
+        """One answer a question; why no more are taken, or nothing.
+
+        Raises:
+            Refused: if another copy of this run has gone on. Unreachable, Malformed, OSError.
+        """
+        if why := self._run.ends():
+            return why
+        taken: list[tuple[Question, int]] = []
+        for question in questions:
+            step = self._run.budget.next_step()
+            if step is None:
+                break
+            taken.append((question, step))
+        why = self._run.budget.ended
+        if taken:
+            self._answer(taken, leave)
+            why = self._run.flush(self._run.budget.taken) or why
+        if not why and not self.left():
+            why = "all questions that the charge allows were taken"
+        return why
+
+    def _answer(self, taken: list[tuple[Question, int]], leave: Leave) -> None:
+        outputs = self._teachers.outputs(torch.stack([question.inputs for question, _ in taken]))
+        given: list[Given] = []
+        for place, (question, step) in enumerate(taken):
+            answered = sum("screened" not in one.answer for one in given)
+            answer = noisy_answer(self._terms, outputs[:, place], may_answer=self._may_answer(answered))
+            given.append(Given(question.id, question.digest, step, answer))
+        self._log.append(given)
+        # The entry's digest is of few possible answers: the salt keeps readers of the log from trying them.
+        told: c.Object = {"answers": [one.to_json() for one in given], "salt": secrets.token_hex(SALT_BYTES)}
+        self._run.output.put(told, lambda: leave(given))
