@@ -6,7 +6,7 @@ It is mounted beside the API's routes, so that neither their wire forms nor thei
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -43,6 +43,9 @@ _SEE_OTHER: Final = 303
 _HTML: Final = "text/html; charset=utf-8"
 _SAME_SITE: Final = frozenset({"", "none", "same-origin"})
 """What a browser says of where a form came from (Fetch Metadata), or says nothing."""
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ConsoleRoute(Route):
@@ -100,9 +103,15 @@ class Console:
             found = ProblemPage.of_error(request, error)
             await self._problem(request, found)(scope, receive, send)
 
-    @staticmethod
-    def _route(path: str, name: str, endpoint: Callable[[Request], object], method: str = "GET") -> ConsoleRoute:
-        route = ConsoleRoute(path, endpoint, methods=[method], name=name)
+    def _route(self, path: str, name: str, endpoint: Endpoint, *methods: str) -> ConsoleRoute:
+        async def guarded(request: Request) -> Response:
+            # Here, because the framework hands what a route raises to the API's handlers, which answer in JSON.
+            try:
+                return await endpoint(request)
+            except Exception as error:  # noqa: BLE001 - whatever it was, people get a page
+                return self._problem(request, ProblemPage.of_error(request, error))
+
+        route = ConsoleRoute(path, guarded, methods=[*(methods or ("GET",))], name=name)
         route.operation_id = f"console_{name}"
         return route
 
@@ -111,10 +120,8 @@ class Console:
             form = await _form(request) if request.method == "POST" else {}
             return await run_sync(self._page, page, request, form)
 
-        methods = ["GET", "POST"] if page.form else ["GET"]
-        route = ConsoleRoute(page.path, endpoint, methods=methods, name=page.operation_id)
-        route.operation_id = page.operation_id
-        return route
+        methods = ("GET", "POST") if page.form else ("GET",)
+        return self._route(page.path, page.show.__name__, endpoint, *methods)
 
     def _page(self, page: ConsolePage, request: Request, form: Mapping[str, str]) -> Response:
         session = self._session(request)

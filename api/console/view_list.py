@@ -5,7 +5,40 @@ from __future__ import annotations
 from typing import Final
 
 from api.console.frame.pages import ConsolePage
-from api.console.views import datasets, home, partition
+from api.console.views import (
+    contracts,
+    datasets,
+    decisions,
+    home,
+    knowledge,
+    lineage,
+    log,
+    meaning,
+    models,
+    operations,
+    partition,
+    planner,
+    policies,
+    register,
+    runs,
+)
 
-PAGES: Final[tuple[ConsolePage, ...]] = tuple(page for view in (home, datasets, partition) for page in view.PAGES.all)
+_VIEWS: Final = (
+    home,
+    datasets,
+    partition,
+    knowledge,
+    runs,
+    planner,
+    decisions,
+    contracts,
+    policies,
+    lineage,
+    models,
+    log,
+    operations,
+    meaning,
+    register,
+)
+PAGES: Final[tuple[ConsolePage, ...]] = tuple(page for view in _VIEWS for page in view.PAGES.all)
 NAVIGATION: Final = tuple(page for page in PAGES if page.title)

@@ -152,6 +152,13 @@ class DatabaseState:
         newest = select(table.c.id).where(*wanted).order_by(table.c.entered.desc()).limit(most)
         return sorted(self.charges.where(table.c.id.in_(newest)), key=lambda one: one.index)
 
+    def runs_posted(self, dataset: str) -> int:
+        """How many runs on a dataset (``provider/dataset``) were posted."""
+        table = t.CHARGES.table
+        beginning = json.dumps(f"{dataset}/")[:-1]
+        wanted = table.c.partitions.contains(beginning, autoescape=True), table.c.state == ChargeState.POSTED.value
+        return int(self.connection.execute(select(func.count()).select_from(table).where(*wanted)).scalar_one())
+
     def due(self, now: int, most: int) -> list[str]:
         """The ids of pending charges whose deadline has passed, oldest first."""
         table = t.CHARGES.table

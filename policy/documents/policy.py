@@ -30,6 +30,8 @@ ALERTS_MAX: Final = 16
 AGE_DAYS_MAX: Final = 36_500
 NOTICE_HOURS_MAX: Final = 8_760
 PRIVATE_PREDICTION: Final = "private_prediction"
+REGISTRABLE: Final = ("budget", "level", "runs", "spent", "unit")
+"""What a policy may make public of a dataset: its budget, Level, number of runs, ε so far, and unit."""
 
 _Level = Annotated[int, between(0, LEVEL_SEALED)]
 
@@ -83,6 +85,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
         refund: whether leased steps that were not taken come back: never, by a post with fresh evidence (attested), or
             by the clean room's word (stated). Where it is absent they never do, and a lapse posts the whole charge;
             where it is there a lapse posts what was leased.
+        register: what the public register shows of each dataset; where it is absent, nothing of any.
         shared_accounts: whether a consumer is shown the part of others in everyone's account exactly.
         step_leases: a charge leases its steps before they are taken, so that a copy of its run ends.
         tuning: whether every trial is charged, or tuning happens on public data alone.
@@ -114,6 +117,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     pipeline: bool = False
     quota: Quota | None = None
     refund: Refund | None = None
+    register: Annotated[tuple[Annotated[str, words(*REGISTRABLE)], ...], distinct(len(REGISTRABLE))] = ()
     sealed: Sealed | None = None
     shared_accounts: Annotated[str, words("rounded", "exact")] = "rounded"
     step_leases: bool = False

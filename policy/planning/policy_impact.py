@@ -181,7 +181,7 @@ def _terms(policy: Policy) -> dict[str, object]:
         "sealed_everyone": policy.sealed_everyone,
         "watermark": policy.watermark,
         "tuning_public": policy.tuning == "public",
-        **{name: getattr(policy, name) for name in (*last, "step_leases", "refund")},
+        **{name: getattr(policy, name) for name in (*last, "step_leases", "refund", "register")},
     }
 
 

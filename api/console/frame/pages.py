@@ -96,11 +96,12 @@ class Pages:
         """None yet."""
         self.all: list[ConsolePage] = []
 
-    def page(self, path: str, title: str, *needs: Callable[..., Any], **terms: bool) -> Callable[[F], F]:
-        """A page at ``path`` that needs these operations; ``terms`` as :class:`ConsolePage` has them."""
+    def page(self, path: str, title: str, *needs: Callable[..., Any] | str, **terms: bool) -> Callable[[F], F]:
+        """A page at ``path`` that needs these operations, read functions or names; ``terms`` as the page has them."""
 
         def add(show: F) -> F:
-            self.all.append(ConsolePage(path, title, tuple(one.__name__ for one in needs), show, **terms))
+            names = tuple(one if isinstance(one, str) else one.__name__ for one in needs)
+            self.all.append(ConsolePage(path, title, names, show, **terms))
             return show
 
         return add

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -61,7 +62,7 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
             "about": facts,
             "chart": burn_down(points, caps),
             "whole": reader.caller.watches(found),
-            "command": f"epsilon account tdp.toml {ref}",
+            "command": shlex.join(["epsilon", "account", "tdp.toml", ref, "--proof", "proof.json"]),
         },
     )
 

@@ -18,6 +18,7 @@ FULL: Final[dict[str, dict[str, Any]]] = {
         "pipeline": True,
         "step_leases": True,
         "refund": "attested",
+        "register": ["budget", "spent"],
         "quota": {"share_max": "0.5"},
         "run": {
             "delta_max": "0.00001",

@@ -1,0 +1,51 @@
+"""Documents as rows of fields, several versions beside one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ledger.wire import canonical_json as c
+
+FIELDS_MAX: Final = 400
+"""Fields of one document that a page shows."""
+_ABSENT: Final = "–"
+_QUIET: Final = frozenset({"batch_size_expected", "kind", "v"})
+"""Fields that say nothing to people, or that a page never shows."""
+
+
+class Versions(NamedTuple):
+    """Versions by name, newest first; each field with its value in each; and the names of those that differ."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    changed: frozenset[str]
+
+
+def document_fields(names: Sequence[str], documents: Sequence[Mapping[str, c.Json]]) -> Versions:
+    """Compare documents field by field, by dotted paths."""
+    flat = [dict(_flat("", dict(one))) for one in documents]
+    known = [
+        name for name in dict.fromkeys(name for one in flat for name in one) if name.rpartition(".")[2] not in _QUIET
+    ][:FIELDS_MAX]
+    rows = tuple((name, tuple(one.get(name, _ABSENT) for one in flat)) for name in known)
+    return Versions(tuple(names), rows, frozenset(name for name, values in rows if len(set(values)) > 1))
+
+
+def _flat(path: str, value: c.Json) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, one in value.items():
+            yield from _flat(f"{path}.{name}" if path else name, one)
+    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        for place, one in enumerate(value):
+            yield from _flat(f"{path}[{place}]", one)
+    elif isinstance(value, list):
+        yield path, ", ".join(map(_words, value)) or "none"
+    else:
+        yield path, _words(value)
+
+
+def _words(value: c.Json) -> str:
+    if value is None:
+        return _ABSENT
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

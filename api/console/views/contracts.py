@@ -1,0 +1,112 @@
+"""Contracts: who agreed on what, and the versions of one side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from api.auth.visibility import not_found
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.document_fields import Versions, document_fields
+from api.console.frame.names import organisation
+from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.routes import registry
+from api.wire.registry_answers import Contract
+from ledger.wire import canonical_json as c
+from ledger.wire.records import to_json
+from policy.decisions.documents_in_force import read_contract
+
+PAGES: Final = Pages()
+VERSIONS_MAX: Final = 4
+"""The newest versions of a contract that are shown beside one another."""
+_SIGN: Final = "epsilon contract sign tdp.toml contract.yaml > tdp.jws"
+READ_MAX: Final = 1_000
+"""Contracts among which the versions of one are looked for."""
+
+
+@PAGES.page("/contracts", "Contracts", registry.list_contracts)
+def contracts(reader: Reader, inputs: Inputs) -> Page:
+    """The contracts that the caller may see. Raises: Malformed."""
+    found = reader.page(registry.list_contracts, ROWS_MAX, inputs.get("cursor"))
+    rows = tuple(
+        (
+            cells.text(one.id, address("contracts", one.id)),
+            cells.count(one.version),
+            cells.text(_state(reader, one)),
+            organisation(reader, one.consumer),
+            cells.text(", ".join(organisation(reader, did).text for did in one.providers)),
+            cells.moment(one.starts),
+            cells.moment(one.ends),
+            cells.count(one.runs),
+            cells.count(one.index, address("log", str(one.index))),
+        )
+        for one in found.items
+    )
+    columns = ("Contract", "Version", "State", "Consumer", "Providers", "Starts", "Ends", "Runs charged", "Entry")
+    following = address("contracts", cursor=found.next_cursor) if found.next_cursor else ""
+    empty = "No contract that you may see. A provider signs one, and the consumer enters it:"
+    command = f"{_SIGN}\nepsilon contract enter tdc.toml contract.yaml --signature tdp.jws"
+    return Page("list.html", "Contracts", (Table("contracts", "Contracts", columns, rows, empty, command, following),))
+
+
+def _state(reader: Reader, one: Contract) -> str:
+    now = reader.view.time
+    if one.revoked:
+        return "revoked"
+    if reader.facts.contract_heads.get(one.id) != one.document:
+        return "superseded"
+    return "not begun" if now < one.starts else "over" if now >= one.ends else "in force"
+
+
+@PAGES.page("/contracts/{id}", "", registry.list_contracts)
+def contract(reader: Reader, inputs: Inputs) -> Page:
+    """One contract, its newest versions side by side. Raises: Malformed, Problem."""
+    name = c.name(inputs.path["id"], "id")
+    head = reader.facts.contracts.get(reader.facts.contract_heads.get(name, ""))
+    if head is None or not reader.caller.sees_contract(head, reader.facts):
+        raise not_found(f"contract {name}")
+    versions = sorted(_versions(reader, name), key=lambda one: -one.version)[:VERSIONS_MAX]
+    documents = [read_contract(reader.facts.documents[one.document]) for one in versions]
+    compared = document_fields([f"version {one.version}" for one in documents], [to_json(one) for one in documents])
+    current = versions[0]
+    facts = [
+        ("State", cells.text(_state(reader, current))),
+        ("Consumer", organisation(reader, current.consumer)),
+        ("Signed by", cells.text(", ".join(organisation(reader, did).text for did in documents[0].signers))),
+        ("Runs charged", cells.text(f"{current.runs} of {documents[0].runs_max}")),
+        ("Starts", cells.moment(current.starts)),
+        ("Ends", cells.moment(current.ends)),
+        ("Document", cells.digest(current.document)),
+        ("Entry", cells.count(current.index, address("log", str(current.index)))),
+    ]
+    return Page("versions.html", f"Contract {name}", (_table(compared),), _values(facts, compared, _SIGN))
+
+
+def _versions(reader: Reader, name: str) -> Iterator[Contract]:
+    """Every version that the caller may see."""
+    found = reader.page(registry.list_contracts, 200, None)
+    read = 0
+    while True:
+        yield from (one for one in found.items if one.id == name)
+        read += len(found.items)
+        if found.next_cursor is None or read >= READ_MAX:
+            return
+        found = reader.page(registry.list_contracts, 200, found.next_cursor)
+
+
+def _table(compared: Versions) -> Table:
+    rows = tuple((cells.text(name), *map(cells.text, values)) for name, values in compared.rows)
+    return Table("fields", "What it says, version beside version", ("Field", *compared.names), rows)
+
+
+def _values(facts: Sequence[tuple[str, Cell]], compared: Versions, command: str) -> dict[str, object]:
+    return {
+        "about": facts,
+        "changed": compared.changed,
+        "command": command,
+        "words": "A new version is signed by each party:",
+    }

@@ -1,0 +1,129 @@
+"""Lineage: who knows what others knew, as a graph and in words."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from api.console.charts.graph import Edge, Vertex, layered
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.names import organisation, partition
+from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.routes import lineage as lineage_routes
+from api.routes import planning, registry
+from api.wire.lineage_answers import LineageNode
+from ledger.organisation_lineage.holder_names import organisation_names
+from ledger.wire import canonical_json as c
+
+PAGES: Final = Pages()
+_KINDS: Final = {
+    "organisation": "organisation",
+    "collusion": "organisations found to collude",
+    "model": "a model that was given away",
+    "public": "a model that was made public",
+    "coalition": "a coalition under one cap",
+}
+
+
+@PAGES.page("/lineage", "Lineage", lineage_routes.read_lineage)
+def lineage(reader: Reader, inputs: Inputs) -> Page:
+    """The organisations on record. Raises: Malformed."""
+    found = reader.page(registry.list_organisations, ROWS_MAX, inputs.get("cursor"))
+    rows = tuple(
+        (
+            Cell(one.name, exact=one.organisation, href=address("lineage", one.organisation)),
+            cells.text(one.organisation),
+            cells.text(", ".join(one.roles)),
+            cells.count(len(one.moves) - 1),
+            cells.count(one.index, address("log", str(one.index))),
+        )
+        for one in found.items
+    )
+    columns = ("Organisation", "DID", "Roles", "Changes of lineage", "Entry")
+    following = address("lineage", cursor=found.next_cursor) if found.next_cursor else ""
+    return Page("list.html", "Lineage", (Table("organisations", "Organisations", columns, rows, following=following),))
+
+
+@PAGES.page("/lineage/{did}", "", lineage_routes.read_lineage)
+def lineage_of(reader: Reader, inputs: Inputs) -> Page:
+    """The graph around one organisation. Raises: Malformed, Problem."""
+    did = inputs.path["did"]
+    known = reader.read(lineage_routes.read_lineage, did)
+    nodes = sorted(known.nodes, key=lambda one: one.index)
+    shown = {one.index for one in nodes}
+    names = {one.index: _name(reader, one) for one in nodes}
+    edges = [
+        Edge(arrow.node, one.index, arrow.before is not None)
+        for one in nodes
+        for arrow in one.parents
+        if arrow.node in shown
+    ]
+    vertices = [Vertex(one.index, names[one.index], one.index == known.node) for one in nodes]
+    rows = tuple(
+        (
+            cells.count(one.index, address("log", str(one.index))),
+            cells.text(names[one.index]),
+            cells.text(_KINDS.get(one.kind, one.kind)),
+            cells.moment(one.time),
+            cells.text(_knows(one, names)),
+            cells.bound(one.epsilon) if one.epsilon else cells.text("–"),
+        )
+        for one in nodes
+    )
+    table = Table("nodes", "In words", ("Entry", "Who", "What", "Since", "Knows what was known by", "Cap in ε"), rows)
+    return Page(
+        "lineage.html",
+        "Lineage of " + (organisation(reader, did).text),
+        (table,),
+        {
+            "chart": layered(vertices, edges),
+            "complete": known.complete,
+            "did": did,
+            "merges": reader.may(planning.ask_merger_impact),
+        },
+    )
+
+
+def _name(reader: Reader, one: LineageNode) -> str:
+    members = organisation_names(reader.facts, one.members)
+    return members or (organisation(reader, one.organisation).text if one.organisation else str(one.index))
+
+
+def _knows(one: LineageNode, names: dict[int, str]) -> str:
+    parts = [
+        f"{names.get(arrow.node, 'one that is not shown')}"
+        + ("" if arrow.before is None else f" before entry {arrow.before}")
+        for arrow in one.parents
+    ]
+    return "; ".join(parts) or "nobody else"
+
+
+@PAGES.page("/merger", "", planning.ask_merger_impact, slow=True)
+def merger(reader: Reader, inputs: Inputs) -> Page:
+    """What a merger of two organisations would change. Raises: Malformed, Problem."""
+    first, second = inputs.get("first"), inputs.get("second")
+    tables: tuple[Table, ...] = ()
+    if first and second:
+        question = c.dump({"organisations": [*sorted({first, second})]})
+        found = reader.read(planning.ask_merger_impact, question)
+        rows = tuple(
+            (
+                partition(one.partition),
+                Cell(one.after.name, exact=one.after.holder),
+                cells.text(", ".join(f"{before.name} {before.used}" for before in one.before)),
+                cells.share(one.after.used.share, str(one.after.used)),
+                cells.bound(one.after.epsilon_max),
+                cells.mark("over its cap" if one.after.over else "within", passed=not one.after.over),
+            )
+            for one in found.items
+        )
+        columns = ("Partition", "Whose account", "Before", "Used together", "Cap in ε", "State")
+        empty = "Together they would know of no run on data that you may watch."
+        tables = (Table("merged", "Accounts after the merger", columns, rows, empty),)
+    words = ["epsilon", "lineage", "merge", "sro.toml", "DID_THAT_CONTINUES", first or "DID", second or "DID"]
+    values = {"first": first, "second": second, "command": shlex.join(words)}
+    return Page("merger.html", "What if two merge", tables, values)

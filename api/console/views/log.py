@@ -1,0 +1,100 @@
+"""The log: its checkpoint and newest entries; of one entry the proof, which the browser verifies by itself."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.names import organisation
+from api.console.frame.pages import Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.console.views.decisions import Wanted, newest_first, place_of
+from api.routes import log as log_routes
+from ledger.commands.entry import Entry
+from ledger.wire import canonical_json as c
+
+PAGES: Final = Pages()
+_BYTES: Final = "application/octet-stream"
+
+
+@PAGES.page("/log", "Log", log_routes.list_decisions)
+def log(reader: Reader, inputs: Inputs) -> Page:
+    """The checkpoint, and the newest entries that the caller may see. Raises: Malformed."""
+    found, before = newest_first(reader, place_of(inputs.get("before"), reader.facts.size), Wanted())
+    rows = tuple(_row(reader, index, entry) for index, entry in found)
+    table = Table(
+        "entries",
+        "Entries, newest first",
+        ("Entry", "Time", "Kind", "Id", "By", "Outcome"),
+        rows,
+        "No entry that you may see among these.",
+        following=address("log", before=before) if before else "",
+    )
+    checkpoint = bytes(reader.read(log_routes.read_checkpoint).body).decode() if reader.facts.size else ""
+    values = {"checkpoint": checkpoint, "vkey": reader.view.context.log.vkey, "witnesses": _witnesses(checkpoint)}
+    return Page("log.html", "Log", (table,), values)
+
+
+def _row(reader: Reader, index: int, entry: Entry) -> tuple[Cell, ...]:
+    return (
+        cells.count(index, address("log", str(index))),
+        cells.moment(entry.time),
+        cells.text(entry.kind.replace("_", " ")),
+        cells.text(entry.id, address("decisions", entry.id)),
+        organisation(reader, entry.actor),
+        cells.mark(entry.code.word.replace("_", " "), passed=not entry.code.refused),
+    )
+
+
+def _witnesses(checkpoint: str) -> list[str]:
+    """Who cosigned a checkpoint: the names on the lines after the log's own signature (C2SP signed-note)."""
+    lines = [line.split(" ") for line in checkpoint.splitlines() if line.startswith("— ")]
+    return [words[1] for words in lines[1:] if len(words) == 3]
+
+
+@PAGES.page("/log/{index}", "", log_routes.read_entry, log_routes.read_receipt)
+def entry(reader: Reader, inputs: Inputs) -> Page:
+    """One entry with its receipt. Raises: Malformed, Problem."""
+    data = _bytes(reader, inputs)
+    known = Entry.parse(data)
+    index = int(inputs.path["index"])
+    receipt = bytes(reader.read(log_routes.read_receipt, known.id, cosigned=False).body).decode()
+    facts = [
+        ("Kind", cells.text(known.kind.replace("_", " "))),
+        ("Id", cells.text(known.id, address("decisions", known.id))),
+        ("By", organisation(reader, known.actor)),
+        ("Time", cells.moment(known.time)),
+        ("Outcome", cells.mark(known.code.word.replace("_", " "), passed=not known.code.refused)),
+        ("Signed with", cells.digest(known.key_id)),
+        ("SHA-256 of its bytes", cells.digest(c.digest(data))),
+        ("Bytes", cells.count(len(data))),
+    ]
+    return Page(
+        "entry.html",
+        f"Entry {index}",
+        (),
+        {
+            "about": facts,
+            "index": index,
+            "receipt": receipt,
+            "bytes": address("log", str(index), "bytes"),
+            "vkey": reader.view.context.log.vkey,
+            "command": shlex.join(["epsilon", "receipt", "book.sqlite", known.id, "evidence"]),
+        },
+    )
+
+
+@PAGES.page("/log/{index}/bytes", "", log_routes.read_entry)
+def entry_bytes(reader: Reader, inputs: Inputs) -> Page:
+    """The very bytes of an entry that are hashed into the tree. Raises: Malformed, Problem."""
+    return Page("", "", body=(_bytes(reader, inputs), _BYTES))
+
+
+def _bytes(reader: Reader, inputs: Inputs) -> bytes:
+    text = inputs.path["index"]
+    index = int(text) if text.isascii() and text.isdecimal() and len(text) <= 15 else reader.facts.size
+    return bytes(reader.read(log_routes.read_entry, index).body)

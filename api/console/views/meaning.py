@@ -1,0 +1,133 @@
+"""What ε means: the odds of an attacker, and the ε of one run at each δ.
+
+For (ε, δ) and any test of whether one record was used, at a rate a of false positives the rate of true positives is at
+most min(e^ε a + δ, 1 - e^-ε (1 - δ - a)) (Kairouz, Oh, Viswanath 2015, theorem 2.1); their difference is at most
+(e^ε - 1 + 2 δ) / (e^ε + 1) (Humphries et al. 2023, theorem 1). All numbers are rounded up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from typing import Final
+
+from api.console.charts.curve import epsilon_curve
+from api.console.charts.tradeoff import tradeoff
+from api.console.frame import cells
+from api.console.frame.cells import Cell
+from api.console.frame.names import partition
+from api.console.frame.pages import Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.routes import accounts
+from ledger.accounts.pricing import COMPUTED
+from ledger.commands.runs.model_ancestry import charged_body
+from ledger.domain import facts as domain
+from ledger.domain.decision import Rejected
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import EPSILON_MAX, parse_number
+from ledger.wire.malformed import Malformed
+
+PAGES: Final = Pages()
+_RATES: Final = tuple(Fraction(1, one) for one in (1000, 100, 20, 10, 4, 2))
+_DELTAS: Final = tuple(Fraction(1, 10**place) for place in range(3, 9))
+_PLACES: Final = 4
+_EPSILON: Final = "1"
+_DELTA: Final = "0.00001"
+_DIGITS: Final = 60
+
+
+@PAGES.page("/meaning", "What ε means", public=True)
+def meaning(_reader: Reader, inputs: Inputs) -> Page:
+    """The odds at one ε and δ. Raises: Malformed."""
+    epsilon = _given(inputs.get("epsilon") or _EPSILON, "epsilon", EPSILON_MAX)
+    delta = _given(inputs.get("delta") or _DELTA, "delta", Fraction(1))
+    rows = tuple((cells.share(rate), cells.share(true_positives(epsilon, delta, rate))) for rate in _RATES)
+    table = Table(
+        "odds",
+        "An attacker that asks whether one person's record was used",
+        ("Others it takes for members", "Members it finds, at most"),
+        rows,
+    )
+    facts = [
+        ("ε", cells.loss(epsilon)),
+        ("δ", cells.loss(delta)),
+        ("The odds change by at most a factor of", Cell(_shown(growth(epsilon)), "number")),
+        ("Advantage over a guess, at most", cells.share(advantage(epsilon, delta))),
+    ]
+    steps = [Fraction(place, 100) for place in range(101)]
+    points = [(float(one), float(true_positives(epsilon, delta, one))) for one in steps]
+    chart = tradeoff(points, f"True positives by false positives at ε {cells.rounded(epsilon, up=True)}")
+    given = {"epsilon": inputs.get("epsilon") or _EPSILON, "delta": inputs.get("delta") or _DELTA}
+    return Page("meaning.html", "What ε means", (table,), {"about": facts, "chart": chart, "given": given})
+
+
+def _given(text: str, name: str, most: Fraction) -> Fraction:
+    number = parse_number(text, name)
+    if number > most:
+        raise Malformed(name, f"must be at most {cells.rounded(most, up=False)}")
+    return number
+
+
+def growth(epsilon: Fraction) -> Fraction:
+    """e^ε, rounded up."""
+    context = Context(prec=_DIGITS, rounding=ROUND_CEILING)
+    number = context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
+    # Decimal's own exponential is rounded half even whatever the context says: one unit more is above it.
+    return Fraction(context.next_plus(context.exp(number)))
+
+
+def shrinking(epsilon: Fraction) -> Fraction:
+    """e^-ε, rounded down."""
+    context = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
+    return Fraction(context.next_minus(context.divide(Decimal(1), Decimal(1) * _decimal_up(growth(epsilon)))))
+
+
+def _decimal_up(number: Fraction) -> Decimal:
+    context = Context(prec=_DIGITS, rounding=ROUND_CEILING)
+    return context.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+
+def true_positives(epsilon: Fraction, delta: Fraction, false_positives: Fraction) -> Fraction:
+    """The most members that a test finds which takes so many others for members."""
+    grown = growth(epsilon) * false_positives + delta
+    bent = 1 - shrinking(epsilon) * (1 - delta - false_positives)
+    return max(false_positives, min(Fraction(1), grown, bent))
+
+
+def advantage(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The most by which true positives exceed false ones."""
+    factor = growth(epsilon)
+    return min(Fraction(1), (factor - 1 + 2 * delta) / (factor + 1))
+
+
+def _shown(number: Fraction) -> str:
+    return cells.rounded(number, up=True)
+
+
+@PAGES.page("/runs/{id}/curve", "", accounts.read_charge_epsilon, slow=True)
+def curve(reader: Reader, inputs: Inputs) -> Page:
+    """The ε of one run at each δ, on its first partition that the caller sees. Raises: Malformed, Problem."""
+    known = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
+    facts = reader.facts
+    charge = facts.charges[c.name(known.charge, "id")]
+    found = next(facts.partitions[ref] for ref in charge.partitions if ref == known.epsilon.partition)
+    points = [(delta, epsilon) for delta in _DELTAS if (epsilon := _epsilon(reader, charge, found, delta)) is not None]
+    rows = tuple((cells.bound(delta), cells.loss(epsilon)) for delta, epsilon in points)
+    table = Table("curve", "ε by δ", ("δ", "ε of the run"), rows, "No ε is proven of this run.")
+    about = [
+        ("Partition", partition(found.ref)),
+        ("Its budget", cells.bound(found.epsilon)),
+        ("at δ", cells.bound(found.delta)),
+        ("ε of the run at this δ", cells.loss(known.epsilon.epsilon)),
+    ]
+    chart = epsilon_curve(points, (found.delta, found.epsilon))
+    return Page("curve.html", f"ε of {known.charge} by δ", (table,), {"about": about, "chart": chart})
+
+
+def _epsilon(reader: Reader, charge: domain.Charge, found: domain.Partition, delta: Fraction) -> Fraction | None:
+    try:
+        return COMPUTED.epsilon(replace(found, delta=delta), charged_body(reader.facts, charge))
+    except (Rejected, Malformed, ArithmeticError):
+        return None

@@ -1,0 +1,152 @@
+"""The planner: what a run would get, what of it fits, and what binds. It asks, and charges nothing."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+from api.console.frame import cells
+from api.console.frame.cells import Cell
+from api.console.frame.names import partition
+from api.console.frame.pages import Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.http.problems import Problem
+from api.routes import accounts, planning, registry
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
+from policy.planning.plan_report import PlanReport
+
+PAGES: Final = Pages()
+CHOICES_MAX: Final = 100
+"""Contracts and partitions that the form offers; another one can be typed."""
+_DEFAULTS: Final = {"probability": "0.05", "noise": "2", "steps": "100", "contract": "", "partition": ""}
+
+
+@PAGES.page("/planner", "Planner", planning.plan_run, slow=True)
+def planner(reader: Reader, inputs: Inputs) -> Page:
+    """The form, and where it is filled in, its answer. Raises: Problem."""
+    given = {name: inputs.get(name) or default for name, default in _DEFAULTS.items()}
+    found, wrong = None, ""
+    if given["contract"] and given["partition"]:
+        try:
+            reader.view.context.quotas.admit_questions(reader.caller)
+            found = reader.read(planning.plan_run, _question(reader, given))
+        except Malformed as error:
+            wrong = str(error)
+        except Problem as problem:
+            wrong = problem.details.detail or problem.details.title
+    values = {"given": given, "wrong": wrong, "report": found, **_choices(reader)}
+    if found is not None:
+        values |= {"about": _facts(found), "command": shlex.join(_command(given))}
+    return Page("planner.html", "Planner", () if found is None else _tables(found), values)
+
+
+def _choices(reader: Reader) -> dict[str, object]:
+    """What the form offers."""
+    agreed = reader.page(registry.list_contracts, CHOICES_MAX, None)
+    opened = reader.page(accounts.list_partitions, CHOICES_MAX, None)
+    return {
+        "contracts": [(one.document, f"{one.id}, version {one.version}") for one in agreed.items if not one.revoked],
+        "partitions": [(one.partition, one.partition) for one in opened.items if one.state == "open"],
+    }
+
+
+def _question(reader: Reader, given: dict[str, str]) -> bytes:
+    """The body of the API's question. Raises: Malformed."""
+    steps = given["steps"]
+    if not (steps.isascii() and steps.isdecimal() and len(steps) <= 9):
+        raise Malformed("steps", "must be a whole number")
+    plan: c.Object = {
+        # The divisor of the noisy sum is public and no part of what a run reveals: any number will do here.
+        "batch_size_expected": 1,
+        "clipping_norm": "1",
+        "kind": "dp_sgd",
+        "noise_multiplier": given["noise"],
+        "sampler": {"kind": "poisson", "probability": given["probability"]},
+        "steps": int(steps),
+        "v": 1,
+    }
+    found = reader.facts.partitions.get(given["partition"])
+    if found is not None and found.unit == "user":
+        plan["unit"] = "user"
+    return c.dump({"contract": given["contract"], "partitions": [given["partition"]], "plan": plan})
+
+
+def _command(given: dict[str, str]) -> list[str]:
+    return ["epsilon", "plan", "run", "tdc.toml", "charge.json", "--contract", given["contract"]]
+
+
+def _facts(found: PlanReport) -> list[tuple[str, Cell]]:
+    binding, runs = found.decision.binding, found.runs
+    return [
+        ("Decision", cells.mark(found.decision.outcome.replace("_", " "), passed=found.decision.permit)),
+        ("What binds", cells.text("nothing" if binding is None else binding.text)),
+        ("Such runs that fit", cells.text(f"{runs.more} or more" if runs.or_more else runs.more)),
+        ("Steps that fit", cells.count(found.steps_most.steps)),
+        ("Epochs that fit", cells.bound(found.steps_most.epochs)),
+        (
+            "Least noise that fits",
+            cells.loss(found.noise_multiplier_least) if found.noise_multiplier_least else cells.text("none"),
+        ),
+    ]
+
+
+def _tables(found: PlanReport) -> tuple[Table, ...]:
+    checks = tuple(
+        (cells.mark(one.code.replace("_", " "), passed=one.passed), cells.text(one.text), cells.text(one.source or "–"))
+        for one in found.decision.checks
+    )
+    epsilon = tuple(
+        (
+            partition(one.partition),
+            cells.loss(one.epsilon),
+            cells.bound(one.delta),
+            cells.text(one.accountant),
+            cells.text(one.unit),
+        )
+        for one in found.run_epsilon
+    )
+    lasts = tuple(
+        (
+            partition(one.partition),
+            Cell(one.name, exact=one.holder),
+            cells.text("full") if one.full else cells.moment(one.projected_until),
+        )
+        for one in found.lasts
+    )
+    return (
+        Table("checks", "Checks", ("Check", "Numbers", "Required by"), checks, "The question was not read as a run."),
+        Table(
+            "epsilon",
+            "What the run would reveal",
+            ("Partition", "ε", "at δ", "Proven by", "Unit"),
+            epsilon,
+            "No ε is proven.",
+        ),
+        Table(
+            "lasts",
+            "How long the budget lasts at the recent rate",
+            ("Partition", "Whose account", "Until"),
+            lasts,
+            "No rate yet.",
+        ),
+        *_advice(found),
+    )
+
+
+def _advice(found: PlanReport) -> tuple[Table, ...]:
+    """The smallest changes that would pass, of a refused run."""
+    advice = found.advice
+    if advice is None:
+        return ()
+    rows: list[tuple[Cell, ...]] = []
+    if advice.steps:
+        rows.append((cells.text("fewer steps"), cells.count(advice.steps)))
+    if advice.noise_multiplier:
+        rows.append((cells.text("more noise"), cells.loss(advice.noise_multiplier)))
+    rows += [(cells.text("another partition"), partition(one.instead)) for one in advice.partitions]
+    rows += [(cells.text("nothing helps while this fails"), cells.text(one.text)) for one in advice.blocked]
+    return (
+        Table("advice", "The smallest changes that would pass, each by itself", ("Change", "To"), tuple(rows), "None."),
+    )

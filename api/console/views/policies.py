@@ -1,0 +1,151 @@
+"""Policies: the version in force of each domain, versions side by side, and what a draft would change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.document_fields import document_fields
+from api.console.frame.names import organisation, partition
+from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.routes import planning, registry
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import to_json
+from policy.decisions.documents_in_force import policy_in_force, read_policy
+from policy.planning.account_caps import PartitionBounds
+from policy.planning.policy_impact import Impact
+
+PAGES: Final = Pages()
+CHANGES_MAX: Final = 200
+"""Partitions and accounts that change, of which a page shows so many."""
+VERSIONS_MAX: Final = 4
+"""The newest versions of a policy that are shown beside one another."""
+
+
+@PAGES.page("/policies", "Policies", registry.list_policies)
+def policies(reader: Reader, inputs: Inputs) -> Page:
+    """The newest version of each domain's policy. Raises: Malformed."""
+    found = reader.page(registry.list_policies, ROWS_MAX, inputs.get("cursor"))
+    rows = tuple(
+        (
+            cells.text(one.domain, address("policies", one.domain)),
+            cells.count(one.version),
+            organisation(reader, one.issuer),
+            cells.moment(one.effective),
+            cells.count(one.index, address("log", str(one.index))),
+        )
+        for one in found.items
+    )
+    columns = ("Domain", "Newest version", "Issuer", "In force from", "Entry")
+    following = address("policies", cursor=found.next_cursor) if found.next_cursor else ""
+    empty, command = "No policy is published. An SRO publishes one with:", "epsilon policy publish sro.toml policy.yaml"
+    table = Table("policies", "Policies", columns, rows, empty, command, following)
+    return Page("list.html", "Policies", (table,))
+
+
+@PAGES.page("/policies/{domain}", "", registry.read_policy)
+def policy(reader: Reader, inputs: Inputs) -> Page:
+    """A domain's policy, its newest versions side by side. Raises: Malformed, Problem."""
+    domain = inputs.path["domain"]
+    known = reader.read(registry.read_policy, domain)
+    newest = sorted(known.versions, key=lambda one: -one.version)[:VERSIONS_MAX]
+    documents = [read_policy(reader.facts.documents[one.document]) for one in newest]
+    current = policy_in_force(reader.facts, domain, reader.view.time)
+    names = [
+        f"version {one.version}" + (", in force" if current is not None and one.document == current.document else "")
+        for one in newest
+    ]
+    compared = document_fields(names, [to_json(one) for one in documents])
+    rows = tuple((cells.text(name), *map(cells.text, values)) for name, values in compared.rows)
+    fields = Table("fields", "What it says, version beside version", ("Field", *compared.names), rows)
+    return Page(
+        "policy.html",
+        f"Policy of {domain}",
+        (fields,),
+        {
+            "about": _facts(reader, newest[0].issuer, current.version if current else None, len(known.versions)),
+            "changed": compared.changed,
+            "impact": address("policy-impact") if reader.may(planning.ask_policy_impact) else "",
+        },
+    )
+
+
+def _facts(reader: Reader, issuer: str, version: int | None, count: int) -> list[tuple[str, Cell]]:
+    return [
+        ("Issuer", organisation(reader, issuer)),
+        ("Version in force", cells.count(version)),
+        ("Versions", cells.count(count)),
+    ]
+
+
+@PAGES.page("/policy-impact", "", planning.ask_policy_impact, slow=True, form=True)
+def policy_impact(reader: Reader, inputs: Inputs) -> Page:
+    """What a draft of a policy would change, before it is published. Raises: Malformed, Problem."""
+    text, found, wrong = inputs.form.get("document", ""), None, ""
+    if text:
+        try:
+            found = reader.read(planning.ask_policy_impact, text.encode())
+        except Malformed as error:
+            wrong = str(error)
+    tables = () if found is None else _impact_tables(found)
+    return Page(
+        "policy_impact.html",
+        "What a policy would change",
+        tables,
+        {"text": text, "wrong": wrong, "asked": found is not None},
+    )
+
+
+def _impact_tables(found: Impact) -> tuple[Table, ...]:
+    """What changes, each before and after."""
+    fields = tuple((cells.text(one.name), _word(one.before), _word(one.after)) for one in found.fields)
+    partitions = tuple(
+        (partition(one.name), *_bounds(one.before), *_bounds(one.after)) for one in found.partitions[:CHANGES_MAX]
+    )
+    accounts = tuple(
+        (
+            partition(one.after.partition),
+            Cell(one.after.name, exact=one.after.holder),
+            cells.share(one.before.used.share, str(one.before.used)),
+            cells.share(one.after.used.share, str(one.after.used)),
+            cells.mark("freezes" if one.freezes else "thaws" if one.thaws else "as before", passed=not one.freezes),
+        )
+        for one in found.accounts[:CHANGES_MAX]
+    )
+    refused = tuple(
+        (cells.mark(one.code.replace("_", " "), passed=False), cells.text(one.text)) for one in found.refused
+    )
+    return (
+        Table("fields", "What it says", ("Field", "Now", "Then"), fields, "No field changes."),
+        Table(
+            "partitions",
+            "Partitions whose bounds change",
+            ("Partition", "Level now", "Cap now", "Level then", "Cap then"),
+            partitions,
+            "No open partition changes.",
+        ),
+        Table(
+            "accounts",
+            "Accounts whose cap changes",
+            ("Partition", "Whose", "Used now", "Used then", "Effect"),
+            accounts,
+            "No account changes.",
+        ),
+        Table("refused", "Checks that it would fail", ("Check", "Why"), refused, "None: its issuer could enter it."),
+    )
+
+
+def _word(value: object) -> Cell:
+    if isinstance(value, list):
+        return cells.text(", ".join(one for one in map(str, value) if not one.startswith("batch_size")))
+    return cells.text("–" if value is None else value)
+
+
+def _bounds(value: PartitionBounds | None) -> tuple[Cell, Cell]:
+    if value is None:
+        return cells.text("–"), cells.text("–")
+    return cells.count(value.level), cells.bound(value.lineage_epsilon_max)

@@ -1,0 +1,132 @@
+"""The public register: per dataset what its domain's policy in force makes public, for anybody and for programs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.pages import Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.http.pagination import fetch_from
+from client.http.endpoints import JSON_TYPE
+from ledger.commands.runs.account_epsilon import odometer_epsilon
+from ledger.domain.facts import GLOBAL, Dataset, Partition
+from ledger.store.snapshot import Snapshot
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import ceil_decimal, format_number
+from policy.decisions.documents_in_force import policy_in_force, read_policy
+from policy.documents import Policy
+
+PAGES: Final = Pages()
+DATASETS_MAX: Final = 8
+"""Datasets of one page."""
+PARTITIONS_MAX: Final = 1_000
+"""Partitions of one dataset that are looked at; where there are more, its ε is of these, and the page says so."""
+_PLACES: Final = 4
+_COLUMNS: Final = {
+    "provider": "Provider",
+    "dataset": "Dataset",
+    "policy": "Policy",
+    "level": "Level",
+    "unit": "Unit and neighbours",
+    "epsilon": "Budget in ε",
+    "delta": "at δ",
+    "spent": "ε so far, at most",
+    "runs": "Runs posted",
+}
+
+
+@PAGES.page("/register", "Public register", public=True)
+def register(reader: Reader, inputs: Inputs) -> Page:
+    """What is public of each dataset."""
+    entries, following = _entries(reader, inputs.get("after"))
+    rows = tuple(tuple(_cell(name, one) for name in _COLUMNS) for one in entries)
+    table = Table(
+        "register",
+        "Datasets, and what is public of them",
+        tuple(_COLUMNS.values()),
+        rows,
+        "No policy in force makes anything public here. An SRO says what with a line of its policy:",
+        "register: [budget, level, spent, unit]",
+        address("register", after=following) if following else "",
+    )
+    return Page(
+        "register.html",
+        "Public register",
+        (table,),
+        {"json": address("register.json", after=inputs.get("after") or None)},
+    )
+
+
+@PAGES.page("/register.json", "", public=True)
+def register_json(reader: Reader, inputs: Inputs) -> Page:
+    """The same for programs: the transparency tiers of the deployments registry's kind, a field where it is public."""
+    entries, following = _entries(reader, inputs.get("after"))
+    body: c.Object = {"datasets": [*entries], "next_after": following or None, "v": 1}
+    return Page("", "", body=(c.dump(body), JSON_TYPE))
+
+
+def _entries(reader: Reader, after: str) -> tuple[list[c.Object], str]:
+    """One page of datasets whose policy makes anything public; and after which the next begins."""
+    provider, _, name = after.rpartition("/")
+    fetched = fetch_from(reader.facts.datasets)((provider, name) if provider else None, DATASETS_MAX + 1)
+    shown = fetched[:DATASETS_MAX]
+    found = [entry for _, one in shown if (entry := _entry(reader, one)) is not None]
+    more = len(fetched) > DATASETS_MAX
+    return found, f"{shown[-1][1].provider}/{shown[-1][1].dataset}" if more else ""
+
+
+def _entry(reader: Reader, one: Dataset) -> c.Object | None:
+    facts = reader.facts
+    current = policy_in_force(facts, one.domain, reader.view.time)
+    policy = None if current is None else read_policy(facts.documents[current.document])
+    if policy is None or not policy.register:
+        return None
+    entry: c.Object = {"dataset": one.dataset, "policy": policy.source, "provider": one.provider}
+    if "level" in policy.register:
+        entry["level"] = policy.level_of(one.provider, one.dataset)
+    if "unit" in policy.register:
+        entry["unit"] = f"{policy.unit}, {policy.relation}"
+    return entry | _of_partitions(reader, one, policy)
+
+
+def _of_partitions(reader: Reader, one: Dataset, policy: Policy) -> c.Object:
+    """What the partitions of a dataset say: the greatest budget and ε, since a person is in one of them alone."""
+    facts = reader.facts
+    assert isinstance(facts, Snapshot)
+    entry: c.Object = {}
+    if "runs" in policy.register:
+        entry["runs"] = facts.runs_posted(f"{one.provider}/{one.dataset}")
+    if not {"budget", "spent"} & set(policy.register):
+        return entry
+    fetch = fetch_from(facts.partitions, provider=one.provider, dataset=one.dataset)
+    partitions = [found for _, found in fetch(None, PARTITIONS_MAX)]
+    if "budget" in policy.register and partitions:
+        entry["epsilon"] = format_number(max(found.epsilon for found in partitions))
+        entry["delta"] = format_number(max(found.delta for found in partitions))
+    if "spent" in policy.register:
+        entry["spent"] = _spent(reader, partitions)
+    return entry
+
+
+def _spent(reader: Reader, partitions: list[Partition]) -> str | None:
+    """The greatest ε so far, rounded up; None where none is proven."""
+    facts = reader.facts
+    facts.fetch_accounts([one.ref for one in partitions], [GLOBAL])
+    accounts = (facts.accounts.get((one.ref, GLOBAL)) for one in partitions)
+    found = [odometer_epsilon(facts, one).epsilon for one in accounts if one is not None]
+    known = [one for one in found if one is not None]
+    return None if len(known) < len(found) else ceil_decimal(max(known, default=Fraction(0)), _PLACES)
+
+
+def _cell(name: str, entry: c.Object) -> Cell:
+    if name not in entry:
+        return cells.text("not public")
+    value = entry[name]
+    if name == "spent":
+        return cells.loss(None if value is None else str(value))
+    return cells.bound(str(value)) if name in {"epsilon", "delta"} else cells.text(value)

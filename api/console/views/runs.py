@@ -1,0 +1,98 @@
+"""Runs: their charges in their states, how far they are, and what each reveals."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.names import organisation, partition, run
+from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
+from api.console.frame.reader import Reader
+from api.console.frame.tables import Table
+from api.routes import accounts
+from api.wire.charge_answers import ChargeWithProgress
+from ledger.accounts.run_epsilon import RunEpsilon
+
+PAGES: Final = Pages()
+_STATES: Final = ("pending", "posted", "voided")
+PARTITIONS_MAX: Final = 100
+"""Partitions of one run that its page lists."""
+
+
+@PAGES.page("/runs", "Runs", accounts.list_charges)
+def runs(reader: Reader, inputs: Inputs) -> Page:
+    """The runs that the caller may see. Raises: Malformed, Problem."""
+    state = inputs.get("state") if inputs.get("state") in _STATES else None
+    found = reader.page(accounts.list_charges, ROWS_MAX, inputs.get("cursor"), state=state)  # type: ignore[arg-type]
+    rows = tuple(
+        (
+            run(one.id),
+            organisation(reader, one.actor),
+            cells.text(one.state),
+            cells.count(len(one.partitions)),
+            cells.count(one.steps),
+            cells.count(one.steps_posted),
+            cells.moment(one.deadline),
+            cells.count(one.index, address("log", str(one.index))),
+        )
+        for one in found.items
+    )
+    columns = ("Run", "By", "State", "Partitions", "Steps charged", "Steps posted", "Deadline", "Entry")
+    following = address("runs", state=state, cursor=found.next_cursor) if found.next_cursor else ""
+    empty = "No run that you may see. A consumer charges one by training:"
+    table = Table("runs", "Runs", columns, rows, empty, "epsilon train job.toml", following)
+    return Page("runs.html", "Runs", (table,), {"states": _STATES, "chosen": state or ""})
+
+
+@PAGES.page("/runs/{id}", "", accounts.read_charge, accounts.read_charge_epsilon, slow=True)
+def run_page(reader: Reader, inputs: Inputs) -> Page:
+    """One run. Raises: Malformed, Problem."""
+    known = reader.read(accounts.read_charge, inputs.path["id"])
+    found = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
+    rows = [_line(one, "the run alone") for one in found.run_epsilon]
+    rows += [_line(one, f"with its ancestry, {one.runs} runs") for one in found.with_ancestry]
+    epsilon = Table(
+        "epsilon",
+        "What it reveals",
+        ("Partition", "Of", "ε", "at δ", "Proven by", "Unit", "Neighbours"),
+        tuple(rows[:PARTITIONS_MAX]),
+        "No ε is proven of it.",
+    )
+    return Page("run.html", f"Run {known.id}", (epsilon,), {"about": _facts(reader, known), "known": known})
+
+
+def _facts(reader: Reader, known: ChargeWithProgress) -> list[tuple[str, Cell]]:
+    now, progress = reader.view.time, known.progress
+    facts = [
+        ("State", cells.text(known.state)),
+        ("By", organisation(reader, known.actor)),
+        ("Contract", cells.digest(known.contract)),
+        ("Steps charged", cells.count(known.steps)),
+        ("Steps posted", cells.count(known.steps_posted)),
+        ("Deadline", cells.moment(known.deadline)),
+        ("Data key", cells.text("released" if known.key_release else "withheld")),
+        ("Entry", cells.count(known.index, address("log", str(known.index)))),
+    ]
+    if known.state == "pending" and progress is not None:
+        facts.append(("Steps done", cells.count(progress.steps)))
+        # A finer age would follow the time of single steps.
+        facts.append(("Last report", cells.text(f"{max(0, now - progress.time) // 60_000} min ago")))
+    if known.leases is not None:
+        facts.append(("Steps leased", cells.count(known.leases.steps)))
+    if known.model is not None:
+        facts.append(("Model", cells.digest(known.model)))
+    return facts
+
+
+def _line(one: RunEpsilon, words: str) -> tuple[Cell, ...]:
+    return (
+        partition(one.partition),
+        cells.text(words),
+        cells.loss(one.epsilon),
+        cells.bound(one.delta),
+        cells.text(one.accountant),
+        cells.text(one.unit),
+        cells.text(one.relation),
+    )
