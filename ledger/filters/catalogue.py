@@ -24,9 +24,9 @@ from typing import Annotated, ClassVar, Final, Literal
 from msgspec import Meta
 
 from ledger.filters.capacity import Cap, NoRoom
+from ledger.filters.odometer_checkpoints import checkpoint_epsilon
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
 from ledger.filters.step_types import TYPES_MAX, StepType, as_sampled, potential
-from ledger.filters.stepwise_odometer import checkpoint_epsilon
 from ledger.filters.unlisted_ticks import Piece, PriceLine, least_ticks, pays
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment

@@ -30,8 +30,8 @@ from ledger.accounting.gaussian_certificates import (
     gaussian_keeps,
 )
 from ledger.filters.capacity import Cap, NoRoom
+from ledger.filters.odometer_checkpoints import checkpoint_epsilon
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
-from ledger.filters.stepwise_odometer import checkpoint_epsilon
 from ledger.mechanisms.decomposition import Steps, to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism

@@ -20,9 +20,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from ledger.accounting.pld_counting import COUNT_MAX, count_capacity, count_epsilon, count_keeps
 from ledger.filters.capacity import Cap, NoRoom
+from ledger.filters.odometer_checkpoints import checkpoint_epsilon
 from ledger.filters.rule import Coordinate, Opening, Rule
 from ledger.filters.step_types import as_sampled
-from ledger.filters.stepwise_odometer import checkpoint_epsilon
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
@@ -126,7 +126,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     def odometer(self, loss: Loss) -> Fraction:
         """The ε of the least checkpoint at or above the count, at its share of δ.
 
-        See :mod:`ledger.filters.stepwise_odometer`.
+        See :mod:`ledger.filters.odometer_checkpoints`.
 
         Raises:
             ArithmeticError: if a charge is infinite, or no ε is proven.

@@ -6,20 +6,19 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
-from typing import IO, Any, Final, cast
+from typing import Any, Final
 
 from sqlalchemy import select
 
 from ledger.audit.replay import verify_book
 from ledger.store.engine import engine_of
 from ledger.store.tables import ENTRY
+from tests.factories.loaded_process import LoadedProcess, loaded_process
 from tests.factories.people import LOG
 from tests.factories.stored import StoredWorld, no_step
 from tests.faults.history import Call, Read, check_history
@@ -35,43 +34,31 @@ GROUPS: Final = 1_000
 class Writers:
     """The process that forks writers."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._stdin, self._stdout = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
+    def __init__(self, process: LoadedProcess) -> None:
+        self._process = process
 
     def run(self, job: dict[str, Any], moment: float | None, meanwhile: Callable[[int], object] | None = None) -> int:
         """One writer from fork to end, killed after so many seconds if any; its exit status."""
-        self._stdin.write(json.dumps({"groups": GROUPS, **job}) + "\n")
-        self._stdin.flush()
-        pid = self._next("pid")
-        timer = Timer(moment or 0, os.kill, (pid, signal.SIGKILL))
-        if moment is not None:
-            timer.start()
-        if meanwhile is not None:
-            meanwhile(pid)
-        status = self._next("ended")
-        timer.cancel()
-        return status
+        timers: list[Timer] = []
 
-    def _next(self, word: str) -> int:
-        found, number = self._stdout.readline().split()
-        assert found == word
-        return int(number)
+        def forked(pid: int) -> None:
+            if moment is not None:
+                timers.append(Timer(moment, os.kill, (pid, signal.SIGKILL)))
+                timers[0].start()
+            if meanwhile is not None:
+                meanwhile(pid)
+
+        ended = self._process.run({"groups": GROUPS, **job}, forked)
+        for timer in timers:
+            timer.cancel()
+        return ended.status
 
 
 @contextmanager
 def writing() -> Iterator[Writers]:
     """One process for all kills, since it loads for seconds."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.writer"],
-        cwd=ROOT,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with loaded_process("tests.faults.writer") as process:
         yield Writers(process)
-        cast("IO[str]", process.stdin).close()
-        assert process.wait(60) == 0
 
 
 @dataclass

@@ -5,9 +5,10 @@ some and giving some up, in groups. Each thread notes in the book's folder when 
 for :mod:`tests.faults.history`; a fifth reads. ``die`` says how the writer ends: at a number of instructions of
 SQLite's machine, at the n-th statement, when one of RETURNS has happened so often, when so many groups were answered,
 at a limit on the size of files; or not by itself, and whoever started it kills it. With ``stated`` the book states its
-state and writes snapshots often. Lines out: ``pid N``, ``ended STATUS``.
+state and writes snapshots often.
 
-The fork spares each writer the seconds that loading dp_accounting and pricing the first run take.
+The fork (:mod:`tests.factories.loaded_process`) spares each writer the seconds that loading dp_accounting and pricing
+the first run take.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import random
 import resource
 import signal
 import sqlite3
-import sys
 import tempfile
 import threading
 import time
@@ -34,6 +34,7 @@ from sqlalchemy.pool import Pool
 
 from ledger.book.submitted_command import BookStopped, Submission
 from tests.factories.documents import plan
+from tests.factories.loaded_process import serve
 from tests.factories.people import BANK_A, BANK_B
 from tests.factories.stored import StoredWorld, open_world
 from tests.faults.stated_world import StatedWorld, state_often
@@ -66,19 +67,7 @@ def main() -> None:
     """Serve until standard input ends."""
     with tempfile.TemporaryDirectory() as scratch, open_world(Path(scratch)) as world:
         world.submit(world.charge("warm", run=TINY), world.charge("big", run=BIG))
-    for line in sys.stdin:
-        job = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            _write(job)
-            os._exit(0)
-        _say(f"pid {pid}")
-        _, status = os.waitpid(pid, 0)
-        _say(f"ended {status}")
-
-
-def _say(text: str) -> None:
-    os.write(1, text.encode() + b"\n")
+    serve(_write)
 
 
 def _write(job: dict[str, Any]) -> None:

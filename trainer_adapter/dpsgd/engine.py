@@ -140,6 +140,19 @@ class Engine:
         self._device = next(iter(self._parameters.values())).device
         self.bound: Final = float_below(plan.clipping_norm * (1 - self._record.precision.margin))
         self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
+        checkpointed = self._check_model(model, loss_fn)
+        self.traced: Final = TracedParameters(model)
+        with refused_if_short("microbatch", "take a smaller one"):
+            public, values = self._units.public_batch(microbatch, self._device), self._record.values()
+            self._sum = self._traced_sum(values, public, compiled)
+            self.margin: Final = self._checked_margin(values, public_parameters(model), public)
+            slow = self._cost_in_turn(values, public)
+        self.compiled: Final = self._sum.compiled
+        self.kernels: Final = self._sum.kernels
+        self.notices: Final = (self._margin_notice(), *slow, *([_CHECKPOINTS] if checkpointed else []))
+
+    def _check_model(self, model: nn.Module, loss_fn: LossFn) -> bool:
+        """Run the model on dummies, as it will train; whether it asks for activation checkpoints. Raises: Malformed."""
         if not model.training:
             model.train()
         self._modes = {module: module.training for module in model.modules()}
@@ -148,28 +161,16 @@ class Engine:
             refused_if_short("model", "take a smaller one, or a machine with more"),
             without_checkpoints() as checkpoints,
         ):
-            self.traced: Final = TracedParameters(model)
             check_on_dummies(model, loss_fn, self._units.data)
-        with refused_if_short("microbatch", "take a smaller one"):
-            public, values = self._units.public_batch(microbatch, self._device), self._record.values()
-            # By the plan, so that an example before the charge decides and compiles what the run will use.
-            runs = plan.steps * math.ceil(plan.batch_size_expected / microbatch)
-            self._sum = MicrobatchGradientSum(
-                self._record, values, public, bound=self.bound, compiled=compiled, runs=runs
-            )
-            random = public_parameters(model)
-            self.margin: Final = self._checked_margin(
-                {**values, **{name: random[name].detach() for name in self._parameters}}, public
-            )
-            slow = self._cost_in_turn(values, public)
-        self.compiled: Final = self._sum.compiled
-        self.kernels: Final = self._sum.kernels
-        per_cent = max(1, math.ceil(self.margin * 1e4)) / 100
-        self.notices: Final = (
-            f"rounding takes at most {per_cent} % of a gradient",
-            *slow,
-            *([_CHECKPOINTS] if checkpoints.calls else []),
-        )
+        return bool(checkpoints.calls)
+
+    def _traced_sum(self, values: dict[str, Tensor], public: Batch, compiled: Compiled) -> MicrobatchGradientSum:
+        # By the plan, so that an example before the charge decides and compiles what the run will use.
+        runs = self._plan.steps * math.ceil(self._plan.batch_size_expected / self._microbatch)
+        return MicrobatchGradientSum(self._record, values, public, bound=self.bound, compiled=compiled, runs=runs)
+
+    def _margin_notice(self) -> str:
+        return f"rounding takes at most {max(1, math.ceil(self.margin * 1e4)) / 100} % of a gradient"
 
     def _cost_in_turn(self, values: dict[str, Tensor], public: Batch) -> list[str]:
         if not self._sum.in_turn:
@@ -179,9 +180,10 @@ class Engine:
         slow = f"a step takes {times:.1f} times as long as plain training, and a smaller microbatch is traced sooner"
         return [f"the model cannot run on all {self._microbatch} places of a microbatch at once, but in turn: {slow}"]
 
-    def _checked_margin(self, values: dict[str, Tensor], public: Batch) -> float:
+    def _checked_margin(self, values: dict[str, Tensor], random: dict[str, Tensor], public: Batch) -> float:
         precision = self._record.precision
-        found = self._compared(values, public)
+        drawn = {name: random[name].detach() for name in self._parameters}
+        found = self._compared({**values, **drawn}, public)
         if not found.agrees(precision.name):
             raise Malformed("model", "gives other gradients traced than record by record")
         # Under autocast a unit alone may be rounded otherwise, which would hide what is looked for.

@@ -17,8 +17,8 @@ from msgspec import structs
 from ledger.accounting.gaussian_certificates import gaussian_epsilon
 from ledger.filters import Opening
 from ledger.filters.gaussian import GaussianRule
+from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.reference_step_count import Reference
-from ledger.filters.stepwise_odometer import checkpoint
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Gaussian, PoissonGaussian
 from tests.ledger.filters.game import Charging, Game, Run

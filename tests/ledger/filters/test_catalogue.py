@@ -17,7 +17,7 @@ from ledger.accounting.loss_lattice import LatticeLaw
 from ledger.accounting.loss_potential import Laws, Potential, lattice_step
 from ledger.filters import Catalogue, Opening, choose_rule, read_rule
 from ledger.filters.catalogue_prices import Corner, choose_prices, corners
-from ledger.filters.stepwise_odometer import checkpoint
+from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import (
     BlackBox,

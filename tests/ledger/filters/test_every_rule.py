@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ledger.filters import Cap, Opening, Rule, choose_rule, read_rule
+from ledger.filters.odometer_checkpoints import WITHIN, checkpoint
 from ledger.filters.rule import SLACK
-from ledger.filters.stepwise_odometer import WITHIN, checkpoint
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import BlackBox, Gaussian, Mechanism, PoissonGaussian, Pure
 from ledger.mechanisms.price_proofs import NotPriced

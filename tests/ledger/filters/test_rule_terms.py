@@ -11,12 +11,12 @@ from ledger.accounting.pld_counting import count_capacity
 from ledger.filters import Cap, Catalogue, NoRoom, Opening
 from ledger.filters.catalogue_prices import choose_prices
 from ledger.filters.gaussian import GaussianRule
+from ledger.filters.odometer_checkpoints import Checkpoint, checkpoint
 from ledger.filters.pure_dp import PureSum
 from ledger.filters.reference_step_count import Reference
 from ledger.filters.renyi import Renyi
 from ledger.filters.renyi_orders import choose_shares, load_prices, order_bound
 from ledger.filters.step_types import StepType
-from ledger.filters.stepwise_odometer import Checkpoint, checkpoint
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Composed, Gaussian, Group, Laplace, Mechanism, PoissonGaussian
 from ledger.wire.exact_numbers import DELTA_ONE, NAT

@@ -1,8 +1,8 @@
 """A process that runs ``epsilon db`` until it is killed: ``python -m tests.migrations.cli.operator_process``.
 
 A line of JSON on standard input, ``{"arguments":[...],"die":17}``, makes it fork an operator who runs the command
-and is killed at the 17th thing that it does to a database or to a file's name. Lines out: ``did N`` when a command
-ends by itself, with how many such things it did; ``ended STATUS``.
+and is killed at the 17th thing that it does to a database or to a file's name. It reports ``["did", N, CODE, OUTPUT]``
+when a command ends by itself, with how many such things it did (:mod:`tests.factories.loaded_process`).
 
 ``{"arguments":[...],"warm":true}`` runs a command in the process itself: the fork then spares each operator the
 seconds that loading takes, and the pricing of plans.
@@ -10,7 +10,6 @@ seconds that loading takes, and the pricing of plans.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -26,6 +25,7 @@ import migrations.cli.status
 import migrations.cli.upgrade
 import migrations.transfer.book_transfer
 from migrations.cli.main import app
+from tests.factories.loaded_process import Job, report, serve
 
 LOADED: Final = (
     ledger.accounting,
@@ -37,27 +37,13 @@ LOADED: Final = (
 NAMES_CHANGED: Final = frozenset({"os.link", "os.remove", "os.rename", "sqlite3.connect", "tempfile.mkstemp"})
 
 
-def main() -> None:
-    """Serve until standard input ends."""
-    for line in sys.stdin:
-        job = json.loads(line)
-        if "warm" in job:
-            _say(f"warm {CliRunner().invoke(app, ['db', *job['arguments']]).exit_code}")
-            continue
-        pid = os.fork()
-        if pid == 0:
-            _operate(job["arguments"], job["die"])
-            os._exit(0)
-        _, status = os.waitpid(pid, 0)
-        _say(f"ended {status}")
+def _warm(job: Job) -> None:
+    result = CliRunner().invoke(app, ["db", *job["arguments"]])
+    report("did", 0, result.exit_code, result.output)
 
 
-def _say(text: str) -> None:
-    os.write(1, text.encode() + b"\n")
-
-
-def _operate(arguments: list[str], die: int) -> None:
-    done = 0
+def _operate(job: Job) -> None:
+    done, die = 0, job["die"]
 
     def count(*args: Any, **named: Any) -> None:  # noqa: ANN401 - a listener of any event
         nonlocal done
@@ -76,9 +62,9 @@ def _operate(arguments: list[str], die: int) -> None:
     # A connection goes back to its pool after its commit.
     event.listen(Pool, "checkin", count)
     sys.addaudithook(audited)
-    result = CliRunner().invoke(app, ["db", *arguments])
-    _say(f"did {done} {result.exit_code} {json.dumps(result.output)}")
+    result = CliRunner().invoke(app, ["db", *job["arguments"]])
+    report("did", done, result.exit_code, result.output)
 
 
 if __name__ == "__main__":
-    main()
+    serve(_operate, _warm)

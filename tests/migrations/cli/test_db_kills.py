@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import Final
 
 import pytest
 
+from tests.factories.loaded_process import WARM, LoadedProcess, loaded_process
 from tests.migrations.places import ENGINES, Kept, Spot, db, spot
 from tests.migrations.schema.schema_dump import schema_of
 
-ROOT: Final = Path(__file__).resolve().parents[3]
 DICE: Final = random.Random(20_261_121)  # noqa: S311 - snapshots to die at
 DEATHS: Final = 3
 
@@ -25,49 +22,33 @@ DEATHS: Final = 3
 class Operators:
     """The process that forks operators."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, process: LoadedProcess) -> None:
+        self._process = process
 
     def warm(self, *arguments: object) -> None:
         """Run a command there, for what it loads."""
-        stdin, stdout = cast("IO[str]", self.process.stdin), cast("IO[str]", self.process.stdout)
-        stdin.write(json.dumps({"arguments": [str(one) for one in arguments], "warm": True}) + "\n")
-        stdin.flush()
-        assert stdout.readline() == "warm 0\n"
+        ended = self._process.run({"arguments": [str(one) for one in arguments], WARM: True})
+        assert [one[:3] for one in ended.reports] == [["did", 0, 0]], ended
 
     def run(self, *arguments: object, die: int = -1) -> int:
         """One command; how many things it did, or 0 if it was killed."""
-        stdin, stdout = cast("IO[str]", self.process.stdin), cast("IO[str]", self.process.stdout)
-        stdin.write(json.dumps({"arguments": [str(one) for one in arguments], "die": die}) + "\n")
-        stdin.flush()
-        did = 0
-        for line in stdout:
-            word, number, *rest = line.split(maxsplit=3)
-            if word == "ended":
-                assert os.WTERMSIG(int(number)) == (0 if did else signal.SIGKILL)
-                return did
-            assert rest[0] == "0", line
-            did = int(number)
-        raise AssertionError("the process that forks operators ended")
+        ended = self._process.run({"arguments": [str(one) for one in arguments], "die": die})
+        assert os.WTERMSIG(ended.status) == (0 if ended.reports else signal.SIGKILL), ended
+        if not ended.reports:
+            return 0
+        ((_, did, code, output),) = ended.reports
+        assert (code, did > 0) == (0, True), output
+        return int(did)
 
 
 @pytest.fixture(scope="module")
 def operators(grown: Kept, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operators]:
     """One for all kills, since it loads for seconds."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.migrations.cli.operator_process"],
-        cwd=ROOT,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with loaded_process("tests.migrations.cli.operator_process") as process:
         operators = Operators(process)
         with spot("sqlite", tmp_path_factory.mktemp("warm")) as place:
             operators.warm("check", grown.put(place).book, *place.log)
         yield operators
-        cast("IO[str]", process.stdin).close()
-        assert process.wait(60) == 0
 
 
 def _moments(things: int, *last: int) -> list[int]:

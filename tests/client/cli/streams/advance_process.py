@@ -2,13 +2,12 @@
 
 A line of JSON on standard input, ``{"arguments":[...],"die":17,"now":1795297819000}``, makes it fork a child that runs
 the command at that time (ms) and is killed at the 17th thing that it does: a folder or file that gets or loses a name,
-and a request to the service, before it is sent and once it is answered. Lines out, as JSON: ``["ended", STATUS]``, and
-``["did", NAMES, CODE, OUTPUT]`` before it when a command ends by itself, with those things in order.
+and a request to the service, before it is sent and once it is answered. It reports ``["did", NAMES, CODE, OUTPUT]``
+when a command ends by itself, with those things in order (:mod:`tests.factories.loaded_process`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -20,6 +19,8 @@ from unittest.mock import patch
 import httpx
 from typer import Typer
 from typer.testing import CliRunner
+
+from tests.factories.loaded_process import Job, report, serve
 
 LOADED: Final = (
     "client.dataset_files.seal",
@@ -71,19 +72,12 @@ def main() -> None:
     # Programs take their clock when they are loaded, and children find them loaded.
     clock = time.time = Clock()
     app = [import_module(name) for name in LOADED][-1].app
-    for line in sys.stdin:
-        job = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            clock.set(job["now"])
-            _run(app, job["arguments"], job["die"])
-            os._exit(0)
-        _, status = os.waitpid(pid, 0)
-        _say("ended", status)
 
+    def run(job: Job) -> None:
+        clock.set(job["now"])
+        _run(app, job["arguments"], job["die"])
 
-def _say(*told: object) -> None:
-    os.write(1, json.dumps(told).encode() + b"\n")
+    serve(run)
 
 
 def _run(app: Typer, arguments: list[str], die: int) -> None:
@@ -100,7 +94,7 @@ def _run(app: Typer, arguments: list[str], die: int) -> None:
     patch.object(httpx.HTTPTransport, "handle_request", counted).start()
     sys.addaudithook(life.audited)
     result = CliRunner().invoke(app, arguments)
-    _say("did", life.done, result.exit_code, result.output)
+    report("did", life.done, result.exit_code, result.output)
 
 
 if __name__ == "__main__":

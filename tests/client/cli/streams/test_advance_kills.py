@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -18,10 +16,10 @@ from client.dataset_files.slice_records import read_slice
 from policy.checks.calendar_periods import period_before, period_of
 from policy.checks.field_readers import DAY_MS
 from tests.factories.documents import dataset, stream
+from tests.factories.loaded_process import LoadedProcess, loaded_process
 from tests.factories.people import HOSPITAL
 from tests.factories.service import ServedWorld, founded_world
 
-ROOT: Final = Path(__file__).resolve().parents[4]
 WEEK: Final = 7 * DAY_MS
 RECORDS: Final = 120
 
@@ -29,19 +27,16 @@ RECORDS: Final = 120
 class Advancing:
     """The process that forks children who advance."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._stdin, self._stdout = cast("IO[str]", process.stdin), cast("IO[str]", process.stdout)
+    def __init__(self, process: LoadedProcess) -> None:
+        self._process = process
 
     def run(self, arguments: list[str], now: int, die: int = 0) -> tuple[list[str], dict[str, Any]] | None:
         """One command at a time (ms): what it did and its answer; None if it was killed."""
-        self._stdin.write(json.dumps({"arguments": arguments, "die": die, "now": now}) + "\n")
-        self._stdin.flush()
-        word, *told = json.loads(self._stdout.readline())
-        if word == "ended":
-            assert os.WTERMSIG(told[0]) == signal.SIGKILL
+        ended = self._process.run({"arguments": arguments, "die": die, "now": now})
+        assert os.WTERMSIG(ended.status) == (0 if ended.reports else signal.SIGKILL), ended
+        if not ended.reports:
             return None
-        assert json.loads(self._stdout.readline()) == ["ended", 0]
-        done, code, output = told
+        ((_, done, code, output),) = ended.reports
         assert code == 0, output
         return done, json.loads(output)
 
@@ -49,17 +44,8 @@ class Advancing:
 @pytest.fixture(scope="module")
 def advancing() -> Iterator[Advancing]:
     """One for all kills, since it loads for seconds."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.client.cli.streams.advance_process"],
-        cwd=ROOT,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with loaded_process("tests.client.cli.streams.advance_process") as process:
         yield Advancing(process)
-        cast("IO[str]", process.stdin).close()
-        assert process.wait(60) == 0
 
 
 class Hospital:
