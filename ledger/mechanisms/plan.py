@@ -13,6 +13,13 @@ states each of them, and what one changed record costs under a relation: :mod:`l
  "statistics": [{"epsilon": "0.1", "kind": "count", "name": "rows"}], "v": 1}
 
 A run that answers questions from an ensemble says how: :mod:`ledger.mechanisms.ensembles`.
+
+A run of stages takes statistics of its training records, trains by them, and measures its model on the records that it
+held out: one plan, so one price and one post.
+
+{"held_out": "0.3", "kind": "staged", "metrics": [{"buckets": 16, "epsilon": "0.2", "kind": "roc_curve", "name": "roc",
+ "score": "outputs[1]", "truth": "targets"}], "relation": "REPLACE_SPECIAL", "statistics": [...],
+ "training": {"kind": "dp_sgd", ...}, "v": 1}
 """
 
 from __future__ import annotations
@@ -26,7 +33,8 @@ import msgspec
 from ledger.mechanisms.decomposition import PIECES_MAX, check_pieces, first_steps, to_steps
 from ledger.mechanisms.ensembles import USERS, EnsembleTerms, ensemble_mechanism
 from ledger.mechanisms.mechanism import AnyMechanism, Composed, Mechanism, PoissonGaussian, Relation, Steps
-from ledger.mechanisms.statistics import AnyStatistic, mechanism_of
+from ledger.mechanisms.poisson_sampler import PoissonProbability
+from ledger.mechanisms.statistics import AnyStatistic, Statistic, mechanism_of, require_own_columns
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Positive, between, constant, distinct, exact, register_type, rule, words
 from ledger.wire.json_schema import json_schema
@@ -39,27 +47,6 @@ RECORD: Final = "record"
 USER: Final = "user"
 KEPT_MAX: Final = 4_096
 """Plans that are cached as read, the most recent ones."""
-
-
-class PoissonSampler(Record, frozen=True):
-    """True Poisson sampling: every record enters every step by itself, with one probability."""
-
-    probability: Positive
-    kind: Annotated[Literal["poisson"], rule("must be 'poisson': shuffled or fixed batches get no amplification")] = (
-        constant("poisson")
-    )
-
-
-class PoissonProbability(Fraction):
-    """A probability that is written as the sampler that draws with it."""
-
-
-register_type(
-    PoissonProbability,
-    lambda value: PoissonProbability(convert(PoissonSampler, value).probability),
-    lambda value: PoissonSampler(Fraction(value)),
-    json_schema(PoissonSampler),
-)
 
 
 class RunPlan:
@@ -124,7 +111,7 @@ class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sg
         steps: logical steps, each one noisy sum.
         batch_size_expected: the public constant the noisy sum is divided by; never the private batch size.
         unit: what is drawn with that probability and clipped to that norm: ``record``, or ``user`` with all records
-            of the user's that train. See :func:`group_of`.
+            of the user's that train. See :mod:`ledger.mechanisms.unit_groups`.
     """
 
     if TYPE_CHECKING:
@@ -199,9 +186,8 @@ class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", 
     def __post_init__(self) -> None:
         """Hold each answer to a name of its own. Raises: Malformed."""
         super().__post_init__()
-        names = [one.name for one in self.statistics]
-        if len(names) != len(set(names)):
-            raise Malformed("statistics", "must have different names")
+        require_own_columns(self.statistics)
+        _require_names(self.statistics, "statistics")
 
     @cached_property
     def whole(self) -> Mechanism:
@@ -238,25 +224,62 @@ class EnsemblePlan(EnsembleTerms, RunPlan, frozen=True, dict=True, tag_field="ki
         return USER if self.chunks_by == USERS else RECORD
 
 
-def group_of(plan: RunPlan, unit: str, records: int, joined: int | None = None) -> int:
-    """How many of a plan's own units change together with one privacy unit of a partition: what it is priced for.
+class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="staged"):
+    """A run of stages: statistics of the records that train, training, and metrics of its model on those held out.
 
-    A run over records is seen by a whole user as by a group. One that draws and clips users sees each once (one
-    contribution of at most the clipping norm is there or not); of records it promises nothing, since a record less in
-    a user's clipped sum may move it by twice the norm.
+    Each statistic and each metric is one step, in this order, the steps of the training between them. All are composed
+    as if each read every record: a record trains or is held out, so what this overstates is the smaller part.
 
-    Args:
-        unit: of the partition; ``records`` of it that one unit holds at most.
-        joined: the most after joins, where the charge says so.
-
-    Raises:
-        Malformed: for a plan over users on a partition whose unit is the record.
+    Attributes:
+        relation: under which each statistic and metric costs what it says, as in :class:`StatisticsPlan`.
+        training: over records; its sampling probability is of all places, those held out among them.
+        statistics: from which the run standardises, before it trains.
+        metrics: statistics of the trained model's ``outputs`` and ``predictions`` beside the records' own columns.
+        held_out: the share of the records that do not train; there is one where there are metrics, and only there.
     """
-    if plan.unit == RECORD:
-        return max(records, joined or 1)
-    if plan.unit != unit:
-        raise Malformed("unit", f"is {plan.unit}: no price holds where the partition's unit is the {unit}")
-    return joined or 1
+
+    relation: Relation
+    training: Plan
+    statistics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX, 0)] = ()
+    metrics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX, 0)] = ()
+    held_out: Annotated[Fraction, exact(below=Fraction(1), positive=True)] | None = None
+    v: Literal[1] = constant(1)
+    unit: ClassVar[str] = RECORD
+
+    __hash__ = RunPlan.__hash__
+
+    def __post_init__(self) -> None:
+        """Hold the stages to each other. Raises: Malformed."""
+        super().__post_init__()
+        asked = (*self.statistics, *self.metrics)
+        if not 1 <= len(asked) < PIECES_MAX:
+            raise Malformed("statistics", f"and metrics must be 1 to {PIECES_MAX - 1} together")
+        if self.training.unit != RECORD:
+            raise Malformed("training.unit", f"is {self.training.unit}: stages are over records")
+        if bool(self.metrics) != (self.held_out is not None):
+            raise Malformed("held_out", "is the share of the records that metrics are of: where there are metrics")
+        require_own_columns(self.statistics)
+        _require_names(asked, "statistics and metrics")
+        to_steps(self.whole)
+
+    @cached_property
+    def whole(self) -> Mechanism:
+        """All stages, composed once."""
+        before, after = (
+            tuple(mechanism_of(one, self.relation) for one in part) for part in (self.statistics, self.metrics)
+        )
+        return Composed((*before, self.training.whole, *after))
+
+    @property
+    def steps(self) -> int:
+        """Those of all stages."""
+        return len(self.statistics) + self.training.steps + len(self.metrics)
+
+
+def _require_names(statistics: tuple[Statistic, ...], where: str) -> None:
+    names = [one.name for one in statistics]
+    if len(names) != len(set(names)):
+        raise Malformed(where, "must have different names")
 
 
 def parse_plan(value: Any) -> RunPlan:  # noqa: ANN401 - what is no JSON is refused
@@ -274,8 +297,8 @@ def _read_once(spelled: bytes) -> RunPlan:
 
 
 _KINDS: Final[Any] = Annotated[
-    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan,
-    rule("is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics' or 'ensemble'"),
+    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan | StagedPlan,
+    rule("is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics', 'ensemble' or 'staged'"),
 ]
 
 

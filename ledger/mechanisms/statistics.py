@@ -63,11 +63,14 @@ register_type(
 Column = Annotated[
     str,
     pattern(
-        r"(inputs|targets)(\.[A-Za-z0-9_-]{1,64})?(\[(0|[1-9][0-9]{0,8})\])?",
-        "must be 'inputs' or 'targets', with a part's name and a place, as 'inputs[3]' or 'inputs.age'",
+        r"((inputs|targets|outputs)(\.[A-Za-z0-9_-]{1,64})?(\[(0|[1-9][0-9]{0,8})\])?|predictions)",
+        "must be 'inputs' or 'targets', with a part's name and a place, as 'inputs[3]' or 'inputs.age';"
+        " of metrics also 'outputs', with a place, or 'predictions'",
     ),
 ]
-"""An array of the partition's records, and a place in each record's row of it."""
+"""An array of the partition's records, and a place in each record's row of it; of metrics also what a model gave."""
+OF_MODELS: Final = ("outputs", "predictions")
+"""The columns that a trained model has of each record: its scores, and the class of the greatest."""
 AnswerName = Annotated[str, pattern("[A-Za-z0-9][A-Za-z0-9_-]{0,63}", "must be 1 to 64 letters, digits, '_' or '-'")]
 """A name without dots: an answer of several parts has them behind a dot."""
 Rho = Annotated[Fraction, exact(Fraction(1, 10**12), Fraction(256))]
@@ -181,6 +184,28 @@ if TYPE_CHECKING:
 else:
     AnyStatistic = Annotated[_ALL, rule("is not a statistic this ledger knows")]
 STATISTICS: Final[tuple[type[Statistic], ...]] = get_args(_ALL)
+
+
+def columns_of(statistic: Statistic) -> tuple[str, ...]:
+    """The columns that a statistic reads."""
+    match statistic:
+        case ClippedSum() | Moments():
+            return tuple(one.column for one in statistic.columns)
+        case Histogram() | Categories() | Quantile():
+            return (statistic.column,)
+        case ConfusionMatrix():
+            return (statistic.truth, statistic.predicted)
+        case RocCurve():
+            return (statistic.truth, statistic.score)
+        case _:
+            return ()
+
+
+def require_own_columns(statistics: tuple[Statistic, ...], where: str = "statistics") -> None:
+    """Raises: Malformed, for a statistic of records that reads what only a trained model gives."""
+    for place, one in enumerate(statistics):
+        if any(column.startswith(OF_MODELS) for column in columns_of(one)):
+            raise Malformed(f"{where}[{place}]", "reads what a model gives: that is for the metrics of a staged plan")
 
 
 class Sensitivity(NamedTuple):

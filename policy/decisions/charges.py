@@ -13,7 +13,6 @@ from ledger.domain.gate import REFUNDS
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.domain.partition_ranges import in_words, partitions_within
 from ledger.mechanisms.decomposition import atoms, kinds_of
-from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan import RunPlan
 from ledger.wire.exact_numbers import format_number
 from policy.decisions.contract_waivers import check_waivers
@@ -29,7 +28,7 @@ from policy.decisions.documents_in_force import (
 from policy.decisions.request import Case, on
 from policy.decisions.stream_slices import check_gaps, check_windows
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
-from policy.documents.run_bounds import probability_of
+from policy.documents.run_bounds import noise_multiplier_of, probability_of
 
 
 def charge(case: Case, body: MakeCharge) -> None:
@@ -230,18 +229,18 @@ def check_run_bounds(case: Case, plan: RunPlan, contract: ContractDocument, poli
             case.one_of("mechanism_not_in_contract", kind, contract.run.mechanisms, contract.source)
         for policy in policies:
             case.one_of("mechanism_not_permitted", kind, policy.mechanisms, policy.source)
-    _check_mechanism(case, "contract", plan.steps, whole, contract)
+    _check_mechanism(case, "contract", plan, contract)
     for policy in policies:
-        _check_mechanism(case, "policy", plan.steps, whole, policy)
+        _check_mechanism(case, "policy", plan, policy)
 
 
-def _check_mechanism(case: Case, who: str, steps: int, whole: Mechanism, document: ContractDocument | Policy) -> None:
+def _check_mechanism(case: Case, who: str, plan: RunPlan, document: ContractDocument | Policy) -> None:
     bounds, source = document.run, document.source
     if bounds.steps_max is not None:
-        case.count_at_most(f"steps_above_{who}", "steps of the run", steps, bounds.steps_max, source)
-    for leaf in atoms(whole):
+        case.count_at_most(f"steps_above_{who}", "steps of the run", plan.steps, bounds.steps_max, source)
+    for leaf in atoms(plan.mechanism(plan.steps)):
         if (least := bounds.noise_multiplier_min) is not None:
-            noise = getattr(leaf, "noise_multiplier", None)
+            noise = noise_multiplier_of(leaf, plan)
             if noise is None:
                 # A mechanism without a noise multiplier cannot be compared with one.
                 case.failed(f"noise_below_{who}", f"{leaf.kind} states no noise multiplier", source)

@@ -70,9 +70,8 @@ class LastRunBounds:
         return next(self._bars(run), "")
 
     def _bars(self, run: LastRun) -> Iterator[str]:
-        whole = run.plan.mechanism(run.plan.steps)
         for source, epsilon_max, bounds in self._stated():
-            text = bounds.bars(self.partition.delta, whole)
+            text = bounds.bars(self.partition.delta, run.plan)
             if text:
                 yield f"{text}, by {source}"
             if bounds.steps_max is not None and run.plan.steps > bounds.steps_max:

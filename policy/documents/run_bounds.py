@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Annotated, Final, TypeVar
 
 from ledger.mechanisms.decomposition import atoms, kinds_of
-from ledger.mechanisms.mechanism import KINDS, Mechanism, SampledWithoutReplacement, Steps
+from ledger.mechanisms.mechanism import KINDS, Mechanism, Pure, SampledWithoutReplacement, Steps, Zcdp
+from ledger.mechanisms.plan import RunPlan, StagedPlan
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Positive, distinct, words
 from ledger.wire.records import Record
 from policy.documents.document import Delta, Epsilon, Share
 
 TUNING: Final = "repeat_and_select"
+_PLACES: Final = 10**6
 MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "group", "self_composed"})
 """What holds others is permitted if all it holds is; tuning is a mechanism of its own."""
 Mechanisms = Annotated[tuple[Annotated[str, words(*MECHANISMS)], ...], distinct(len(MECHANISMS))]
@@ -51,19 +54,36 @@ class RunBounds(Record, frozen=True):
     steps_max: Steps | None
     mechanisms: tuple[str, ...] | None
 
-    def bars(self, delta: Fraction, whole: Mechanism) -> str:
+    def bars(self, delta: Fraction, plan: RunPlan) -> str:
         """Why no step of a plan may run at a partition's δ, whatever its ε; empty if some may."""
+        whole = plan.mechanism(plan.steps)
         if self.delta_max is not None and delta > self.delta_max:
             return f"a run's δ may be at most {format_number(self.delta_max)}"
         if self.mechanisms is not None and (others := set(kinds_of(whole)).difference(self.mechanisms)):
             return f"the mechanism {min(others)} is not permitted"
         for leaf in atoms(whole):
-            noise = getattr(leaf, "noise_multiplier", None)
+            noise = noise_multiplier_of(leaf, plan)
             if (least := self.noise_multiplier_min) is not None and (noise is None or noise < least):
                 return f"the noise multiplier must be at least {format_number(least)}"
             if (most := self.probability_max) is not None and probability_of(leaf) > most:
                 return f"a record may be sampled with a probability of at most {format_number(most)}"
         return ""
+
+
+def noise_multiplier_of(leaf: Mechanism, plan: RunPlan) -> Fraction | None:
+    """The noise multiplier that a mechanism inside a plan states, rounded down; None if it states none.
+
+    The statistics of a staged plan state it by their price: discrete Laplace noise of ε has the scale 1/ε over the L1
+    sensitivity, permute-and-flip twice that, and discrete Gaussian noise of ρ the deviation 1/√(2ρ) over the L2
+    sensitivity (:func:`ledger.mechanisms.statistics.noise_of`). Whatever else is ε-DP or zCDP need have no noise that
+    could be compared.
+    """
+    if isinstance(plan, StagedPlan) and isinstance(leaf, Pure):
+        return 1 / leaf.epsilon
+    if isinstance(plan, StagedPlan) and isinstance(leaf, Zcdp):
+        return Fraction(math.isqrt(int(_PLACES**2 / (2 * leaf.rho))), _PLACES)
+    stated: Fraction | None = getattr(leaf, "noise_multiplier", None)
+    return stated
 
 
 def probability_of(leaf: Mechanism) -> Fraction:

@@ -23,7 +23,8 @@ from ledger.domain.organisation_graph import coalitions_of
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
-from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, group_of
+from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan, StagedPlan
+from ledger.mechanisms.unit_groups import group_of
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
@@ -46,9 +47,11 @@ def with_steps(plan: RunPlan, steps: int) -> RunPlan:
 
 
 def with_noise(plan: RunPlan, noise: Fraction) -> RunPlan | None:
-    """The same run with this noise multiplier; None for a mechanism that has no single one. Raises: Malformed."""
+    """The same run, or training, with this noise multiplier; None where there is no single one. Raises: Malformed."""
     if isinstance(plan, Plan):
         return structs.replace(plan, noise_multiplier=noise)
+    if isinstance(plan, StagedPlan):
+        return structs.replace(plan, training=structs.replace(plan.training, noise_multiplier=noise))
     changed = _noisier(plan.whole, noise)
     return MechanismPlan(changed) if changed else None
 
@@ -57,6 +60,8 @@ def noise_of(plan: RunPlan) -> Fraction | None:
     """The noise multiplier of a run; None for a mechanism that has no single one."""
     if isinstance(plan, Plan):
         return plan.noise_multiplier
+    if isinstance(plan, StagedPlan):
+        return plan.training.noise_multiplier
     mechanism = plan.whole
     while isinstance(mechanism, SelfComposed):
         mechanism = mechanism.mechanism

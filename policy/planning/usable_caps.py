@@ -118,7 +118,7 @@ def report_cap(partition: Partition, named: NamedCap, declared: RunPlan | None) 
 def report_run_limits(partition: Partition, named: NamedRunLimits, declared: RunPlan) -> CapReport:
     """Which steps of the declared plan could run as one run. Raises: Malformed, NotPriced, Rejected."""
     where, most = f"{named.source}: ε {format_number(named.epsilon)} on {partition.ref}", declared.steps
-    barred, least, steps = named.bounds.bars(partition.delta, declared.mechanism(declared.steps)), None, 0
+    barred, least, steps = named.bounds.bars(partition.delta, declared), None, 0
     if not barred:
         most = min(most, named.bounds.steps_max or most)
         epsilon = COMPUTED.epsilon(partition, _PricedPlan(declared, ()))

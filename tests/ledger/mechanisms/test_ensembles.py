@@ -16,9 +16,10 @@ from ledger.accounting.renyi import divergence
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.ensembles import ClippedMean, Interval, Plurality, chunks_moved, mu_square
 from ledger.mechanisms.mechanism import RELATIONS, BoundedRange, Composed, GaussianPrivate, SelfComposed
-from ledger.mechanisms.plan import EnsemblePlan, Plan, group_of, parse_plan
+from ledger.mechanisms.plan import EnsemblePlan, Plan, parse_plan
 from ledger.mechanisms.price_proofs import ADD_REMOVE, REPLACE, ZERO_OUT
 from ledger.mechanisms.statistics import Coordinate
+from ledger.mechanisms.unit_groups import group_of
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
 

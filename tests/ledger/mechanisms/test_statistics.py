@@ -12,9 +12,10 @@ from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import RELATIONS, Composed, Pure, Zcdp
-from ledger.mechanisms.plan import Plan, StatisticsPlan, group_of, parse_plan
+from ledger.mechanisms.plan import Plan, StatisticsPlan, parse_plan
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
 from ledger.mechanisms.statistics import Coordinate, Histogram, noise_of, sensitivity
+from ledger.mechanisms.unit_groups import group_of
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
 
