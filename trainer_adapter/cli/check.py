@@ -15,13 +15,13 @@ from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
 from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.model_trial import try_model
-from trainer_adapter.cli.train import best_device
+from trainer_adapter.cli.train import best_device, run_of
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.tensor_trees import TensorTree, arguments, chosen, count_records, map_tensors
 from trainer_adapter.session.noise_choice import trial_plan_for
 from trainer_adapter.session.quote_report import QuoteReport
-from trainer_adapter.training.attach import Loss, Options, attach
-from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
+from trainer_adapter.training.attach import Loss, Options
+from trainer_adapter.training.named_losses import LOSS_BY_NAME
 
 EXAMPLES_MAX: Final = 200
 _DIGITS: Final = 2
@@ -83,8 +83,7 @@ def check_job(job: Job, service: Service) -> JobCheck:
     inputs, targets = made.test
     example = chosen((inputs, targets), slice(2))
     options = Options(service=service, example=example, records_per_user_max=job.records_per_user_max)
-    loss = LOSS_BY_NAME[job.loss]
-    run = attach(made.model, optimiser_of(job, made.model), loss, made.job, options)
+    loss, run = LOSS_BY_NAME[job.loss], run_of(made, options)
     run.check()
     quote = run.plan()
     inputs, targets = chosen((inputs, targets), slice(EXAMPLES_MAX))

@@ -18,6 +18,7 @@ from client.keys.hpke_envelope import unseal
 from client.keys.sealed_model import model_ref, open_model
 from client.keys.signer import Signer, load_private
 from client.service.service import Service
+from ledger.mechanisms.plan import StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.job_model import JobModel
@@ -34,6 +35,8 @@ from trainer_adapter.session.model_release import (
     too_soon,
 )
 from trainer_adapter.session.protocol import Say
+from trainer_adapter.statistics.noisy_answers import Answers
+from trainer_adapter.statistics.staged_run import answers_of, own_constants
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 
 SEALED_BYTES_MAX: Final = 1 << 30
@@ -76,14 +79,20 @@ def measure(job: Job, service: Service, say: Say) -> EvaluationReport:
     # What can fail without the model's key fails before its opening is recorded.
     device = best_device()
     made = JobModel.make(job, device)
-    constants = PreparedConstants.load(made.job.preprocessing, service, job.log)
+    _ = _constants(made.job, service, {})
     name, contents = _open(job, service, say)
     try:
         made.model.load_state_dict(load(contents.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
-    right = made.measure(constants.inputs(made.test[0]))
+    answers = answers_of(contents.model) if isinstance(job.plan, StagedPlan) else {}
+    right = made.measure(_constants(made.job, service, answers).inputs(made.test[0]))
     return EvaluationReport(right, job.id, device_in_words(device), name, job.measure)
+
+
+def _constants(job: Job, service: Service, answers: Answers) -> PreparedConstants:
+    own = own_constants(job.plan, answers) if isinstance(job.plan, StagedPlan) else {}
+    return PreparedConstants.load(job.preprocessing, service, job.log, own)
 
 
 def release(job: Job, service: Service, say: Say, pause: Pause | None = None) -> str:

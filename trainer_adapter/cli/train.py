@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
+from ledger.mechanisms.plan import StagedPlan
 from ledger.wire.canonical_json import Object
 from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.job.job_spec import Job
@@ -19,10 +20,12 @@ from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.layers.tensor_trees import chosen
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
+from trainer_adapter.statistics.noisy_answers import shown
+from trainer_adapter.statistics.staged_run import StagedRun
 from trainer_adapter.training.attach import ModelRun, Options, attach
 from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
 
-_IN_WORDS: Final = ("accuracy", "measure", "privacy")
+_IN_WORDS: Final = ("accuracy", "answers", "measure", "privacy")
 """Members of a report that are reported in words of their own."""
 MICROBATCH: Final = 128
 OnStep = Callable[[ModelRun, int], None]
@@ -37,6 +40,7 @@ class Report:
         model: the released model's SHA-256, or empty if its release was refused.
         privacy: the ε of the whole run, one line a partition, and with all that its model descends from.
         measure: what ``accuracy`` is: of a regression the mean squared error.
+        answers: of a run of stages, by name in words; empty unless its model was released. None of others.
     """
 
     accuracy: float
@@ -47,12 +51,14 @@ class Report:
     steps_charged: int
     privacy: ChargeEpsilon
     measure: str = "accuracy"
+    answers: dict[str, str] | None = None
 
     def to_json(self) -> Object:
         """For programs. ``epsilon`` is the greatest of ``run_epsilon``."""
         figures = self.privacy.to_json()
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _IN_WORDS}
-        return {**own, self.measure: self.accuracy, **figures, "epsilon": self.privacy.epsilon.number}
+        said: Object = {} if self.answers is None else {"answers": {**self.answers}}
+        return {**own, **said, self.measure: self.accuracy, **figures, "epsilon": self.privacy.epsilon.number}
 
     def in_words(self) -> str:
         """For people."""
@@ -60,7 +66,8 @@ class Report:
             f"{self.charge}: {self.steps} of {self.steps_charged} steps on {self.device}; "
             f"{measure_in_words(self.measure, self.accuracy)} on the public test set"
         )
-        return "\n  ".join((done, *self.privacy.in_words))
+        said = [f"{name} = {value}" for name, value in (self.answers or {}).items()]
+        return "\n  ".join((done, *self.privacy.in_words, *said))
 
 
 def measure_in_words(measure: str, value: float) -> str:
@@ -104,15 +111,25 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
         microbatch=MICROBATCH,
         records_per_user_max=job.records_per_user_max,
     )
-    with attach(made.model, optimiser_of(job, made.model), LOSS_BY_NAME[job.loss], made.job, options) as run:
+    with run_of(made, options) as run:
         for step in run:
             on_step(run, step)
             # A begun block counts in full anyway, so the public target is looked at where one ends.
             if target is not None and run.budget.at_block_boundary and _public_accuracy(run, made) >= target:
                 break
     steps, right = run.taken, _public_accuracy(run, made)
-    named = device_in_words(device)
-    return Report(right, job.id, named, run.release(), steps, run.steps, run.privacy, job.measure)
+    named, released, answers = device_in_words(device), run.release(), None
+    if isinstance(run, StagedRun):
+        answers = {name: shown(value) for name, value in run.answers.items()} if released else {}
+    return Report(right, job.id, named, released, steps, run.steps, run.privacy, job.measure, answers)
+
+
+def run_of(made: JobModel, options: Options) -> ModelRun:
+    """The run of a job, of stages where its plan has them. Raises: Malformed."""
+    job, optimiser = made.job, optimiser_of(made.job, made.model)
+    if isinstance(job.plan, StagedPlan):
+        return StagedRun(made.model, optimiser, LOSS_BY_NAME[job.loss], job, options, job.loss)
+    return attach(made.model, optimiser, LOSS_BY_NAME[job.loss], job, options)
 
 
 def _public_accuracy(run: ModelRun, made: JobModel) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ledger.domain.range_names import RANGE_PATTERN
 from ledger.mechanisms.ensembles import QUESTIONS_MAX
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import BATCH_MAX, EnsemblePlan, Plan, StatisticsPlan
+from ledger.mechanisms.plan import BATCH_MAX, EnsemblePlan, Plan, StagedPlan, StatisticsPlan
 from ledger.wire.json_schema import Schema, json_schema
 from trainer_adapter.job.answer_terms import (
     AT_ONCE_MAX,
@@ -142,7 +142,7 @@ def _assignment() -> dict[str, Schema]:
         "log": _TEXT,
         "output": _PATH,
         "pipeline": _PATH,
-        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan),
+        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan | StagedPlan),
         "preprocessing": {"type": "array", "maxItems": ITEMS_MAX, "items": {"oneOf": [*_constants()]}},
         "privacy": _privacy(),
         "profile": _PATH,
@@ -184,7 +184,7 @@ def _lora() -> Schema:
 
 
 def _constants() -> list[Schema]:
-    """Each kind with published constants; each with a charged model; and those of the public test set."""
+    """Each kind with published constants; each with a charged model; the run's own; and those of the test set."""
     one: Schema = {"oneOf": [{"type": "integer"}, _DECIMAL]}
     many = {"oneOf": [one, {"type": "array", "minItems": 1, "maxItems": VALUES_MAX, "items": one}]}
     found = []
@@ -194,8 +194,9 @@ def _constants() -> list[Schema]:
         charged = {"kind": {"const": kind}, "charge": _NAME, "model": _PATH}
         found += [_table(fields, required=tuple(fields)) for fields in (published, charged)]
         found[-1]["properties"]["statistic"] = _NAME
+    own = {"kind": {"const": "normalise"}, "statistic": _NAME}
     tested = {"kind": {"const": "normalise"}, "public": {"const": PUBLIC_TEST}}
-    return [*found, _table(tested, required=tuple(tested))]
+    return [*found, _table(own, required=tuple(own)), _table(tested, required=tuple(tested))]
 
 
 def _several(item: Schema) -> Schema:

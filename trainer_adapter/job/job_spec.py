@@ -74,13 +74,14 @@ from ledger.domain.facts import EVERYONE
 from ledger.domain.range_names import is_range, range_named
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import USER, EnsemblePlan, Plan, RunPlan, parse_plan
+from ledger.mechanisms.plan import USER, EnsemblePlan, Plan, RunPlan, StagedPlan, parse_plan
+from ledger.mechanisms.statistics import Moments
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.answer_terms import AnswerTerms, TeacherTerms
-from trainer_adapter.job.preprocessing import Constants, read_preprocessing
+from trainer_adapter.job.preprocessing import Constants, OwnStatistic, read_preprocessing
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 
@@ -305,10 +306,22 @@ class Assignment:
             raise Malformed(
                 "join", "is for plans whose unit is the record, with unit_records_max: their unit is the user"
             )
+        self._check_own_statistics()
+
+    def _check_own_statistics(self) -> None:
+        """Hold constants of the run's own statistics to the plan that takes them. Raises: Malformed."""
+        asked = self.plan.statistics if isinstance(self.plan, StagedPlan) else ()
+        taken = {one.name for one in asked if isinstance(one, Moments)}
+        for place, one in enumerate(self.preprocessing):
+            if isinstance(one.source, OwnStatistic) and one.source.statistic not in taken:
+                rule = f"{one.source.statistic} is none of the moments that a plan of stages takes before it trains"
+                raise Malformed(f"preprocessing.{place}.statistic", rule)
 
     @property
     def training(self) -> Plan:
-        """The plan of a run that trains. Raises: Malformed, for one of another kind."""
+        """The plan of a run that trains, or of its stage that does. Raises: Malformed, for one of another kind."""
+        if isinstance(self.plan, StagedPlan):
+            return self.plan.training
         try:
             return Plan.of(self.plan)
         except Malformed as error:
@@ -366,7 +379,10 @@ class Job(Assignment):
     def _check_kind(self) -> None:
         """A model is trained with privacy, or is the form of an ensemble's teachers. Raises: Malformed."""
         if not isinstance(self.plan, EnsemblePlan):
-            _ = Plan.of(self.plan)
+            if not isinstance(self.plan, StagedPlan):
+                _ = Plan.of(self.plan)
+            elif self.plan.metrics and self.accuracy_target is not None:
+                raise Malformed("accuracy_target", "is for a run without metrics: they are of the whole training")
             if self.teachers is not None:
                 raise Malformed("teachers", "is for a plan of kind 'ensemble': leave it out")
             return

@@ -28,9 +28,10 @@ them, whatever noise the training adds later. So each constant names where it co
 ``public = "test"`` without constants takes means and deviations from the job's public test set, which belongs to no
 partition. ``charge`` names a run that this ledger charged and whose released model holds them, as tensors of the
 members' names: the receipt beside the model proves it. ``statistic`` names the moments among the answers of a run of
-statistics, whose tensors are ``scale.mean`` and ``scale.deviation``. Anything else is refused. Each of them works on
-one record by itself. Of inputs with several arrays, ``normalise`` is for the one of no whole numbers, ``vocabulary``
-for ``input_ids``, or the one of whole numbers.
+statistics, whose tensors are ``scale.mean`` and ``scale.deviation``. Of a plan of stages ``statistic`` alone names
+moments among the plan's own statistics, which the run itself takes before it trains. Anything else is refused. Each of
+them works on one record by itself. Of inputs with several arrays, ``normalise`` is for the one of no whole numbers,
+``vocabulary`` for ``input_ids``, or the one of whole numbers.
 
 | kind | constants | what it does to a record |
 |---|---|---|
@@ -69,17 +70,24 @@ class Charged:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnStatistic:
+    """Constants that the run itself takes of its records, by the name of moments in its plan of stages."""
+
+    statistic: str
+
+
+@dataclass(frozen=True, slots=True)
 class Constants:
     """One kind of preprocessing.
 
     Attributes:
         values: by member, as they were written; empty where ``source`` is charged.
-        source: where they were published, or the run that released them.
+        source: where they were published, the run that released them, or the run's own statistic.
     """
 
     kind: str
     values: tuple[tuple[str, tuple[Fraction, ...]], ...]
-    source: str | Charged
+    source: str | Charged | OwnStatistic
 
 
 def read_preprocessing(value: object, folder: Path) -> tuple[Constants, ...]:
@@ -98,6 +106,9 @@ def _item(value: object, where: str, folder: Path) -> Constants:
         path = folder / c.string(known["model"], f"{where}.model")
         statistic = c.name(known["statistic"], f"{where}.statistic") if "statistic" in known else ""
         return Constants(kind, (), Charged(c.name(known["charge"], f"{where}.charge"), path, statistic))
+    if value.keys() == {"kind", "statistic"}:
+        c.one_of(kind, f"{where}.kind", ("normalise",))
+        return Constants(kind, (), OwnStatistic(c.name(value["statistic"], f"{where}.statistic")))
     if "public" not in value or "charge" in value:
         raise Malformed(where, _LOOKS)
     if value["public"] == PUBLIC_TEST and not value.keys() & set(names):

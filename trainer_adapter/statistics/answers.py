@@ -11,6 +11,8 @@ from ledger.mechanisms import statistics as s
 
 Noisy = NDArray[np.int64]
 Figures = dict[str, NDArray[Any]]
+_DEVIATIONS: Final = 2.5
+"""Standard deviations of a stated error: more than 95 % of noise is within, Laplace noise of one count too."""
 VARIANCE_MIN: Final = 2.0**-20
 """Of a column scaled to [-1, 1]: noise can make a variance negative, and records are divided by its root."""
 
@@ -20,7 +22,7 @@ def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:
 
     A count is the array of the statistic's name. Moments are ``NAME.count``, ``NAME.mean``, ``NAME.variance`` and
     ``NAME.deviation``, the last three one number a column; a ROC curve is ``NAME.counts``, of shape (2, buckets), and
-    ``NAME.auc``.
+    ``NAME.auc``, with its stated error beside it as ``NAME.auc_error``.
     """
     name = statistic.name
     match statistic:
@@ -58,11 +60,35 @@ def _moments(statistic: s.Moments, noisy: Noisy) -> Figures:
 def area(counts: Noisy) -> float:
     """The area under the ROC curve of counts (2, buckets): how often a score of class 1 lies above one of class 0.
 
-    Two in one bucket count as a half. Counts below 0 count as 0; without a record of either class it is a half.
+    Two in one bucket count as a half. Noisy counts may be below 0, and are added as they are: to cut them off would
+    draw the area of many empty buckets towards a half. Without a record of either class it is a half.
     """
-    negatives, positives = np.maximum(counts, 0).astype(np.float64)
-    pairs = negatives.sum() * positives.sum()
-    if not pairs:
+    negatives, positives = counts.astype(np.float64)
+    if negatives.sum() <= 0 or positives.sum() <= 0:
         return 0.5
     below = np.cumsum(negatives) - negatives / 2
-    return float((below * positives).sum() / pairs)
+    return float(np.clip((below * positives).sum() / (negatives.sum() * positives.sum()), 0.0, 1.0))
+
+
+def area_error(counts: Noisy, variance: float) -> float:
+    """How far the area of noisy counts may be from that of the scores themselves, with a probability of 95 % or more.
+
+    By the area's derivative in each count, and the products of two counts' noise; two scores in one bucket, which
+    count as a half whichever is greater, are added in full. A bound that reaches a half says nothing.
+
+    Args:
+        counts: (2, buckets), with noise.
+        variance: of the noise on each of them, at most.
+    """
+    negatives, positives = np.maximum(counts, 0).astype(np.float64)
+    all_negative, all_positive = (float(one.sum()) for one in counts.astype(np.float64))
+    if min(all_negative, all_positive) <= _DEVIATIONS * np.sqrt(variance * counts.shape[1]):
+        return 0.5
+    middle = area(counts)
+    below = np.cumsum(negatives) - negatives / 2
+    above = positives.sum() - np.cumsum(positives) + positives / 2
+    slopes = ((below / all_negative - middle) / all_positive, (above / all_positive - middle) / all_negative)
+    linear = variance * sum(float((one**2).sum()) for one in slopes)
+    products = (variance * counts.shape[1] / (all_negative * all_positive)) ** 2
+    ties = float((negatives * positives).sum()) / (2 * all_negative * all_positive)
+    return float(min(0.5, _DEVIATIONS * np.sqrt(linear + products) + ties))

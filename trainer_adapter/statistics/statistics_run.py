@@ -8,10 +8,7 @@ statistic, the charge and its ε. A training run may take its constants from tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from client.service.service import Service
@@ -24,15 +21,11 @@ from trainer_adapter.run.charged_run import Run
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.session.slice_files import with_slices
-from trainer_adapter.statistics.answers import figures
 from trainer_adapter.statistics.columns import RecordColumns
-from trainer_adapter.statistics.exact_totals import exact_totals
-from trainer_adapter.statistics.opendp_noise import draw, measurement_of
+from trainer_adapter.statistics.noisy_answers import noisy_answer, shown
+from trainer_adapter.statistics.opendp_noise import measurement_of
 from trainer_adapter.training.model_file import tensors_bytes
 from trainer_adapter.training.record_join import joined
-
-REPORTED_MAX: Final = 8
-"""Numbers of one answer that people are shown; the file has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,27 +103,13 @@ def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | N
     with StatisticsRun(job, service, say) as run:
         columns = run.columns()
         for step in run.begin():
-            answers |= _answer(plan, step, columns)
+            answers |= noisy_answer(plan.statistics[step - 1], plan.relation, columns)
             run.done(step)
         taken = run.budget.taken
         run.model_data = tensors_bytes(answers, job, taken, run.privacy)
     released = run.release_model(run.model_data, pause) if taken else ""
-    answered = {name: _shown(value) for name, value in answers.items()} if released else {}
+    answered = {name: shown(value) for name, value in answers.items()} if released else {}
     return StatisticsReport(answered, job.id, released, taken, run.steps, run.privacy)
-
-
-def _answer(plan: StatisticsPlan, step: int, columns: RecordColumns) -> dict[str, Tensor]:
-    """The answer of a step, counted from 1. Raises: Malformed, in words that quote no record."""
-    statistic = plan.statistics[step - 1]
-    try:
-        noisy = draw(statistic, plan.relation, exact_totals(statistic, columns))
-        found = figures(statistic, noisy)
-    except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, Malformed):
-            raise
-        rule = f"failed ({type(error).__name__}); what it said may quote a record"
-        raise Malformed(f"statistics.{statistic.name}", rule) from None
-    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
 
 
 def check_units(job: Assignment, service: Service) -> None:
@@ -141,9 +120,3 @@ def check_units(job: Assignment, service: Service) -> None:
         if (unit := service.partition(ref)["unit"]) != RECORD:
             rule = f"is missing: the unit of {ref} is the {unit}, and at most so many records of each count"
             raise Malformed("train.unit_records_max", rule)
-
-
-def _shown(value: Tensor) -> str:
-    numbers = [f"{float(one):.6g}" for one in value.flatten()[:REPORTED_MAX]]
-    more = value.numel() - len(numbers)
-    return ", ".join(numbers) + (f" and {more} more" if more else "")

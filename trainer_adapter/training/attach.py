@@ -22,8 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from client.dataset_files.stored_partition import PartitionData
 from client.service.service import Service
-from ledger.mechanisms.plan import USER
+from ledger.mechanisms.plan import USER, StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
@@ -105,11 +106,23 @@ def attach(
             the file states its ε and the noise has to be requested from the service.
     """
     _refuse_compiled(model)
+    known = assignment_of(assignment, **changes)
+    if isinstance(known.plan, StagedPlan):
+        raise Malformed("train.plan", "is of stages, and this loop trains alone: `epsilon train` takes them all")
+    return ModelRun(model, optimiser, loss, known, options or Options())
+
+
+def assignment_of(assignment: Assignment | Path | str, **changes: Any) -> Assignment:  # noqa: ANN401 - its members
+    """The assignment of a run that trains, or of the file that holds it, with these members changed.
+
+    Raises:
+        Malformed, OSError: if it cannot be read or does not train. Refused, Unreachable: as :func:`attach`.
+    """
     known = assignment if isinstance(assignment, Assignment) else load_assignment(Path(assignment))
     _ = known.training
     if "output" in changes:
         changes["output"] = Path(changes["output"])
-    return ModelRun(model, optimiser, loss, replace(known, **changes), options or Options())
+    return replace(known, **changes)
 
 
 def _refuse_compiled(model: nn.Module) -> None:
@@ -188,7 +201,7 @@ class ModelRun(Run):
         if (known.plan.unit == USER) != (options.records_per_user_max is not None):
             rule = f"must be given where the plan's unit is the user: it is {known.plan.unit}"
             raise Malformed("records_per_user_max", rule)
-        self.constants = constants = PreparedConstants.load(known.preprocessing, self.service, known.log)
+        self.constants = constants = self.load_constants()
         loss = constants.loss(self._loss)
         self._check_example(loss)
         opened = self.open_data()
@@ -203,17 +216,35 @@ class ModelRun(Run):
             # The end of the run tells what the tables hold, so it counts as begun.
             self.begin().next_step()
             raise
-        records = records_of(opened, options.read, constants.inputs, next(model.parameters()).device)
+        self.make_ready(loss, opened, present)
+        if options.example is None and self._engine is not None:
+            self._report(self._engine)
+
+    def make_ready(self, loss: Loss, opened: Mapping[str, PartitionData], present: Tensor | None) -> None:
+        """Read the records, begin the run, and make its engine. Raises: as :meth:`open`."""
+        options = self.options
+        records = self.read_all(opened)
         users = None if options.records_per_user_max is None else read_users(opened)
+        self.begin_at_saved()
+        self._engine = self._checked_engine(loss, records, users, present)
+
+    def load_constants(self) -> PreparedConstants:
+        """The constants of the preprocessing. Raises: as :meth:`PreparedConstants.load`."""
+        known = self.assignment
+        return PreparedConstants.load(known.preprocessing, self.service, known.log)
+
+    def read_all(self, opened: Mapping[str, PartitionData]) -> Records:
+        """The records of all partitions, as the model sees them. Raises: as :func:`records_of`."""
+        return records_of(opened, self.options.read, self.constants.inputs, next(self.model.parameters()).device)
+
+    def begin_at_saved(self) -> None:
+        """Begin the run where its saved model is. Raises: as :meth:`begin`; Malformed, for a step log put back."""
         budget = self.begin()
         if self._at.step > budget.steps_durable:
             rule = f"has {budget.steps_durable} steps, but the saved model {self._at.step}: it was put back"
             raise Malformed("steps.log", rule)
         if self._at.ended:
             budget.taken = self._at.step
-        self._engine = self._checked_engine(loss, records, users, present)
-        if options.example is None:
-            self._report(self._engine)
 
     def _require_posted_model(self) -> None:
         """Raises: Malformed, if the post names another model; or none, of a run that leased its steps."""
@@ -230,7 +261,7 @@ class ModelRun(Run):
         """
         known = self.assignment
         check_join(known, self.service)
-        self.constants = PreparedConstants.load(known.preprocessing, self.service, known.log)
+        self.constants = self.load_constants()
         self._check_example(self.constants.loss(self._loss))
 
     def _check_example(self, loss: Loss) -> None:

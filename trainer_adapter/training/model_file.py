@@ -8,24 +8,33 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon, greatest
-from ledger.mechanisms.plan import StatisticsPlan
+from ledger.mechanisms.plan import StagedPlan, StatisticsPlan
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.records import write
 from trainer_adapter.job.job_spec import Assignment
 
 
-def model_bytes(model: nn.Module, assignment: Assignment, steps: int, privacy: ChargeEpsilon) -> bytes:
+def model_bytes(
+    model: nn.Module, assignment: Assignment, steps: int, privacy: ChargeEpsilon, more: Mapping[str, str] | None = None
+) -> bytes:
     """A model after ``steps`` steps as safetensors, whose metadata name what it cost.
 
     The same model and run make the same bytes. ``epsilon`` is of the whole plan, however few of its steps ran: the
     greatest of the lines in ``run_epsilon``, whose partition, δ and accountant stand beside it. Of a model that starts
     from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``; ``infinite`` if none is proven.
+    ``more`` are further metadata.
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
-    return tensors_bytes(tensors, assignment, steps, privacy)
+    return tensors_bytes(tensors, assignment, steps, privacy, more)
 
 
-def tensors_bytes(tensors: Mapping[str, Tensor], assignment: Assignment, steps: int, privacy: ChargeEpsilon) -> bytes:
+def tensors_bytes(
+    tensors: Mapping[str, Tensor],
+    assignment: Assignment,
+    steps: int,
+    privacy: ChargeEpsilon,
+    more: Mapping[str, str] | None = None,
+) -> bytes:
     """The same of any tensors: what a run of statistics answered is such a file, which also names each statistic."""
     figure = privacy.epsilon
     about = {
@@ -44,9 +53,9 @@ def tensors_bytes(tensors: Mapping[str, Tensor], assignment: Assignment, steps: 
     if privacy.with_ancestry:
         about["epsilon_with_ancestry"] = _decimal(greatest(privacy.with_ancestry))
         about["with_ancestry"] = _json(privacy.with_ancestry)
-    if isinstance(assignment.plan, StatisticsPlan):
+    if isinstance(assignment.plan, StatisticsPlan | StagedPlan):
         about["statistics"] = write(assignment.plan).decode()
-    return save({**tensors}, about)
+    return save({**tensors}, {**about, **(more or {})})
 
 
 def _decimal(line: RunEpsilon) -> str:

@@ -19,11 +19,13 @@ from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants
+from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants, OwnStatistic
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, tensors
 from trainer_adapter.session.model_release import receipt_of
 
 Loss = Callable[[Any, Any], Tensor]
+Own = Mapping[str, Mapping[str, Tensor]]
+"""Constants of a run's own statistics, by statistic and member."""
 RELEASED_BYTES_MAX = 1 << 26
 TOKENS: Final = "input_ids"
 """What models of Transformers call their tokens."""
@@ -36,12 +38,16 @@ class PreparedConstants:
     items: tuple[tuple[str, dict[str, Tensor]], ...] = ()
 
     @classmethod
-    def load(cls, known: Iterable[Constants], service: Service, log: LogKey) -> PreparedConstants:
-        """Look the constants up. Raises: Malformed, for those that no released model holds; OSError, Refused.
+    def load(
+        cls, known: Iterable[Constants], service: Service, log: LogKey, own: Own | None = None
+    ) -> PreparedConstants:
+        """Look the constants up; ``own`` are of the run's own statistics.
 
-        SeenCheckpointError is Malformed too: the service does not go on from the log that this user has seen.
+        Raises:
+            Malformed: for those that no released model holds, or that the run does not take; OSError, Refused.
+                SeenCheckpointError is Malformed too: the service does not go on from the log that this user has seen.
         """
-        return cls(tuple((one.kind, _tensors(one, service, log)) for one in known))
+        return cls(tuple((one.kind, _tensors(one, service, log, own or {})) for one in known))
 
     def inputs(self, inputs: TensorTree) -> Any:  # noqa: ANN401 - a tree like the one given
         """Inputs (records, ...) as the model sees them. Raises: Malformed, where their type is another."""
@@ -97,7 +103,11 @@ def _weighed(loss: Loss, weights: Tensor) -> Loss:
     return lambda outputs, targets: loss(outputs, targets) * weights.to(outputs.device)[targets].sum()
 
 
-def _tensors(known: Constants, service: Service, log: LogKey) -> dict[str, Tensor]:
+def _tensors(known: Constants, service: Service, log: LogKey, own: Own) -> dict[str, Tensor]:
+    if isinstance(known.source, OwnStatistic):
+        if known.source.statistic not in own:
+            raise Malformed("preprocessing", "takes a statistic of the run itself, which `epsilon train` alone does")
+        return {**own[known.source.statistic]}
     if not known.values and not isinstance(known.source, Charged):
         raise Malformed("preprocessing", "takes constants from a test set, which only `epsilon train` reads: name them")
     if isinstance(known.source, Charged):

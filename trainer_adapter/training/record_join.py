@@ -55,8 +55,9 @@ def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows
         rows_max: how many records of one person the base may have; every other table has one at most.
 
     Returns:
-        A NumPy archive of ``inputs`` (places, columns) and ``targets`` (places, ...), and which places hold a record,
-        shape (places,), bool; the inputs and targets of an absent one are zeros.
+        A NumPy archive of ``inputs`` (places, columns), ``targets`` (places, ...) and ``join``, the base's tokens
+        (places, 32); and which places hold a record, shape (places,), bool. Inputs and targets of an absent one are
+        zeros.
 
     Raises:
         Malformed: for a partition that is no table with tokens, no or two tables with targets, more records of one
@@ -77,7 +78,7 @@ def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows
     columns = [_at(table[INPUTS], place, present) for table, place in zip(tables, places, strict=True)]
     archive = io.BytesIO()
     targets = _at(tables[predicted[0]][TARGETS], places[predicted[0]], present)
-    np.savez(archive, inputs=np.concatenate(columns, axis=1), targets=targets)
+    np.savez(archive, inputs=np.concatenate(columns, axis=1), join=tables[0][JOIN], targets=targets)
     return archive.getvalue(), torch.from_numpy(present)
 
 

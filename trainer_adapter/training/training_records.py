@@ -30,7 +30,7 @@ def read_records(data: PartitionData, what: str) -> tuple[Any, Any]:
         Malformed: for what one record cannot change. The shapes and types of the whole decide, never a record's
             value: that would leak it.
     """
-    found = {part: _arrays(data, what, *names_of(part, _names(data, what)) or (part,)) for part in PARTS}
+    found = {part: read_arrays(data, what, *names_of(part, array_names(data, what)) or (part,)) for part in PARTS}
     arrays = {name: array for part in found.values() for name, array in part.items()}
     if any(array.dtype.kind not in "fiu" for array in arrays.values()):
         raise Malformed(what, "must hold numbers as inputs and as targets")
@@ -69,13 +69,14 @@ def read_users(parts: Mapping[str, PartitionData]) -> Tensor:
 
 def user_numbers(data: PartitionData, what: str) -> NDArray[Any]:
     """Whose each record of one partition is, as its ``users`` number them, shape (records,). Raises: Malformed."""
-    found = _arrays(data, what, "users")["users"]
+    found = read_arrays(data, what, "users")["users"]
     if found.dtype.kind not in "iu" or found.ndim != 1:
         raise Malformed(what, "must hold one integer for each record as users")
     return found
 
 
-def _names(data: PartitionData, what: str) -> tuple[str, ...]:
+def array_names(data: PartitionData, what: str) -> tuple[str, ...]:
+    """The names of a partition's arrays. Raises: Malformed."""
     if isinstance(data, SealedRecords):
         return data.layout.dtype.names or ()
     try:
@@ -85,7 +86,8 @@ def _names(data: PartitionData, what: str) -> tuple[str, ...]:
         raise _damaged(what, PARTS) from None
 
 
-def _arrays(data: PartitionData, what: str, *names: str) -> dict[str, NDArray[Any]]:
+def read_arrays(data: PartitionData, what: str, *names: str) -> dict[str, NDArray[Any]]:
+    """Some of them, whole, by name. Raises: Malformed, where one is missing."""
     if isinstance(data, SealedRecords):
         found = data.arrays(names)
         missing = [name for name in names if name not in found]

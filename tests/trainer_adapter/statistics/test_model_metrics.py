@@ -1,0 +1,115 @@
+"""Metrics of a model: what it gives for each record alone, and the stated error of a noisy area under the curve."""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ledger.mechanisms.statistics import ConfusionMatrix, RocCurve
+from ledger.wire.malformed import Malformed
+from trainer_adapter.statistics.answers import area, area_error
+from trainer_adapter.statistics.columns import RecordColumns
+from trainer_adapter.statistics.exact_totals import exact_totals
+from trainer_adapter.statistics.model_outputs import MeasuredColumns, ModelOutputs
+
+ONE = Fraction(1)
+
+
+class Mixing(nn.Module):
+    """A layer that takes the mean of what passes with a record."""
+
+    def __init__(self) -> None:
+        """One weight, so that there is something to train."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Shape (records, 1)."""
+        return self.weight * (inputs - inputs.mean(dim=0)).sum(dim=1, keepdim=True)
+
+
+class Branching(Mixing):
+    """A model that decides in Python."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Shape (records, 1)."""
+        return self.weight * inputs[:, :1] if float(inputs.sum()) > 0 else self.weight * inputs[:, 1:]
+
+
+def test_one_record_more_changes_no_other_row() -> None:
+    """Not even of a model that mixes what passes together: each record passes alone."""
+    inputs = torch.tensor([[1.0, 2.0], [5.0, -1.0], [0.5, 0.5]])
+    for model in (Mixing(), Branching()):
+        for loss in ("binary_cross_entropy", "mean_squared_error"):
+            whole = ModelOutputs.of(model, loss, inputs).scores
+            assert torch.equal(ModelOutputs.of(model, loss, inputs[1:]).scores, whole[1:])
+    assert ModelOutputs.of(Mixing(), "mean_squared_error", inputs).scores.abs().max() == 0
+
+
+def test_scores_and_predictions() -> None:
+    """Softmax of classes, a sigmoid of one of two; a record without a finite score is of no class."""
+    linear = nn.Linear(2, 3, bias=False)
+    inputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [float("nan"), 0.0]])
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[0.0, 5.0], [1.0, 0.0], [0.0, 0.0]]))
+    found = ModelOutputs.of(linear, "cross_entropy", inputs)
+    assert found.values("outputs[1]")[0] == pytest.approx(np.e / (np.e + 2), rel=1e-6)
+    assert found.values("predictions").tolist() == [1, 0, -1]
+    binary = nn.Linear(2, 1, bias=False)
+    assert ModelOutputs.of(binary, "binary_cross_entropy", inputs).values("outputs").shape == (3,)
+    for column, words in (("outputs", "has 3 numbers"), ("outputs[3]", "is not among the 3 numbers")):
+        with pytest.raises(Malformed, match=words):
+            found.values(column)
+    with pytest.raises(Malformed, match="predicts no one class"):
+        ModelOutputs.of(linear, "mean_squared_error", inputs).values("predictions")
+
+
+def test_totals_are_of_the_model_and_the_record() -> None:
+    """A record of no class, or without a finite score, is in no cell."""
+    file = io.BytesIO()
+    np.savez(file, inputs=np.array([[1.0], [2.0], [np.nan], [-1.0]]), targets=np.array([1, 0, 1, 7]))
+    own = RecordColumns({"did:web:h.example/d/p": file.getvalue()}, None)
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    seen = ModelOutputs.of(model, "binary_cross_entropy", torch.tensor([[1.0], [2.0], [np.nan], [-1.0]]))
+    columns = MeasuredColumns(own, seen)
+    roc = RocCurve(name="roc", epsilon=ONE, buckets=2, score="outputs", truth="targets")
+    assert exact_totals(roc, columns).tolist() == [0, 1, 0, 1]
+    matrix = ConfusionMatrix(name="m", epsilon=ONE, classes=2, truth="targets", predicted="predictions")
+    assert exact_totals(matrix, columns).tolist() == [0, 1, 0, 1]
+
+
+def _pairwise(negatives: np.ndarray, positives: np.ndarray) -> float:
+    """The area by its definition: over all pairs."""
+    above = (positives[:, None] > negatives[None, :]).mean()
+    return float(above + (positives[:, None] == negatives[None, :]).mean() / 2)
+
+
+@pytest.mark.parametrize(
+    ("shift", "size", "buckets", "scale"), [(0.25, 300, 8, 2.5), (0.1, 700, 16, 5.0), (0.4, 200, 10, 1.0)]
+)
+def test_a_stated_error_holds(shift: float, size: int, buckets: int, scale: float) -> None:
+    """In at least 95 of 100 draws of discrete Laplace noise, against the area over all pairs of scores."""
+    drawn, inside, rounds = np.random.default_rng(int(1000 * shift)), 0, 300
+    for _ in range(rounds):
+        scores = [np.clip(drawn.normal(0.5 + side * shift / 2, 0.15, size), 0, 1) for side in (-1, 1)]
+        cells = [np.minimum((one * buckets).astype(int), buckets - 1) for one in scores]
+        counts = np.stack([np.bincount(one, minlength=buckets) for one in cells])
+        ratio = 1 - np.exp(-1 / scale)
+        noise = drawn.geometric(ratio, counts.shape) - drawn.geometric(ratio, counts.shape)
+        noisy = counts + noise
+        inside += abs(area(noisy) - _pairwise(*scores)) <= area_error(noisy, 2 * scale**2)
+    assert inside >= 0.95 * rounds
+
+
+def test_an_error_says_when_it_says_nothing() -> None:
+    """Where noise may be all there is, a half."""
+    assert area_error(np.array([[3, 1], [2, 2]]), 2 * 5.0**2) == 0.5
+    assert area_error(np.array([[900, 0], [0, 900]]), 2.0) < 0.02
+    assert area(np.array([[-4, 1], [2, 2]])) == 0.5

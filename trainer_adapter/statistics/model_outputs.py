@@ -1,0 +1,139 @@
+"""What a trained model gives for each record, alone: the columns ``outputs`` and ``predictions`` of its metrics.
+
+Each record goes through the model by itself (``torch.func.vmap``), as it does in training, so that no layer could mix
+two of them even if it would: then one record more or less changes its own row and no other, which is what the
+sensitivity of a metric counts on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ledger.mechanisms.statistics import OF_MODELS, Statistic, columns_of
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.privacy_units import Records
+from trainer_adapter.job.job_spec import LOSSES, SQUARED_ERROR
+from trainer_adapter.layers.functional_call import call, in_modes
+from trainer_adapter.layers.tensor_trees import TensorTree, chosen, count_records, map_tensors
+from trainer_adapter.statistics.columns import RecordColumns, Values
+
+AT_ONCE: Final = 256
+"""Records that pass through the model at once, each by itself."""
+_BINARY: Final = LOSSES[1]
+_OUTPUT: Final = re.compile(r"outputs(?:\[([0-9]+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutputs:
+    """Of each record what a model gives.
+
+    Attributes:
+        scores: shape (records, outputs), float64: probabilities for a loss of classes, else the numbers themselves.
+        predictions: the class of the greatest score, shape (records,), float64, -1 where a score is not finite; None
+            of numbers.
+    """
+
+    scores: Tensor
+    predictions: Tensor | None
+
+    @classmethod
+    def of(cls, model: nn.Module, loss: str, inputs: TensorTree) -> ModelOutputs:
+        """For inputs (records, ...) as the model sees them, evaluated. Raises: Malformed; what the model does."""
+        raw = _each_alone(model, inputs)
+        if loss == SQUARED_ERROR:
+            return cls(raw, None)
+        scores = functional.sigmoid(raw) if loss == _BINARY else functional.softmax(raw, dim=-1)
+        bad = ~torch.isfinite(scores).all(dim=1)
+        if loss != _BINARY:
+            predicted = scores.argmax(dim=1).to(torch.float64)
+        elif scores.shape[1] == 1:
+            predicted = (scores[:, 0] >= 1 / 2).to(torch.float64)
+        else:
+            return cls(scores, None)
+        return cls(scores, torch.where(bad, -1.0, predicted))
+
+    def require(self, metrics: Sequence[Statistic]) -> None:
+        """Raises: Malformed, for a metric that reads what the model does not give."""
+        for place, one in enumerate(metrics):
+            for column in columns_of(one):
+                if column.startswith(OF_MODELS):
+                    try:
+                        _ = self.values(column)
+                    except Malformed as error:
+                        raise error.under(f"train.plan.metrics[{place}]") from None
+
+    def values(self, column: str) -> Values:
+        """One column, shape (records,). Raises: Malformed, for one that the model does not give."""
+        if column == "predictions" and self.predictions is not None:
+            found: Values = self.predictions.numpy()
+            return found
+        named, outputs = _OUTPUT.fullmatch(column), self.scores.shape[1]
+        if named is None:
+            raise Malformed(column, "is not what this loss's model gives: it predicts no one class")
+        if named[1] is None and outputs != 1:
+            raise Malformed(column, f"has {outputs} numbers a record: name one, as 'outputs[0]'")
+        if int(named[1] or 0) >= outputs:
+            raise Malformed(column, f"is not among the {outputs} numbers that the model gives")
+        scores: Values = self.scores[:, int(named[1] or 0)].numpy()
+        return scores
+
+
+class MeasuredColumns:
+    """The columns of the records that a model is measured on: their own, and what the model gives for them.
+
+    Attributes:
+        records: how many there are; private.
+    """
+
+    def __init__(self, own: RecordColumns, outputs: ModelOutputs) -> None:
+        """Of the same records in the same order."""
+        self._own, self._outputs, self.records = own, outputs, own.records
+
+    def values(self, column: str) -> Values:
+        """One column, shape (records,). Raises: Malformed."""
+        return (self._outputs if column.startswith(OF_MODELS) else self._own).values(column)
+
+
+def at_places(records: Records, places: Tensor) -> TensorTree:
+    """The inputs at these places, as the model sees them."""
+    if not isinstance(records, tuple):
+        return records.take(places)[0]
+    inputs: TensorTree = map_tensors(lambda one: one[places.to(one.device)], records[0])
+    return inputs
+
+
+def _each_alone(model: nn.Module, inputs: TensorTree) -> Tensor:
+    """Shape (records, outputs), float64, on the CPU."""
+    named = chain(model.named_parameters(), model.named_buffers())
+    values = {name: value.detach() for name, value in named}
+
+    def one(record: TensorTree) -> Tensor:
+        found = call(model, values, map_tensors(lambda part: part[None], record))
+        if not isinstance(found, Tensor):
+            raise Malformed("model", "must give one tensor to be measured")
+        return found.reshape(-1)
+
+    rows, records = list[Tensor](), count_records(inputs, "inputs")
+    device = next(model.parameters()).device
+    with torch.no_grad(), in_modes(dict.fromkeys(model.modules(), False)):
+        for start in range(0, records, AT_ONCE):
+            part = map_tensors(lambda each: each.to(device), chosen(inputs, slice(start, start + AT_ONCE)))
+            rows.append(_mapped(one, part).to(torch.float64).cpu())
+    return torch.cat(rows) if rows else torch.zeros(0, 1, dtype=torch.float64)
+
+
+def _mapped(one: Callable[[TensorTree], Tensor], part: TensorTree) -> Tensor:
+    try:
+        found: Tensor = torch.func.vmap(one)(part)
+    except RuntimeError:
+        # What a model decides in Python cannot be mapped; then one after the other.
+        found = torch.stack([one(chosen(part, place)) for place in range(count_records(part, "inputs"))])
+    return found

@@ -1,0 +1,54 @@
+"""One charged answer: a statistic's exact totals, the noise that it is charged for, and figures of both together."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ledger.mechanisms.statistics import RocCurve, Statistic, noise_of
+from ledger.wire.malformed import Malformed
+from trainer_adapter.statistics.answers import area_error, figures
+from trainer_adapter.statistics.exact_totals import Columns, exact_totals
+from trainer_adapter.statistics.opendp_noise import draw
+
+Answers = dict[str, Tensor]
+REPORTED_MAX: Final = 8
+"""Numbers of one answer that people are shown; the file has them all."""
+
+
+def noisy_answer(statistic: Statistic, relation: str, columns: Columns, where: str = "statistics") -> Answers:
+    """The figures of one statistic by name, with the noise that its price demands under the relation.
+
+    Raises:
+        Malformed: in words that quote no record.
+    """
+    try:
+        noisy = draw(statistic, relation, exact_totals(statistic, columns))
+        found = figures(statistic, noisy)
+        if isinstance(statistic, RocCurve):
+            error = area_error(found[f"{statistic.name}.counts"], _variance(statistic, relation))
+            found[f"{statistic.name}.auc_error"] = np.array([error])
+    except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, Malformed):
+            raise
+        rule = f"failed ({type(error).__name__}); what it said may quote a record"
+        raise Malformed(f"{where}.{statistic.name}", rule) from None
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
+
+
+def shown(value: Tensor) -> str:
+    """An answer's numbers for people."""
+    numbers = [f"{float(one):.6g}" for one in value.flatten()[:REPORTED_MAX]]
+    more = value.numel() - len(numbers)
+    return ", ".join(numbers) + (f" and {more} more" if more else "")
+
+
+def _variance(statistic: Statistic, relation: str) -> float:
+    """Of the noise on each number, at most: discrete Laplace noise of scale b has at most 2b²."""
+    noise = noise_of(statistic, relation)
+    found = noise.gaussian_square if noise.laplace is None else 2 * noise.laplace**2
+    return float(found or Fraction(0))

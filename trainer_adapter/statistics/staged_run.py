@@ -1,0 +1,250 @@
+"""A run of stages: statistics of its records, training scaled by them, and metrics of its model on records held out.
+
+    charge, key, data -> statistics -> training -> metrics -> one post -> the model, with all answers in its file
+
+The stages are one plan, so one price and one post. What was answered leaves with the model and as it does: in the
+metadata of its file, sealed where that is sealed. However the run ends, what began counts: statistics whose answers
+were lost with the process, too, so such a run is not resumed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from client.dataset_files.stored_partition import PartitionData
+from ledger.mechanisms.plan import StagedPlan
+from ledger.mechanisms.statistics import Moments
+from ledger.wire.malformed import Malformed
+from trainer_adapter.dpsgd.privacy_units import Records, of_users
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.job.preprocessing import OwnStatistic
+from trainer_adapter.run.checkpointing import Position
+from trainer_adapter.statistics.columns import RecordColumns
+from trainer_adapter.statistics.held_out import held_out
+from trainer_adapter.statistics.model_outputs import MeasuredColumns, ModelOutputs, at_places
+from trainer_adapter.statistics.noisy_answers import Answers, noisy_answer
+from trainer_adapter.statistics.opendp_noise import measurement_of
+from trainer_adapter.statistics.statistics_run import check_units
+from trainer_adapter.training.attach import Loss, ModelRun, Options
+from trainer_adapter.training.model_file import model_bytes
+from trainer_adapter.training.preprocessing_constants import PreparedConstants
+from trainer_adapter.training.training_records import read_users
+
+_DEVIATION_MIN: Final = 8
+ANSWERS: Final = "answers"
+"""The member of a model's metadata that holds what its run answered, as JSON."""
+
+
+class StagedRun(ModelRun):
+    """A run whose plan has stages; iterating takes the steps of its training.
+
+    Attributes:
+        answers: by name, of the statistics and then of the metrics; they leave with the model alone.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of, and its loss by name
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        loss: Loss,
+        assignment: Assignment,
+        options: Options,
+        loss_name: str,
+    ) -> None:
+        """As :func:`trainer_adapter.training.attach.attach`; ``loss_name`` says what the model's outputs are."""
+        self.stages: Final = StagedPlan.of(assignment.plan)
+        self.answers: Answers = {}
+        saved = {**options.also, ANSWERS: _SavedAnswers(self.answers)}
+        super().__init__(model, optimiser, loss, assignment, replace(options, also=saved))
+        self._loss_name = loss_name
+        self._last: Final = len(self.stages.statistics) + self.stages.training.steps
+        self._records: Records | None = None
+        self._columns: RecordColumns | None = None
+        self._measured = torch.zeros(0, dtype=torch.bool)
+
+    def open(self) -> None:
+        """As :meth:`ModelRun.open`; the statistics are taken before it returns. Raises: as there."""
+        self.check_stages()
+        super().open()
+
+    def check(self) -> None:
+        """As :meth:`ModelRun.check`, and that every statistic and metric can be taken. Raises: as there."""
+        self.check_stages()
+        super().check()
+
+    def check_stages(self) -> None:
+        """What can fail without the key. Raises: Malformed, naming the statistic; Refused, Unreachable."""
+        for one in (*self.stages.statistics, *self.stages.metrics):
+            measurement_of(one, self.stages.relation)
+        check_units(self.assignment, self.service)
+        if self.options.example is None:
+            raise Malformed("test", "is missing: stages are tried on a public record first")
+        inputs, _ = self.options.example
+        self._check_scaled(inputs)
+        seen = self.load_constants().inputs(inputs)
+        ModelOutputs.of(self.model, self._loss_name, seen).require(self.stages.metrics)
+
+    def _check_scaled(self, inputs: Any) -> None:  # noqa: ANN401 - a tree of tensors
+        """Hold moments that standardise to the inputs, all of them in their order. Raises: Malformed."""
+        names = {one.source.statistic for one in self.assignment.preprocessing if isinstance(one.source, OwnStatistic)}
+        for one in self.stages.statistics:
+            if not isinstance(one, Moments) or one.name not in names:
+                continue
+            width = inputs.shape[1] if isinstance(inputs, Tensor) and inputs.dim() == 2 else 0
+            wanted = [f"inputs[{place}]" for place in range(width)]
+            if not width or [each.column for each in one.columns] != wanted:
+                rule = f"must be of each of the {width} inputs in order to standardise them: inputs[0], inputs[1], ..."
+                raise Malformed(f"train.plan.statistics.{one.name}.columns", rule)
+
+    def load_constants(self) -> PreparedConstants:
+        """With those of the run's own statistics: from public bounds until they are taken. Raises: as before."""
+        own = own_constants(self.stages, self.answers)
+        known = self.assignment
+        return PreparedConstants.load(known.preprocessing, self.service, known.log, own)
+
+    def make_ready(self, loss: Loss, opened: Mapping[str, PartitionData], present: Tensor | None) -> None:
+        """Take the statistics of the records that train, then make the engine of these. Raises: as :meth:`open`."""
+        kept = self._kept(opened, present)
+        out = held_out(opened, self.stages.held_out)
+        self._measured = kept & out
+        self._columns = RecordColumns(opened, None, self._measured)
+        if self.stages.statistics:
+            self.begin_at_saved()
+            self._take_statistics(RecordColumns(opened, None, kept & ~out))
+        self.constants = self.load_constants()
+        self._records = self.read_all(opened)
+        if not self.stages.statistics:
+            self.begin_at_saved()
+        self._engine = self._checked_engine(loss, self._records, None, kept & ~out)
+
+    def _kept(self, opened: Mapping[str, PartitionData], present: Tensor | None) -> Tensor:
+        """Which records count: those that are joined, or of each unit the first so many. Raises: Malformed."""
+        if present is not None:
+            return present
+        bound, records = self.assignment.unit_records_max, RecordColumns(opened, None).records
+        kept = torch.ones(records, dtype=torch.bool)
+        if bound is None:
+            return kept
+        places, valid = of_users(read_users(opened), records, bound)
+        return torch.zeros_like(kept).index_fill_(0, places[valid], value=True)
+
+    def _take_statistics(self, columns: RecordColumns) -> None:
+        if self.answers:
+            return
+        if self.budget.steps_durable:
+            rule = "had begun when the process died, and their answers died with it: what began stays charged"
+            raise Malformed("statistics", rule)
+        for one in self.stages.statistics:
+            if (step := self.budget.next_step()) is None:
+                return
+            self.answers.update(noisy_answer(one, self.stages.relation, columns))
+            self.done(step)
+        self._at = Position(self.budget.taken, ended=False)
+        if self.checkpoints is not None:
+            # Else a run that dies in its first block could not go on.
+            self.checkpoints.save_run(self._at, self.model, self.optimiser, self.options.also)
+
+    def _next_step(self, *, update: bool) -> int | None:
+        if self.over or self._at.ended or self.budget.taken >= self._last:
+            return None
+        return super()._next_step(update=update)
+
+    def _take_metrics(self) -> None:
+        """Measure the model on what was held out. Raises: Malformed, Refused, OSError."""
+        if self.over or self._at.ended or self._engine is None or not self.stages.metrics:
+            return
+        if self.budget.taken < self._last:
+            self.say("training ended early, so no metric is taken: they are of the whole training")
+            return
+        columns: MeasuredColumns | None = None
+        while (step := self.budget.next_step()) is not None:
+            # Whatever looks at the records comes after the step began.
+            columns = columns or self._measured_columns()
+            metric = self.stages.metrics[step - self._last - 1]
+            self.answers.update(noisy_answer(metric, self.stages.relation, columns, "metrics"))
+            self._at = Position(step, ended=False)
+            self.done(step)
+
+    def _measured_columns(self) -> MeasuredColumns:
+        assert self._records is not None
+        assert self._columns is not None
+        try:
+            places = torch.nonzero(self._measured).flatten()
+            outputs = ModelOutputs.of(self.model, self._loss_name, at_places(self._records, places))
+        except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+            rule = f"failed ({type(error).__name__}); what it said may quote a record"
+            raise Malformed("metrics", rule) from None
+        return MeasuredColumns(self._columns, outputs)
+
+    def _model_bytes(self) -> bytes:
+        said = json.dumps({name: value.tolist() for name, value in self.answers.items()}, sort_keys=True)
+        return model_bytes(self.model, self.assignment, self._at.step, self.privacy, {ANSWERS: said})
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Measure the model, then post what ran, as :class:`ModelRun` does."""
+        if error is None:
+            try:
+                self._take_metrics()
+            except BaseException as broken:
+                super().__exit__(type(broken), broken, broken.__traceback__)
+                raise
+        super().__exit__(kind, error, at)
+
+
+def own_constants(stages: StagedPlan, answers: Answers) -> dict[str, dict[str, Tensor]]:
+    """What standardises by each of a plan's moments: as answered, or else by the middle of the public bounds.
+
+    A deviation is at least an eighth of half its column's range: in a column of nearly one value it is the noise's, and
+    to divide by it would make much of nothing.
+    """
+    found = {}
+    for one in stages.statistics:
+        if isinstance(one, Moments):
+            middle = torch.tensor([float((each.lower + each.upper) / 2) for each in one.columns])
+            half = torch.tensor([float((each.upper - each.lower) / 2) for each in one.columns])
+            constants = {"mean": middle, "deviation": half}
+            answered = {name: answers.get(f"{one.name}.{name}") for name in constants}
+            # Answers have 64 bits, and the records 32.
+            known = {
+                name: constants[name] if value is None else value.to(torch.float32) for name, value in answered.items()
+            }
+            found[one.name] = {**known, "deviation": torch.maximum(known["deviation"], half / _DEVIATION_MIN)}
+    return found
+
+
+def answers_of(model: bytes) -> Answers:
+    """What a run of stages answered, from the metadata of its model's file. Raises: Malformed."""
+    try:
+        length = int.from_bytes(model[:8], "little")
+        said = json.loads(json.loads(model[8 : 8 + length])["__metadata__"][ANSWERS])
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in said.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Malformed("model", "says nothing of what its run answered") from None
+
+
+class _SavedAnswers:
+    """The answers as a checkpoint holds them."""
+
+    def __init__(self, answers: Answers) -> None:
+        """Those of a run, which are restored in place."""
+        self._answers = answers
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers and shapes."""
+        return {
+            name: {"shape": [*value.shape], "values": value.flatten().tolist(), "whole": not value.is_floating_point()}
+            for name, value in self._answers.items()
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore them. Raises: KeyError, TypeError, ValueError, RuntimeError."""
+        for name, one in state_dict.items():
+            kind = torch.int64 if one["whole"] else torch.float64
+            self._answers[name] = torch.tensor(one["values"], dtype=kind).reshape(one["shape"])
