@@ -105,10 +105,10 @@ REFUSED: tuple[tuple[dict[str, Any], str, str], ...] = (
     (
         {"training": {"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1}},
         "training.relation",
-        "unknown",
+        "is not a known field",
     ),
     ({"training": None}, "training", "missing"),
-    ({"epsilon": "1"}, "epsilon", "unknown"),
+    ({"epsilon": "1"}, "epsilon", "is not a known field"),
 )
 
 
