@@ -62,15 +62,16 @@ def _asked(group: CommandGroup, of_book: Function, *examples: str, note: str = "
             from ledger.wire.malformed import Malformed
 
             own_names = {"policy": "--policy", "at": "--at", "days": "--days", "as_of": "--as-of"}
-            fields = own_names | (Changes().typed(given["charge"]) if isinstance(given.get("charge"), Path) else {})
+            fields = own_names | _typed(given)
             with errors_reported(as_json=as_json, fields=fields):
                 for name, value in given.items():
                     if name not in taken and value != own[name].default:
                         raise Malformed(
                             _option(name), f"is of a book only: leave it out, or name a book instead of {book}"
                         )
+                arguments = {name: value for name, value in {**given, "book": book}.items() if name in taken}
                 with Profile.load(Path(book)).open() as service:
-                    reply: Reply = of_service(service, **{name: given[name] for name in given if name in taken})
+                    reply: Reply = of_service(service, **arguments)
             print_answer(reply.value, reply.lines, as_json=as_json, refused=reply.refused)
 
         options = [_option(name) for name in own if name not in {*taken, "book", "as_json", "verbose"}]
@@ -79,6 +80,14 @@ def _asked(group: CommandGroup, of_book: Function, *examples: str, note: str = "
         group.add(of_book, command, examples, " ".join(filter(None, (note, only))))
 
     return declare
+
+
+def _typed(given: dict[str, Any]) -> dict[str, str]:
+    """How the user typed each field of a charge that is planned."""
+    if not isinstance(given.get("charge"), Path):
+        return {}
+    changes = Changes(noise=given["noise"], steps=given["steps"], partitions=tuple(given["partition"] or ()))
+    return changes.typed(given["charge"])
 
 
 _DECIDED: Final = "Exits with 0 if the run would be charged, and with 3 if it would be refused."
@@ -93,9 +102,13 @@ _DECIDED: Final = "Exits with 0 if the run would be charged, and with 3 if it wo
 )
 def _run(  # noqa: PLR0913, PLR0917 - each an option
     service: Service,
+    book: str,
     charge: Path,
     contract: str,
     epochs: str,
+    noise: str,
+    steps: int | None,
+    partition: list[str] | None,
     days: int,
     at: str,
     as_of: int | None,
@@ -103,13 +116,18 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
 ) -> Reply:
     from client.service.named_ranges import fix_ranges
     from ledger.wire.records import convert
+    from policy.cli.planned_changes import Changes as PlanChanges
+    from policy.cli.planned_changes import passing_lines
     from policy.cli.text_report import run_lines
     from policy.planning.plan_report import PlanReport
 
-    body = fix_ranges(plan.with_epochs(read_charge(charge, Changes(contract)), epochs), service)
-    found = service.plan_report(body, as_of, _moment(at), days, _policy(document))
+    changes = PlanChanges(epochs, noise, steps, tuple(partition or ()))
+    named = changes.applied(read_charge(charge, Changes(contract)))
+    found = service.plan_report(fix_ranges(named, service), as_of, _moment(at), days, _policy(document))
     report = convert(PlanReport, found)
-    return Reply(found, run_lines(report), not report.decision.permit)
+    options = plan.run_options(contract=contract, days=days, at=at, as_of=as_of, document=document)
+    advice = passing_lines(report.advice, named, changes, ("plan", "run", book, charge), options)
+    return Reply(found, chain(run_lines(report), advice), not report.decision.permit)
 
 
 @_asked(PLAN, plan.again, "bank-a.toml run-1", "demo/book.sqlite run-1 --policy next-policy.json --json", note=_DECIDED)

@@ -25,11 +25,11 @@ from api.keys.data_key_store import FileKeyStore, KeyStore
 from api.server.http_server import LOOPBACK, base_url, listen, serving
 from client.http.access_tokens import ClientCredentials
 from client.keys.signer import Signer, load_private
-from client.profile.shell_commands import epsilon_command
 from client.service.service import Service
 from ledger.book.book import Book
 from ledger.book.checkpoint_file import default_path
 from ledger.book.wall_clock import unix_ms
+from ledger.files.shell_commands import epsilon_command
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c

@@ -22,10 +22,9 @@ from client.cli.error_report import errors_reported
 from client.cli.output import epsilon_lines, print_fields, print_json, print_outcome
 from client.cli.planned_run.charge_file import Body, Changes, Contract, Noise, Partitions, Steps, read_charge
 from client.cli.wording.refunds import refund_lines
-from client.profile.shell_commands import epsilon_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from client.service.answers import Answer
     from client.service.service import Service
@@ -53,6 +52,7 @@ def quote(  # noqa: PLR0913 - each an option
     as_json: AsJson = False,
 ) -> None:
     """Ask what a run would get: its ε, the budget used, the runs that remain."""
+    from client.cli.planned_run.refusal_advice import Attempt, advised, named_partitions
     from client.keys.clean_room_keys import RoomKeys
     from client.profile.profile import Profile
     from client.service.named_ranges import fix_ranges
@@ -62,14 +62,15 @@ def quote(  # noqa: PLR0913 - each an option
         caller = Profile.load(profile)
         signer, body = caller.signer(), read_charge(charge, changes)
         with caller.open() as service:
+            named = named_partitions(body)
             body = fix_ranges(body, service)
             request: Object = {
                 "clean_room": RoomKeys.generate().public,
                 "deadline": int(service.clock() * 1000) + QUOTE_MS,
                 **body,
             }
-            again = ("quote", profile, charge)
-            answer = _advised(service, lambda: service.quote(signer, caller.actor, request), body, changes, again)
+            again = Attempt(("quote", profile), charge, changes, named, body)
+            answer = advised(service, lambda: service.quote(signer, caller.actor, request), again)
             report = None if as_json else service.plan_report(body)
     if report is None:
         print_json(answer.body)
@@ -104,6 +105,7 @@ def make(  # noqa: PLR0913 - each an option
 ) -> None:
     """Charge a run before it starts; it counts in full until it is settled."""
     from client.cli.planned_run.account_lines import account_lines, accounts_of, changed_accounts, shown_partitions
+    from client.cli.planned_run.refusal_advice import Attempt, advised, named_partitions
     from client.profile.profile import Profile
     from client.service.named_ranges import fix_ranges
     from ledger.wire.malformed import Malformed
@@ -122,6 +124,7 @@ def make(  # noqa: PLR0913 - each an option
         elif room is not None:
             raise Malformed("--room", f"names keys, and {charge} has a clean room's: leave one of them out")
         with caller.open() as service:
+            named = named_partitions(body)
             body = fix_ranges(body, service)
             sent = {**body, **room_keys}
 
@@ -130,7 +133,8 @@ def make(  # noqa: PLR0913 - each an option
 
             refs = shown_partitions(service, body)
             before = accounts_of(service, caller.actor, refs)
-            answer = _advised(service, ask, body, changes, ("charge", "make", profile, charge))
+            more = (*(("--room", room) if room else ()), *(("--dry-run",) if dry_run else ()))
+            answer = advised(service, ask, Attempt(("charge", "make", profile), charge, changes, named, body, more))
             after = {} if answer.index is None else accounts_of(service, caller.actor, refs)
     shown: Any = changed_accounts(before, after)
     print_outcome(answer, as_json=as_json, extra={"accounts": shown})
@@ -165,46 +169,6 @@ def _room_keys(path: Path, *, dry_run: bool) -> Iterator[Object]:
                 one.unlink()
         raise
     typer.echo(f"The clean room's keys: {written[0]} signs its commands, {written[1]} opens its data keys.", err=True)
-
-
-def _advised(
-    service: Service, ask: Callable[[], Answer], body: Object, changes: Changes, again: tuple[str | Path, ...]
-) -> Answer:
-    """The answer; a refusal says which smallest changes would pass, with the command for each. Raises: Refused."""
-    from client.http.problems import Refused
-    from ledger.domain.exit_codes import ExitCode
-    from ledger.domain.outcomes import Code
-
-    try:
-        return ask()
-    except Refused as refused:
-        if refused.exit_code == ExitCode.REFUSED:
-            refused.advice = _advice(service, body, changes, again)
-        if (digest := body.get("contract")) != changes.contract:
-            refused.detail = refused.detail.replace(f"contract {digest}", f"contract {changes.contract} ({digest})")
-        if refused.code == Code.CONFLICT.word and "clean_room" in body and "key is in use" in refused.detail:
-            refused.detail = f"{again[-1]}: clean_room: {refused.detail}"
-            refused.next_step = f"Nothing was recorded: leave clean_room out of {again[-1]}, and fresh keys are made."
-        raise
-
-
-def _advice(service: Service, body: Object, changes: Changes, again: tuple[str | Path, ...]) -> tuple[str, ...]:
-    from client.cli.planned_run.plan_answer import blocked_lines, changes_that_pass
-    from client.http.problems import Refused, Unreachable
-
-    try:
-        report = service.plan_report(body)
-    except (Refused, Unreachable):
-        # The refusal itself is what has to be reported.
-        return ()
-    refs = body.get("partitions")
-    lines = [*blocked_lines(report)]
-    for sentence, changed in changes_that_pass(report, changes, refs if isinstance(refs, list) else []):
-        given = ["--contract", changes.contract] if changes.contract else []
-        if changes.deadline is not None:
-            given += ["--deadline", changes.deadline.strftime("%Y-%m-%dT%H:%M:%SZ")]
-        lines += [f"would pass: {sentence}", f"  {epsilon_command(*again, *given, *changed.words())}"]
-    return tuple(lines)
 
 
 def _print_charge(shown: Object) -> None:

@@ -16,6 +16,7 @@ from ledger.cli.verbose_option import verbosely
 from ledger.domain.exit_codes import ExitCode
 from policy.cli.answers import At, file_bytes, moment, print_answer
 from policy.cli.lineage import app as lineage
+from policy.cli.planned_changes import Changes, Epochs, Noise, Partitions, Steps, passing_lines
 
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
@@ -31,6 +32,8 @@ app.add_typer(policy, name="policy")
 app.add_typer(plan, name="plan")
 plan.registered_commands.extend(lineage.registered_commands)
 
+DAYS: Final = 30
+"""How many past days make the rate by which a budget's end is projected, if none are named."""
 _DAY_MS: Final = 86_400_000
 _PENDING_MAX: Final = 100_000
 _EVER: Final = 2**62
@@ -103,8 +106,13 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     ],
     contract: Annotated[str, typer.Option(help="The contract's file or SHA-256, if CHARGE names none.")] = "",
     actor: Annotated[str, typer.Option(help="Who would make the charge; a service knows it.")] = "",
-    epochs: Annotated[str, typer.Option(help="Replace the plan's steps by this many epochs.")] = "",
-    days: Annotated[int, typer.Option(min=1, max=36_500, help="Project from the charges of this many past days.")] = 30,
+    epochs: Epochs = "",
+    noise: Noise = "",
+    steps: Steps = None,
+    partition: Partitions = None,
+    days: Annotated[
+        int, typer.Option(min=1, max=36_500, help="Project from the charges of this many past days.")
+    ] = DAYS,
     at: At = "",
     as_of: AsOf = None,
     document: _Policy = None,
@@ -117,12 +125,26 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     from policy.planning.plan_report import first_since, report
 
     now = moment(at)
+    changes = Changes(epochs, noise, steps, tuple(partition or ()))
     with book_snapshot(book, as_of) as facts:
-        body = with_ranges(with_epochs(_body(charge, contract), epochs), _open_partitions(facts, now))
+        named = changes.applied(_body(charge, contract))
+        body = with_ranges(named, _open_partitions(facts, now))
         question = _under(_question(facts, body, actor, now), document)
         since = now - days * _DAY_MS
         found = report(question, first_since(facts.size, facts.entry, since), since)
-    print_answer(found.to_json(), run_lines(found), as_json=as_json, refused=not found.decision.permit)
+    options = run_options(contract=contract, actor=actor, days=days, at=at, as_of=as_of, document=document)
+    typed = ("plan", "run", book, charge)
+    lines = chain(run_lines(found), passing_lines(found.advice, named, changes, typed, options))
+    print_answer(found.to_json(), lines, as_json=as_json, refused=not found.decision.permit)
+
+
+def run_options(**given: object) -> dict[str, object]:
+    """Options of ``epsilon plan run`` beside what changes the run, as they are typed; what is left out is None."""
+    named = {"document": "--policy", "as_of": "--as-of"}
+    left_out = {**dict.fromkeys(("at", "actor", "contract"), ""), "days": DAYS}
+    return {
+        named.get(name, f"--{name}"): None if left_out.get(name) == value else value for name, value in given.items()
+    }
 
 
 @plan.command(
@@ -225,22 +247,6 @@ def _open_partitions(facts: Snapshot | PastSnapshot, now: int) -> OpenPartitions
         return [Opened(one.ref, one.index, slice_status(facts, one, now).status in CLOSED) for one in every]
 
     return OpenPartitions(opened)
-
-
-def with_epochs(body: Object, epochs: str) -> Object:
-    """A charge's body with so many epochs instead of its plan's steps, if any are given. Raises: Malformed."""
-    from ledger.mechanisms.plan import Plan
-    from ledger.wire.exact_numbers import parse_positive
-    from ledger.wire.malformed import Malformed
-    from ledger.wire.records import convert
-    from policy.planning.plan_search import for_epochs
-
-    if not epochs:
-        return body
-    plan = body.get("plan")
-    if not isinstance(plan, dict) or plan.get("kind") != "dp_sgd":
-        raise Malformed("--epochs", "is for a plan of kind 'dp_sgd'")
-    return {**body, "plan": for_epochs(convert(Plan, plan, "plan"), parse_positive(epochs, "--epochs")).to_json()}
 
 
 def _question(facts: Snapshot | PastSnapshot, body: Object, actor: str, now: int) -> WhatIf:

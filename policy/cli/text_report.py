@@ -195,11 +195,8 @@ def run_lines(report: PlanReport) -> Iterator[str]:
     yield f"{more} such {'run' if more == '1' else 'runs'} would be admitted one after another, if no one else charges."
     for one in runs.accounts:
         yield f"  {one.name} on {one.partition}: {one.used} used, {one.runs} runs fit"
-    if advice := report.advice:
-        for swap in advice.partitions:
-            yield f"The run would be admitted on {swap.instead} instead of {swap.of}."
-        if advice.partitions_untried:
-            yield f"{advice.partitions_untried} other partitions were not tried."
+    if report.advice and report.advice.partitions_untried:
+        yield f"{report.advice.partitions_untried} other partitions were not tried."
     for lasts in report.lasts:
         until = "after 100 years" if lasts.projected_until is None else format_time(lasts.projected_until)
         how = "is exhausted" if lasts.full else f"lasts until {until}"

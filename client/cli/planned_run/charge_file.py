@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -23,7 +23,8 @@ Partitions = Annotated[
     list[str] | None,
     typer.Option("--partition", metavar="REF", help="A partition, instead of the file's. May be repeated."),
 ]
-_DP_SGD = "dp_sgd"
+DP_SGD: Final = "dp_sgd"
+"""The kind of plan that options change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ def read_charge(path: Path, changes: Changes) -> Object:
 
 
 def _changed_plan(path: Path, plan: object, changes: Changes) -> Object:
-    if not isinstance(plan, dict) or plan.get("kind") != _DP_SGD:
-        raise Malformed("--noise" if changes.noise else "--steps", f"changes a plan of kind {_DP_SGD!r}: edit {path}")
+    if not isinstance(plan, dict) or plan.get("kind") != DP_SGD:
+        raise Malformed("--noise" if changes.noise else "--steps", f"changes a plan of kind {DP_SGD!r}: edit {path}")
     new: Object = {**plan}
     if changes.noise:
         new["noise_multiplier"] = changes.noise

@@ -28,7 +28,7 @@ def permitted_lines(report: Object) -> Iterator[str]:
         yield f"Its steps need a noise multiplier of at least {cell(noise)}; at its noise, {cell(steps)} steps fit."
 
 
-def changes_that_pass(report: Object, changes: Changes, partitions: Sequence[Json]) -> Iterator[tuple[str, Changes]]:
+def changes_that_pass(report: Object, changes: Changes, partitions: Sequence[str]) -> Iterator[tuple[str, Changes]]:
     """The smallest changes that would each be admitted by itself: a sentence, and the command line's options for it."""
     from dataclasses import replace
 
@@ -40,7 +40,7 @@ def changes_that_pass(report: Object, changes: Changes, partitions: Sequence[Jso
         yield f"at most {steps} steps", replace(changes, steps=steps)
     for swap in objects(advice.get("partitions")):
         of, instead = cell(swap.get("of")), cell(swap.get("instead"))
-        refs = tuple(instead if ref == of else str(ref) for ref in partitions)
+        refs = tuple(instead if ref == of else ref for ref in partitions)
         yield f"the partition {instead} instead of {of}", replace(changes, partitions=refs)
 
 
