@@ -15,7 +15,6 @@
     port = 8000
     url = "http://127.0.0.1:8000"
     production = false
-
     witnesses = "required"
 
     [serve.issuers]
@@ -24,40 +23,14 @@
     [serve.witness_keys]
     "https://witness.example" = "witness.example/w1+a3e00fe2+BNy/co4C1Hn1p+INwJrfUlgz7W55dSZReusH/GhUhJ/G"
 
-Paths are relative to the profile; ``book`` may also be the URL of a PostgreSQL database, its password left to libpq's
-own means (PGPASSFILE). ``kept`` holds the newest checkpoint: a book older than that is refused, so store it where
-backups of the book do not reach, and not in its folder; left out, it lies in the user's state folder (XDG_STATE_HOME
-or ~/.local/state).
-``allow_rollback = true`` keeps none, and says so at every start. ``snapshot`` is the file with a snapshot of the book's
-state, by which it opens faster; left out, it lies beside an SQLite book, and of a PostgreSQL one in the user's state
-folder. Without ``keys`` the service authorises only:
-providers hand keys over themselves, against receipts. ``issuers`` name whose tokens are accepted, each with a file of
-its public keys (a JWK Set), which is read again when it changes. A table in place of the file binds an issuer:
-``{keys = "bank.jwks", organisations = ["did:web:bank-a.example"], roles = []}`` speaks for that organisation, for which
-no other issuer then does, and gives neither AUDITOR nor OPERATOR. Where several issuers are named, no two may give the
-same role unless ``roles`` says so of both. ``url`` is the service as callers know it, which their
-signatures name; left out, it is where it listens.
-
-``witness_keys`` names witnesses (C2SP tlog-witness) by their URLs, each with its pinned verifier key: the service shows
-them its newest checkpoint before it accepts requests and every few seconds, and stops if one contradicts. One that does
-not answer is asked again, with a warning; with ``witnesses = "required"`` the service does not run without it.
-
-``clock`` is the file in which a service in production stores when its clock was last known to be right, and which
-``epsilon clock accept`` writes: who may write it is who may accept. Left out, it is the profile's name with ``.clock``.
-``clock_jump_s`` is how many seconds more or less the clock may have advanced than the time since boot, ten minutes if
-left out: more is a jump.
-
-``proxies`` lists the addresses of proxies in front of the service, as ``["10.0.0.7"]``: each speaks for many callers,
-so its connections are bounded only by the number that the process has; it has to bound those of each caller.
-``forwarded`` names the header field in which they say who calls, ``"x-forwarded-for"`` or ``"forwarded"`` (RFC 7239):
-by it requests without a valid token are counted, which behind a proxy are otherwise not. Every proxy has to write it.
+Each field is declared, with its meaning, in :mod:`api.cli.serve_table`. Paths are relative to the profile. Only a
+service in production listens elsewhere than on loopback; it takes no issuer on loopback or without TLS, and its ``url``
+is https, because a proxy in front of it ends TLS. A table in place of an issuer's file binds it, as ``{keys =
+"bank.jwks", organisations = ["did:web:bank-a.example"], roles = []}``.
 
 The table ``[serve.console]`` says how the issuers know the console (:class:`api.console.session.login.LoginTerms`).
 
 The table ``[serve.quotas]`` sets what one organisation, clean room or address may use (:mod:`api.http.quota_terms`).
-
-Only a service in production listens elsewhere than on loopback. It takes no issuer on loopback or without TLS, which is
-what a development issuer is; and its ``url`` is https, because a proxy in front of it ends TLS.
 """
 
 from __future__ import annotations
@@ -66,10 +39,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from api.auth.issuer_bounds import IssuerBounds, bound_apart
+from api.cli.serve_table import (
+    CLOCK_JUMP_S_MAX,
+    ISSUERS_MAX,
+    LEFT_OUT,
+    NEEDED,
+    OPTIONAL,
+    PORT_MAX,
+    PROXIES_MAX,
+    REQUIRED,
+    WITNESSES_MAX,
+)
 from api.console.session.login import LoginTerms
 from api.http.quota_terms import QuotaTerms
 from api.http.sender_address import FIELDS
@@ -83,15 +67,6 @@ from ledger.store.engine import sqlite_file, url_of
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-
-PORT_MAX: Final = 65_535
-CLOCK_JUMP_S_MAX: Final = 86_400
-"""The most that a profile may let the clock jump: a day."""
-ISSUERS_MAX: Final = 16
-WITNESSES_MAX: Final = 16
-PROXIES_MAX: Final = 16
-REQUIRED: Final = "required"
-OPTIONAL: Final = "optional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,21 +136,7 @@ class Settings:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
-        names = ("book", "host", "issuers", "log_key", "origin", "port")
-        paths = ("clock", "keys", "kept", "snapshot")
-        switches = ("allow_rollback", "production", "witnesses")
-        optional = (
-            *switches,
-            *paths,
-            "clock_jump_s",
-            "console",
-            "forwarded",
-            "proxies",
-            "quotas",
-            "url",
-            "witness_keys",
-        )
-        known = c.fields(read_table(path, "serve"), "serve", names, optional)
+        known = c.fields(read_table(path, "serve"), "serve", NEEDED, LEFT_OUT)
         production = c.boolean(known.get("production", False), "serve.production")
         allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
         if allow_rollback and "kept" in known:
@@ -271,7 +232,7 @@ def _witnesses(value: object) -> tuple[Witness, ...]:
 
 
 def _required(value: object, witnesses: tuple[Witness, ...]) -> bool:
-    if value not in {REQUIRED, OPTIONAL}:
+    if not isinstance(value, str) or value not in {REQUIRED, OPTIONAL}:
         raise Malformed("serve.witnesses", f"must be '{REQUIRED}' or '{OPTIONAL}'")
     if value == REQUIRED and not witnesses:
         raise Malformed("serve.witnesses", "are required, so serve.witness_keys must name one")

@@ -63,8 +63,10 @@ _File = Annotated[str, text(1_000)]
 class Person(Record, frozen=True):
     """A person that a browser may log in as."""
 
-    organisation: Did
-    roles: Annotated[tuple[Literal["AUDITOR", "OPERATOR"], ...], distinct(2)] = ()
+    organisation: Annotated[Did, Meta(description="whom the person's tokens name")]
+    roles: Annotated[
+        tuple[Literal["AUDITOR", "OPERATOR"], ...], distinct(2), Meta(description="what the tokens say the person is")
+    ] = ()
 
 
 class Refused(Exception):  # noqa: N818 - the glossary's word
@@ -228,12 +230,17 @@ def _public_key(path: Path) -> PublicKey:
 class IssuerSettings(Record, frozen=True):
     """The table ``[issuer]``."""
 
-    audience: Annotated[str, text(200)]
-    clients: Annotated[dict[Did, _File], Meta(max_length=256)]
-    host: Annotated[str, text(1_000)]
-    key: _File
-    port: Annotated[int, between(0, 65_535)]
-    people: Annotated[dict[Name, Person], Meta(max_length=256)] | None = None
+    audience: Annotated[str, text(200, description="for which log the tokens are: its origin")]
+    clients: Annotated[
+        dict[Did, _File], Meta(max_length=256, description="by DID the file of an organisation's JWK or private key")
+    ]
+    host: Annotated[str, text(1_000, description="the address to listen on: of loopback alone")]
+    key: Annotated[_File, Meta(description="the file of the issuer's own private key")]
+    port: Annotated[int, between(0, 65_535), Meta(description="the port to listen on; 0 takes a free one")]
+    people: Annotated[
+        Annotated[dict[Name, Person], Meta(max_length=256)] | None,
+        Meta(description="by name, who may log in without authentication"),
+    ] = None
 
     @classmethod
     def load(cls, path: Path) -> IssuerSettings:

@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
+from msgspec import Meta
+
 from client.http.access_tokens import ClientCredentials, Credentials
 from client.http.base_url import sealed
 from client.http.problems import Refused
@@ -54,11 +56,11 @@ _SQLITE: Final = b"SQLite format 3\0"
 class Party(Record, frozen=True):
     """An organisation, and the file of the key that signs for it."""
 
-    actor: Did
-    issuer: Annotated[str, text(1_000)]
-    key: Annotated[str, text(1_000)]
-    log: Annotated[str, text(1_000)]
-    service: Annotated[str, text(1_000)]
+    actor: Annotated[Did, Meta(description="the organisation")]
+    issuer: Annotated[str, text(1_000, description="the URL of the issuer that gives it access tokens")]
+    key: Annotated[str, text(1_000, description="the file of its signing key, in PEM, which its owner alone may read")]
+    log: Annotated[str, text(1_000, description="the log's verifier key: whose signature is believed")]
+    service: Annotated[str, text(1_000, description="the URL of the service")]
 
 
 class Person(Purpose, frozen=True):
@@ -68,7 +70,7 @@ class Person(Purpose, frozen=True):
     requested scopes, words between spaces, ``openid`` among them, which is requested alone where it is absent.
     """
 
-    scope: Annotated[str, text(1_000)] | None = None
+    scope: Annotated[str, text(1_000, description="the scopes to ask for; openid alone, if left out")] | None = None
 
     def __post_init__(self) -> None:
         """Hold it to what a login needs. Raises: Malformed."""

@@ -32,10 +32,10 @@ LOGIN_NEEDED: Final = "login_needed"
 class Purpose(Record, frozen=True):
     """The purpose of a login: at which issuer, as which program, to read which log at which service."""
 
-    client_id: Annotated[str, text(200)]
-    issuer: Annotated[str, text(1_000)]
-    log: Annotated[str, text(1_000)]
-    service: Annotated[str, text(1_000)]
+    client_id: Annotated[str, text(200, description="the id under which the issuer knows this program")]
+    issuer: Annotated[str, text(1_000, description="the URL of the issuer at which the person logs in")]
+    log: Annotated[str, text(1_000, description="the log's verifier key: whose signature is believed")]
+    service: Annotated[str, text(1_000, description="the URL of the service")]
 
 
 class Login(Purpose, frozen=True):

@@ -18,6 +18,8 @@ def field_table(schema: dict[str, Any], link: Callable[[str], str] | None = None
     """
     lines = ["| field | value | needed | meaning |", "|---|---|---|---|"]
     parts = schema.get("$defs", {})
+    # What refers to itself, or has a description of its own, is published as a reference to its definition.
+    schema = parts[_name(schema)] if "$ref" in schema else schema
     lines += [
         f"| `{name}` | {_cell(value)} | {'yes' if needed else ''} | {_cell(meaning)} |"
         for name, value, needed, meaning in _fields(schema, parts, link, "", 0)

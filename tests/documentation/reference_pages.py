@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from api.cli import settings
+from api.cli.serve_table import ServeTable
 from api.dev_issuer.issuer import IssuerSettings
 from api.http.quota_terms import QuotaTerms
 from client.profile import profile
@@ -160,7 +161,7 @@ def profile_page() -> str:
     parts = ["# Profile", _prose(inspect.getdoc(profile) or "")]
     for title, record in tables:
         parts += [f"## {title}", field_table(json_schema(record))]
-    parts += ["## [serve]", _prose(inspect.getdoc(settings) or "")]
+    parts += ["## [serve]", _prose(inspect.getdoc(settings) or ""), field_table(json_schema(ServeTable))]
     parts += ["## [serve.quotas]", _attribute_table(QuotaTerms)]
     parts += ["## [issuer]", _prose(inspect.getdoc(IssuerSettings) or ""), field_table(json_schema(IssuerSettings))]
     return "\n\n".join(parts) + "\n"
@@ -200,6 +201,7 @@ def _fenced(language: str, text: str) -> str:
 def _prose(docstring: str) -> str:
     """A docstring as Markdown: double backticks are code, paragraphs that are indented are TOML."""
     text: list[str] = []
+    docstring = re.sub(r":[a-z]+:`~?([\w.]+)`", r"`\1`", docstring)
     for is_code, paragraphs in groupby(docstring.split("\n\n"), lambda one: one.startswith("    ")):
         whole = "\n\n".join(paragraphs)
         text.append(_fenced("toml", textwrap.dedent(whole)) if is_code else whole.replace("``", "`"))

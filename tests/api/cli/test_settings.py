@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from api.cli.settings import PROXIES_MAX, Settings
+from api.cli.serve_table import LEFT_OUT, NEEDED, PROXIES_MAX, ServeTable
+from api.cli.settings import Settings
 from api.http.quota_terms import QuotaTerms
 from client.keys.signer import Signer
+from ledger.wire.json_schema import json_schema
 from ledger.wire.malformed import Malformed
 from tests.api.server.processes import write_profile
 from tests.factories.callers import Everybody
@@ -77,3 +82,32 @@ def test_what_is_no_quota_is_refused(tmp_path: Path, said: str, where: str) -> N
     """And named."""
     with pytest.raises(Malformed, match=rf"^serve\.quotas\.?{where}"):
         _load(tmp_path, f"quotas = {said}")
+
+
+@pytest.mark.parametrize("name", [*NEEDED, *LEFT_OUT])
+def test_each_declared_field_is_held_to_its_declaration(tmp_path: Path, name: str) -> None:
+    """What its schema does not take is refused under its name, by the reader as by the published schema."""
+    said = {
+        **dict.fromkeys(("book", "log_key", "origin"), '"one"'),
+        "host": '"127.0.0.1"',
+        "port": "0",
+        "issuers": '{"http://127.0.0.1:9" = "issuer.jwks"}',
+    }
+    path = tmp_path / "profile.toml"
+    for wrong in (False, True):
+        fields = {**said, name: "[[1]]"} if wrong else said
+        path.write_text("\n".join(["v = 1", "[serve]", *(f"{field} = {value}" for field, value in fields.items())]))
+        found = tomllib.loads(path.read_text())["serve"]
+        assert jsonschema.Draft202012Validator(json_schema(ServeTable)).is_valid(found) is not wrong
+        if wrong:
+            with pytest.raises(Malformed, match=rf"^serve\.{name}\b"):
+                Settings.load(path)
+        else:
+            assert Settings.load(path).origin == "one"
+
+
+def test_the_page_names_each_field() -> None:
+    """Of a deployment's profile: none is left out."""
+    page = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)`", page.partition("`[serve]`, of `epsilon serve`:")[2].partition("`[issuer]`")[0])
+    assert {*NEEDED, *LEFT_OUT} <= {*named}
