@@ -81,10 +81,11 @@ def test_a_fault_is_one_sentence_and_leaves_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_disk_that_fills_leaves_nothing(tmp_path: Path) -> None:
-    """The file that cannot be written is named as the user named it; keys that were made are gone again."""
-    (tmp_path / "data.csv").write_text("a,y\n" + "1.25,1\n" * 50_000)
-    command = [sys.executable, "-m", "epsilon_ledger", "dataset", "seal", "data.csv", REF, "--target", "y"]
+@pytest.mark.parametrize("words", [("seal", "data.csv", REF), ("commit", "data.csv")], ids=["seal", "commit"])
+def test_a_disk_that_fills_leaves_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """The folder that cannot be written is named as the user named it; keys that were made are gone again."""
+    (tmp_path / "data.csv").write_text("a,y\n" + "".join(f"{one}.25,1\n" for one in range(20_000)))
+    command = [sys.executable, "-m", "epsilon_ledger", "dataset", *words, "--target", "y"]
     done = subprocess.run(
         [*command, "--out", "out"],
         cwd=tmp_path,
