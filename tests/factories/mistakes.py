@@ -27,6 +27,7 @@ class Mistake:
         says: what its report must hold: the field as typed, the rule. then: the next step, in the last line.
         files: by name, what lies there: see :func:`prepare`.
         recorded: whether it is a refusal that the log keeps.
+        first: its number among the 101 mistakes of a first trial of the command line; None for those thought of later.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Mistake:
     then: str
     files: dict[str, Any]
     recorded: bool
+    first: int | None
 
 
 def table(name: str) -> list[Mistake]:
@@ -50,6 +52,7 @@ def table(name: str) -> list[Mistake]:
             one["then"],
             one.get("files", {}),
             one.get("recorded", False),
+            one.get("first"),
         )
         for one in rows
     ]
