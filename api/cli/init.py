@@ -109,7 +109,7 @@ def service(  # noqa: PLR0913 - one argument an option
 
 def _report_service(profile: Path, decisions: ServiceDecisions, missing: Sequence[Path]) -> None:
     """What was not decided, and what comes next."""
-    from ledger.files.shell_commands import epsilon_command, shown
+    from ledger.command_line.shell_commands import epsilon_command, shown
 
     if decisions.data_keys is None:
         typer.echo("The service stores no data keys: providers grant their own (epsilon key grant).")
@@ -140,7 +140,7 @@ def issuer(
 
     from api.setup.issuer_folder import JWK_SET, KEY, PROFILE, fetch_issuer, make_issuer
     from client.http.base_url import is_loopback
-    from ledger.files.shell_commands import epsilon_command
+    from ledger.command_line.shell_commands import epsilon_command
     from ledger.wire.malformed import Malformed
 
     with errors_reported(fields=_TYPED):
@@ -187,7 +187,7 @@ def party(  # noqa: PLR0913 - one argument an option
     """Make an organisation's key, its registration for the SRO, and its profile."""
     from api.setup.key_files import read_verifier_key
     from api.setup.party_folder import CLAIM, JWK, KEY, PROFILE, PartyDecisions, make_party
-    from ledger.files.shell_commands import epsilon_command
+    from ledger.command_line.shell_commands import epsilon_command
 
     with errors_reported(fields=_TYPED):
         given = {
@@ -236,7 +236,7 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, Path]:
 
 
 def _made(folder: Path, files: Mapping[str, str], *, first: bool = True) -> None:
-    from ledger.files.shell_commands import shown
+    from ledger.command_line.shell_commands import shown
 
     if first:
         typer.echo(f"In {shown(folder)}:")

@@ -14,7 +14,7 @@ from typing import Final
 from api.server.http_server import listen
 from api.setup import development_folder as development
 from api.setup.development_folder import DevelopmentFolder, FolderTaken, Mark
-from ledger.files.shell_commands import epsilon_command, shown
+from ledger.command_line.shell_commands import epsilon_command, shown
 
 Report = Callable[[str], None]
 PORT: Final = 8000

@@ -29,7 +29,7 @@ from client.service.service import Service
 from ledger.book.book import Book
 from ledger.book.checkpoint_file import default_path
 from ledger.book.wall_clock import unix_ms
-from ledger.files.shell_commands import epsilon_command
+from ledger.command_line.shell_commands import epsilon_command
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ledger.files.shell_commands import epsilon_command
+from ledger.command_line.shell_commands import epsilon_command
 
 if TYPE_CHECKING:
     from ledger.wire.canonical_json import Object
@@ -85,7 +85,7 @@ def passing_lines(
         body: of the charge with the changes, before its ranges are resolved.
         typed: the command with its arguments, and ``options`` its other options; those that are None are left out.
     """
-    from ledger.domain.verbosity import plain
+    from ledger.command_line.verbosity import plain
 
     if advice is None:
         return

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from client.cli.planned_run.charge_file import DP_SGD, Changes
 from client.cli.planned_run.plan_answer import blocked_lines, changes_that_pass
 from client.http.problems import Refused, Unreachable
+from ledger.command_line.shell_commands import epsilon_command
 from ledger.domain.exit_codes import ExitCode
 from ledger.domain.outcomes import Code
-from ledger.files.shell_commands import epsilon_command
 
 if TYPE_CHECKING:
     from client.service.answers import Answer

@@ -146,7 +146,7 @@ def test_an_sro_asks_what_a_policy_would_change(desk: Desk) -> None:
         json.loads(desk.run(f"epsilon policy impact {who} next.yaml --json").out) for who in ("sro.toml", book)
     )
     assert {**asked, "at": 0} == {**read, "at": 0}
-    assert [one["name"] for one in asked["partitions"]] == [REF]
+    assert REF in [one["name"] for one in asked["partitions"]]
     assert "would be frozen" in desk.run("epsilon policy impact sro.toml next.yaml").out
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ledger.wire.exact_numbers import format_number
+from tests.factories.parties_walk import Desk
 from tests.factories.people import BANK_A, HOSPITAL
-from tests.factories.readme_walk import Desk
 
 CONTRACT = "--contract contract.yaml"
 TOO_MUCH = "--noise 3 --steps 400"
