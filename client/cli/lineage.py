@@ -11,6 +11,8 @@ from client.cli.command_group import CommandGroup
 from client.cli.output import cell, objects, print_rows, time_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from client.service.service import Service
     from ledger.wire.canonical_json import Json, Object
 
@@ -146,10 +148,10 @@ def declare(
 
 
 def _print_lineage(lineage: Object) -> None:
-    nodes = objects(lineage.get("nodes"))
-    print_rows(("node", "kind", "organisation", "members", "since", "knows of"), [_row(one) for one in nodes])
+    rows = lineage_rows(lineage)
+    print_rows(("entry", "kind", "organisation", "members", "since", "knows of"), rows)
     if lineage.get("complete") is not True:
-        typer.echo(f"These are the nearest {len(nodes)}; there are more.", err=True)
+        typer.echo(f"These are the nearest {len(rows)}; there are more.", err=True)
 
 
 @group.read_command(
@@ -163,19 +165,45 @@ def show(
     return service.lineage(organisation)
 
 
-def _row(node: Object) -> tuple[str, ...]:
-    members = node.get("members")
+def lineage_rows(lineage: Object) -> list[tuple[str, ...]]:
+    """A row for each node of an answer: its entry, kind, organisation, members, time, and whose exposure it has."""
+    nodes = objects(lineage.get("nodes"))
+    known = {one.get("index"): one for one in nodes}
+    return [_row(one, known) for one in nodes]
+
+
+def _row(node: Object, known: Mapping[Json, Object]) -> tuple[str, ...]:
     return (
         cell(node.get("index")),
         cell(node.get("kind")),
         cell(node.get("organisation")),
-        ", ".join(map(cell, members)) if isinstance(members, list) else "",
+        _members(node),
         time_text(node.get("time")),
-        ", ".join(map(_parent, objects(node.get("parents")))),
+        "; ".join(_parent(one, known) for one in objects(node.get("parents"))),
     )
 
 
-def _parent(parent: dict[str, Json]) -> str:
-    """A node whose exposure is inherited: all of it, or what it was when the log had so many entries."""
-    before = parent.get("before")
-    return f"{parent.get('node')}" if before is None else f"{parent.get('node')} before entry {before}"
+def _members(node: Object) -> str:
+    members = node.get("members")
+    return ", ".join(map(cell, members)) if isinstance(members, list) else ""
+
+
+def _name(node: Object) -> str:
+    """A node in words: who is there now, or whose it was."""
+    whose = cell(node.get("organisation"))
+    match node.get("kind"):
+        case "coalition":
+            return f"the coalition of {_members(node)}"
+        case "model":
+            return f"a model that {whose} gave away"
+        case "public":
+            return f"a model that {whose} made public"
+        case _:
+            return _members(node) or f"{whose}, before it changed"
+
+
+def _parent(parent: Object, known: Mapping[Json, Object]) -> str:
+    """Whose exposure is inherited: all of it, or what it was when the log had so many entries."""
+    index, before = parent.get("node"), parent.get("before")
+    name = _name(known[index]) if index in known else f"what entry {index} made"
+    return name if before is None else f"{name}, before entry {before}"

@@ -227,7 +227,8 @@ def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume
     from trainer_adapter.cli.train import train_job
 
     def on_step(run: Run, step: int) -> None:
-        said: Object = {"epsilon": run.privacy.epsilon.number, "step": step, "steps": run.steps}
+        whole = run.privacy.epsilon
+        said: Object = {"epsilon": whole.number, "partition": whole.partition, "step": step, "steps": run.steps}
         run.output.put(said, lambda: _print_event("step", **said))
 
     def say(line: str) -> None:
@@ -255,7 +256,7 @@ def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: 
         task = progress.add_task("noisy steps", total=job.plan.steps, loss="")
 
         def on_step(run: Run, step: int) -> None:
-            shown = f"ε {run.privacy.epsilon.number} in all"
+            shown = f"ε {run.privacy.epsilon.number} in all on {run.privacy.epsilon.partition}"
             run.output.put({"shown": step}, lambda: progress.update(task, completed=step, loss=shown))
 
         return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)

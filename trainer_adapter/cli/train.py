@@ -54,11 +54,13 @@ class Report:
     answers: dict[str, str] | None = None
 
     def to_json(self) -> Object:
-        """For programs. ``epsilon`` is the greatest of ``run_epsilon``."""
+        """For programs. ``epsilon`` is the greatest of ``run_epsilon``, and ``partition`` is where."""
         figures = self.privacy.to_json()
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _IN_WORDS}
         said: Object = {} if self.answers is None else {"answers": {**self.answers}}
-        return {**own, **said, self.measure: self.accuracy, **figures, "epsilon": self.privacy.epsilon.number}
+        whole = self.privacy.epsilon
+        lone: Object = {"epsilon": whole.number, "partition": whole.partition}
+        return {**own, **said, self.measure: self.accuracy, **figures, **lone}
 
     def in_words(self) -> str:
         """For people."""

@@ -62,7 +62,7 @@ class FencedLogger(Logger):
 class LedgerCallback(Callback):
     """Puts the run's noisy gradient in place of the batch's, and stops when the run is over.
 
-    It logs ``epsilon`` and ``steps_left``, which are public, and nothing else.
+    It logs ``epsilon``, the same named by its partition, and ``steps_left``, which are public, and nothing else.
     """
 
     def __init__(self, run: ModelRun) -> None:
@@ -99,8 +99,11 @@ class LedgerCallback(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         """Log the ε of the run, and stop before a step that was not charged."""
         left = self._run.remaining()
-        logged = {"epsilon": float(left.epsilon), "steps_left": float(left.steps)}
-        pl_module.log_dict(logged, prog_bar=True, batch_size=1)
+        epsilon = float(left.epsilon)
+        shown = {f"epsilon on {left.epsilon.partition}": epsilon, "steps_left": float(left.steps)}
+        pl_module.log_dict(shown, prog_bar=True, batch_size=1)
+        # Under a name that does not differ from run to run, for callbacks that watch it.
+        pl_module.log("epsilon", epsilon, batch_size=1)
         if left.steps == 0:
             trainer.should_stop = True
 

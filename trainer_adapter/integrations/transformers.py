@@ -78,12 +78,13 @@ class LedgerTrainerCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_log(self, args: object, state: TrainerState, *_: object, logs: object = None, **__: object) -> None:
-        """Add the ε of the whole run to what is logged: to the history, and for the callbacks after this one."""
+        """Add the ε of the whole run and its partition to what is logged: to the history, and for later callbacks."""
         del args
+        epsilon = self._run.remaining().epsilon
         # The Trainer keeps a copy before it asks its callbacks.
         for line in (logs, *state.log_history[-1:]):
             if isinstance(line, dict):
-                line["epsilon"] = float(self._run.remaining().epsilon)
+                line |= {"epsilon": float(epsilon), "epsilon_partition": epsilon.partition}
         if self._report is not None and isinstance(logs, dict):
             said = {str(name): repr(value) for name, value in logs.items()}
             self._run.output.put({"metrics": {**said}, "step": state.global_step}, partial(self._report, {**logs}))

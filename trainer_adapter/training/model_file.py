@@ -21,8 +21,8 @@ def model_bytes(
 
     The same model and run make the same bytes. ``epsilon`` is of the whole plan, however few of its steps ran: the
     greatest of the lines in ``run_epsilon``, whose partition, δ and accountant stand beside it. Of a model that starts
-    from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``; ``infinite`` if none is proven.
-    ``more`` are further metadata.
+    from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``, and the partition of that line
+    stands beside it. Each is ``infinite`` if none is proven. ``more`` are further metadata.
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
     return tensors_bytes(tensors, assignment, steps, privacy, more)
@@ -51,7 +51,9 @@ def tensors_bytes(
         "unit": figure.unit,
     }
     if privacy.with_ancestry:
-        about["epsilon_with_ancestry"] = _decimal(greatest(privacy.with_ancestry))
+        together = greatest(privacy.with_ancestry)
+        about["epsilon_with_ancestry"] = _decimal(together)
+        about["partition_with_ancestry"] = together.partition
         about["with_ancestry"] = _json(privacy.with_ancestry)
     if isinstance(assignment.plan, StatisticsPlan | StagedPlan):
         about["statistics"] = write(assignment.plan).decode()

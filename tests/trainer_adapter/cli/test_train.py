@@ -212,7 +212,9 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
         for line in process.stdout:
             event = json.loads(line)
             seen = event.get("step", seen)
-            told += [Fraction(event["epsilon"])] if "epsilon" in event else []
+            if "epsilon" in event:
+                told.append(Fraction(event["epsilon"]))
+                assert event["partition"] == place.ref
             if seen == 13:
                 process.send_signal(signal.SIGKILL)
                 break

@@ -77,9 +77,13 @@ def test_lightning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code of docs/loops/lightning.md: twenty steps on the run's gradients, and the loss of privacy is shown."""
     with _page(place, "lightning", monkeypatch) as (names, seen):
         shown = float(names["trainer"].callback_metrics["epsilon"])
+        on_bar = names["trainer"].progress_bar_metrics
         epsilon = names["run"].remaining().epsilon.epsilon
     assert epsilon is not None
     assert shown == pytest.approx(float(epsilon), rel=1e-6)
+    # A figure that is shown alone names its partition.
+    assert on_bar[f"epsilon on {place.ref}"] == pytest.approx(float(epsilon), rel=1e-6)
+    assert "epsilon" not in on_bar
     assert len(seen) == _posted(place, "lightning") == PLAN.steps
     assert _noisy(seen)
     assert (place.folder / "runs" / "lightning" / "model.safetensors").exists()
@@ -168,8 +172,8 @@ def test_transformers(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     """The code of docs/loops/transformers.md: a model that drops, twenty steps on the run's gradients."""
     with _page(place, "transformers", monkeypatch) as (names, seen):
         assert names["trainer"].state.global_step == PLAN.steps
-        assert all("epsilon" in line for line in names["trainer"].state.log_history)
-        assert all("epsilon" in line for line in names["reported"])
+        for line in (*names["trainer"].state.log_history, *names["reported"]):
+            assert (line["epsilon"] > 0, line["epsilon_partition"]) == (True, place.ref)
         assert len(names["reported"]) == len(names["trainer"].state.log_history)
     assert "epsilon" not in capsys.readouterr().out
     assert len(seen) == _posted(place, "transformers") == PLAN.steps

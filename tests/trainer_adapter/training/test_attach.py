@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 import signal
@@ -22,6 +23,7 @@ from api.demo import digits
 from client.http.problems import Refused
 from client.keys.data_encryption import encrypt
 from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.wire.canonical_json import digest
@@ -32,6 +34,7 @@ from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.job.step_log import steps_begun
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.attach import ModelRun, Options, attach
+from trainer_adapter.training.model_file import tensors_bytes
 from trainer_adapter.training.training_records import read_records, read_users
 
 ROOT = Path(__file__).parents[3]
@@ -300,6 +303,25 @@ def test_the_released_model_names_what_it_cost(place: Place) -> None:
         "steps": "10",
         "unit": "record",
     }
+
+
+def test_the_file_of_a_model_with_ancestry_names_where_its_greatest_bound_is(place: Place) -> None:
+    """Its own run's greatest ε and that of all runs together, each with the partition that it is of."""
+    lines = [
+        RunEpsilon("PLD", Fraction(1, 10**5), epsilon, ref, "REPLACE_SPECIAL", runs, "record")
+        for ref, epsilon, runs in (
+            (f"{place.ref}-own", Fraction(2), 1),
+            (f"{place.ref}-low", Fraction(1), 1),
+            (f"{place.ref}-high", Fraction(7, 2), 3),
+            (f"{place.ref}-none", None, 3),
+        )
+    ]
+    for ancestry, epsilon, ref in ((lines[:3], "3.5", lines[2].partition), (lines, "infinite", lines[3].partition)):
+        privacy = ChargeEpsilon("named", (lines[1], lines[0]), tuple(ancestry))
+        data = tensors_bytes({"weight": torch.zeros(1)}, place.assignment("named"), 1, privacy)
+        about = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+        assert (about["epsilon"], about["partition"]) == ("2", lines[0].partition)
+        assert (about["epsilon_with_ancestry"], about["partition_with_ancestry"]) == (epsilon, ref)
 
 
 def test_data_of_a_second_partition_are_not_opened_with_another_key(place: Place) -> None:
