@@ -135,6 +135,12 @@ NOT_A_CATALOGUE: dict[str, tuple[dict[str, c.Json], str, str]] = {
     "a type out of range": (
         {"load": load(steps(probability="2"))}, "body.load.mechanism.mechanisms[0].probability", "1"
     ),
+    "a type without noise": (
+        {"load": load(steps(noise_multiplier="0"))}, "body.load.mechanism.mechanisms[0].noise_multiplier", "0"
+    ),
+    "a type of which no step fits": (
+        {"load": load(steps(noise_multiplier="0.02", probability="1"))}, "body.epsilon", "no room for one step"
+    ),
     "an unlisted kind in the mix": ({"load": load(steps(), LAPLACE)}, "body.load", "holds a step of laplace"),
     "an unknown kind in the mix": (
         {"load": load(steps(), {"kind": "magic", "v": 1})}, "body.load.mechanism.mechanisms[1].kind", "magic"

@@ -16,9 +16,11 @@ from msgspec import structs
 
 from ledger.accounting.gaussian_certificates import gaussian_epsilon
 from ledger.filters import Opening
+from ledger.filters.catalogue_prices import choose_prices
 from ledger.filters.gaussian import GaussianRule
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.reference_step_count import Reference
+from ledger.filters.step_types import potential
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Gaussian, PoissonGaussian
 from tests.ledger.filters.game import Charging, Game, Run
@@ -157,3 +159,22 @@ def test_the_odometer_of_gaussian_is_never_beaten() -> None:
 
     assert 0.2 < at_run_ends(dp_sgd(1.0, 8.0, 1), told, DELTA, most, WIDTH) <= 1
     assert at_run_ends(dp_sgd(1.0, 8.0, 1), unshared, DELTA, most, WIDTH) > 2
+
+
+def test_the_odometer_of_catalogue_is_never_beaten() -> None:
+    """Blocks of COVID steps at their price in ticks, stopped after any of them; its checkpoints at all of δ are."""
+    plan = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
+    rule = structs.replace(choose_prices(Opening(Fraction(1, 1483), (Fraction(3),), plan)).rule, odometers=None)
+    (kind,) = rule.types
+    block, most = dp_sgd(1 / 186, 0.6531, kind.steps), rule.capacity // kind.ticks
+    told = cache(lambda count: float(rule.odometer(Loss((kind.ticks * count, 0), (0, 0)))))
+
+    @cache
+    def unshared(count: int) -> float:
+        reached = checkpoint(kind.ticks * count, rule.capacity).at
+        found = potential(rule.epsilon, rule.certain, rule.types).bound(reached, rule.certain) if count else 0.0
+        assert found is not None
+        return found
+
+    assert 0.2 < at_run_ends(block, told, DELTA, most, WIDTH) <= 1
+    assert at_run_ends(block, unshared, DELTA, most, WIDTH) > 2
