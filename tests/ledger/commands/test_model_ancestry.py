@@ -116,7 +116,7 @@ def test_each_partition_is_bounded_by_the_least_of_three_odometers_of_its_runs(
 def read_terms(partition: Partition) -> dict[str, Any]:
     """As they are recorded."""
     terms: dict[str, Any] = json.loads(partition.terms)
-    assert terms["rule"] == "renyi"
+    assert terms["kind"] == "renyi"
     return terms
 
 

@@ -176,5 +176,5 @@ def test_the_odometer_of_catalogue_is_never_beaten() -> None:
         assert found is not None
         return found
 
-    assert 0.2 < at_run_ends(block, told, DELTA, most, WIDTH) <= 1
-    assert at_run_ends(block, unshared, DELTA, most, WIDTH) > 2
+    assert 0.2 < at_run_ends(block, told, DELTA, most, WIDTH // 3) <= 1
+    assert at_run_ends(block, unshared, DELTA, most, WIDTH // 3) > 2
