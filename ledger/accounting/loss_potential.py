@@ -5,17 +5,29 @@
 l is the loss so far, b the ticks left, c_i the price of a block of steps of type i, and L_i its loss; V is 1 at an
 infinite loss. It is the value of the best adaptive strategy (dynamic programming, Bellman 1957), so everything that
 stays within b ticks keeps (ε, V_b(0)), whatever it chooses, mixes and stops. It is computed for both orders of the
-pair, on a lattice: laws are rounded up (:mod:`ledger.accounting.loss_lattice`), V is held constant below the lattice
-and is 1 above it. Each expectation is one convolution by FFT. Its rounding, and what laws differ by on other machines,
-are covered by a tolerance that every tick takes from δ.
+pair, on a lattice: laws are rounded up (:mod:`ledger.accounting.loss_lattice`), V is held constant below the lattice,
+and above its greatest loss z it is 1 - (1 - V(z))·e^(z - l). Each expectation is one convolution by FFT. Its rounding,
+and what laws differ by on other machines, are covered by a tolerance that every tick takes from δ.
+
+Why V beyond z bounds what is reached there: as a function of x = e^-l, with straight lines between the points, V_0 is
+convex and 1 at x = 0. E V(l + L) is then convex in x and at most 1 at x = 0, and a maximum of convex functions is
+convex; so for x < e^-z it lies below the line from (0, 1) to its value at z. With 1 in place of that line V would not
+be convex, and whatever moves a loss a little across z would cost ticks for nothing: a Laplace sum of b = 10 cost 37
+where it costs 2.
+
+**More costs no less.** E V(l + L) is an f-divergence of the pair with f = V, convex, so a post-processing has no more
+of it. A run of n steps is one of every longer run, so what pays for the longer run pays for it: its own least price is
+the least over all runs that it could be the beginning of.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -60,7 +72,10 @@ class Potential:
         losses = self.step * (np.arange(points) - self._zero)
         start = -np.expm1(np.minimum(0.0, float(epsilon) - losses))
         self._values = [np.stack([start, start])]
-        self._blocks = [(_Transform(laws, points), price) for laws, price in blocks]
+        self._law = _Transform([laws for laws, _ in blocks], points, self.step)
+        self._prices = [price for _, price in blocks]
+        # Of the newest tables, as far back as a block costs: every type takes its expectations of the same transforms.
+        self._spectra = deque([self._law.spectrum(self._values[0])], max(self._prices))
 
     def at(self, ticks: int, loss: float = 0.0) -> float:
         """V at so many ticks and a loss so far of so many nats, with its tolerance; the greater of both orders."""
@@ -91,48 +106,70 @@ class Potential:
         They pay if E V_(b-c)(l + L) <= V_b(l) for every l and every b from c to ``most``: then V along any order of
         charges is a supermartingale. More ticks pay whatever fewer pay.
         """
-        law = _Transform(laws, len(self._values[0][0]))
-        fewer = bisect_right(range(1, most + 1), x=False, key=lambda ticks: self._pays(law, ticks, most, 1 / 8))
+        expected = self._expected(laws)
+        fewer = bisect_right(range(1, most + 1), x=False, key=lambda ticks: self._pays(expected, ticks, most, 1 / 8))
         return fewer + 1 if fewer < most else None
 
     def pays(self, laws: Laws, ticks: int, most: int) -> bool:
         """Whether so many ticks pay for a mechanism of these laws, by a part of their tolerance."""
-        return self._pays(_Transform(laws, len(self._values[0][0])), ticks, most, 1 / 2)
+        return self._pays(self._expected(laws), ticks, most, 1 / 2)
 
-    def _pays(self, law: _Transform, ticks: int, most: int, part: float) -> bool:
+    def _expected(self, laws: Laws) -> Callable[[int], NDArray[np.float64]]:
+        """E V_b(l + L) at each number of ticks b, computed once however many prices are tried."""
+        law = _Transform([laws], len(self._values[0][0]), self.step)
+        return cache(lambda ticks: law.expected([law.spectrum(self._table(ticks))])[0])
+
+    def _pays(self, expected: Callable[[int], NDArray[np.float64]], ticks: int, most: int, part: float) -> bool:
         slack = part * ticks * self._tolerance
-        return all(
-            bool(np.all(law.expected(self._table(left - ticks)) <= self._table(left) + slack))
-            for left in range(ticks, most + 1)
-        )
+        return all(bool(np.all(expected(left - ticks) <= self._table(left) + slack)) for left in range(ticks, most + 1))
 
     def _table(self, ticks: int) -> NDArray[np.float64]:
         """V at so many ticks: one row for each order of the pair, one column for each point."""
         while len(self._values) <= ticks:
-            left = len(self._values)
-            reached = [law.expected(self._values[left - price]) for law, price in self._blocks if price <= left]
-            self._values.append(np.maximum.reduce([self._values[-1], *reached]))
+            left, value = len(self._values), self._values[-1]
+            fits = [place for place, price in enumerate(self._prices) if price <= left]
+            if fits:
+                before = [self._spectra[-self._prices[place]] for place in fits]
+                value = np.maximum(value, self._law.expected(before, fits).max(axis=0))
+            self._values.append(value)
+            self._spectra.append(self._law.spectrum(value))
         return self._values[ticks]
 
 
 class _Transform:
-    """The laws of a block, transformed once, to take expectations of V at every point of the lattice."""
+    """The laws of several blocks, transformed once, to take expectations of V at every point of the lattice."""
 
-    def __init__(self, laws: Sequence[LatticeLaw], points: int) -> None:
+    def __init__(self, blocks: Sequence[Laws], points: int, step: float) -> None:
         from scipy import fft
 
-        self._points, self._span = points, laws[0].span
+        self._points, self._span = points, max(law.span for laws in blocks for law in laws)
+        self._shrunk = np.exp(-step * np.arange(1, self._span + 1))
         self._length = fft.next_fast_len(points + 2 * self._span, real=True)
-        self._spectra = np.stack([np.conj(fft.rfft(law.probabilities, self._length)) for law in laws])
-        self._infinite = np.array([[law.infinite] for law in laws])
+        wide = np.stack([[_padded(law, self._span) for law in laws] for laws in blocks])
+        self._laws = np.conj(fft.rfft(wide, self._length))
+        self._infinite = np.array([[[law.infinite] for law in laws] for laws in blocks])
 
-    def expected(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """E V(l + L) at every point l, in both orders; at most 1."""
+    def spectrum(self, values: NDArray[np.float64]) -> NDArray[np.complex128]:
+        """The transform of V in both orders: constant below the lattice, and on the line to 1 above it."""
         from scipy import fft
 
         padded = np.ones((2, self._length))
         padded[:, : self._span] = values[:, :1]
-        padded[:, self._span : self._span + self._points] = values
-        sums = fft.irfft(self._spectra * fft.rfft(padded, axis=1), self._length, axis=1)[:, : self._points]
-        reached: NDArray[np.float64] = np.clip(sums + self._infinite, 0.0, 1.0)
+        end = self._span + self._points
+        padded[:, self._span : end] = values
+        padded[:, end : end + self._span] -= (1 - values[:, -1:]) * self._shrunk
+        transformed: NDArray[np.complex128] = fft.rfft(padded)
+        return transformed
+
+    def expected(self, spectra: Sequence[NDArray[np.complex128]], blocks: Sequence[int] = (0,)) -> NDArray[np.float64]:
+        """E V(l + L) of these blocks, each of its own V, at every point l and in both orders; at most 1."""
+        from scipy import fft
+
+        chosen = [*blocks]
+        sums = fft.irfft(self._laws[chosen] * np.stack(spectra), self._length)[:, :, : self._points]
+        reached: NDArray[np.float64] = np.clip(sums + self._infinite[chosen], 0.0, 1.0)
         return reached
+
+
+def _padded(law: LatticeLaw, span: int) -> NDArray[np.float64]:
+    return np.pad(law.probabilities, span - law.span)

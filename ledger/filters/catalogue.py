@@ -39,7 +39,7 @@ from ledger.wire.malformed import Malformed
 DELTA_LEAST: Final = Fraction(1, 10**6)
 """An odometer's checkpoint has a tenth of δ: below a tenth of this the rounding of convolutions would decide."""
 TICKS_MAX: Final = 1_024
-"""Of a capacity. A potential is computed up to twice as many: seconds, and less than a hundred megabytes."""
+"""Of a capacity. A potential is computed up to twice as many: seconds, and at an ε of 3 about sixty megabytes."""
 
 
 class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
