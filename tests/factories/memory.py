@@ -210,7 +210,7 @@ class MemoryWorld(World):
             apply(self.state, entry, self.index)
             self._entries[entry.id] = self.index, entry
             self.log.append(data)
-            self.index, self._last = self.index + 1, entry.time
+            self.index, self._last = self.index + 1, entry.time_after
 
 
 def entry_of(pending: PendingCommand, decided: Decision, now: int) -> Entry:

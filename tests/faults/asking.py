@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ledger.book.book import Submission
 from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, LATE, SRO, STRANGER
-from tests.faults.model import Model
+from tests.faults.asking_keys import AskingKeys
 from tests.faults.modelled_world import (
     BANKS,
     KINDS,
@@ -28,6 +28,7 @@ FREQUENT: Final = (
     + ("post",) * 4
     + ("void",) * 2
     + ("key_release",) * 3
+    + ("step_lease",) * 2
     + ("model_release", "release_notice", "transfer")
 )
 RARE: Final = (
@@ -44,19 +45,29 @@ RARE: Final = (
     "retirement",
     "revocation",
     "decree",
+    "dataset",
+    "stream",
+    "recommendation",
+    "clock_correction",
+    "run_generation",
+    "model_opening",
+    "key_rotation",
+    "key_suspension",
+    "key_suspension",
+    "key_revocation",
+    "recovery_quorum",
+    "key_recovery",
 )
 TWISTS: Final = ("again", "reuse", "forge", "garble", "loosen", "stranger")
 KINDS_ASKED: Final = (*FREQUENT * 2, *RARE, *TWISTS)
 
 
 @dataclass
-class Asking:
+class Asking(AskingKeys):
     """Who asks next for what. ``sent`` is all that was ever sent."""
 
     world: ModelledWorld
-    model: Model
     sent: list[Sent] = field(default_factory=list)
-    made: int = 0
     planned: bool = False
 
     def next(self, kind: str, a: int, b: int, c: int) -> Sent:
@@ -70,7 +81,9 @@ class Asking:
         if told is None:
             kind, told = "charge", self._charge(a, b, c, now)
         self.made += 1
-        ask = self._twisted(Ask(kind, f"{kind}-{self.made}", *told), twist, c)
+        name = f"lease-{self.made:064x}" if kind == "step_lease" and c % 19 else f"{kind}-{self.made}"
+        actor, what = told
+        ask = self._twisted(Ask(kind, name, actor, what, keys=self._signing(c, now)), twist, c)
         sent = ask, self.world.submission(ask, now)
         self.sent.append(sent)
         return sent
@@ -81,19 +94,6 @@ class Asking:
         if twist == "stranger" and "by" not in ask.told:
             return replace(ask, actor=STRANGER)
         return replace(ask, flaw={"forge": "signature", "garble": "bytes", "loosen": "loose"}.get(twist, ""))
-
-    def _bank(self, number: int) -> str:
-        banks = [did for did in (*BANKS, LATE) if did in self.model.roles]
-        return banks[number % len(banks)]
-
-    def _run(self, number: int) -> str | None:
-        """A run, mostly one of the newest; rarely a name that nobody has."""
-        names = list(self.model.runs)
-        if not names:
-            return None
-        if number % 23 == 9:
-            return "nobody"
-        return names[-1 - number % min(len(names), 12)]
 
     def _charge(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         bank, kinds = self._bank(a), list(self.model.partitions)
@@ -112,21 +112,10 @@ class Asking:
             "plan": "pure" if b % 19 == 8 else plan,
             "recipients": (self._bank(b),) if c % 7 == 2 and not self.model.suspects else (),
             "room": f"charge-{self.made + 1}" if a % 27 != 9 else self._room(b),
+            "leases": b % 3 == 1,
         }
         self.planned |= bool(told["recipients"])
         return bank, {**told, "steps": steps_of(told["plan"], steps), "steps_told": steps}
-
-    def _of_run(self, a: int, b: int) -> tuple[str, dict[str, Any]] | None:
-        name = self._run(a)
-        if name is None:
-            return None
-        run = self.model.runs.get(name)
-        told = {"charge": name, "by": (run.room if run and b % 21 != 13 else self._room(b))}
-        return (run.actor if run and b % 33 != 17 else self._bank(b)), told
-
-    def _room(self, number: int) -> str:
-        """A clean room that may belong to a charge, mostly another one."""
-        return f"charge-{number % (self.made + 2)}"
 
     def _post(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
@@ -135,7 +124,10 @@ class Asking:
             return None
         run = self.model.runs.get(found[1]["charge"])
         steps = c % (run.steps + 2) if run and c % 3 else (run.steps if run else 1)
-        return found[0], {**found[1], "steps": steps}
+        live: dict[str, Any] = {}
+        if run and run.leases and b % 11 != 6:
+            live = {"generation": run.generation, "lease": run.newest or None}
+        return found[0], {**found[1], **live, "steps": steps, "model": f"{c % 3:064x}" if a % 3 == 1 else None}
 
     def _void(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del c, now
@@ -153,15 +145,20 @@ class Asking:
 
     def _model_release(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
-        found = self._of_run(a, b)
+        found = self._of_run(a, b, self._ended(a, announced=True))
         run = self.model.runs.get(found[1]["charge"]) if found else None
-        model = min(run.notices, default="") if run and c % 5 else ""
-        return None if found is None else (found[0], {**found[1], "model": model or f"{c:064x}"})
+        if found is None or run is None:
+            return None
+        model = min(run.notices, default="") if c % 5 else ""
+        post = run.post or None if c % 7 else "no-post"
+        return found[0], {**found[1], "model": model or f"{c:064x}", "post": post}
 
     def _release_notice(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
-        found = self._of_run(a, b)
-        return None if found is None else (found[0], {**found[1], "model": f"{c % 3:064x}"})
+        found = self._of_run(a, b, self._ended(a, announced=False))
+        run = self.model.runs.get(found[1]["charge"]) if found else None
+        named = run.model if run and c % 5 else None
+        return None if found is None else (found[0], {**found[1], "model": named or f"{c % 3:064x}"})
 
     def _revocation(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
@@ -180,8 +177,8 @@ class Asking:
         return (SRO if a % 4 else self._bank(b)), {"did": LATE if b % 3 else self._bank(a), "role": "TDC"}
 
     def _policy(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
-        del now
-        return (SRO if a % 5 else HOSPITAL), {"version": self.model.version + bool(c % 7), "released": bool(b % 4)}
+        told = {"version": self.model.version + bool(c % 7), "released": bool(b % 4)}
+        return (SRO if a % 5 else HOSPITAL), {**told, "effective": now // 1000 * 1000}
 
     def _partition(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
@@ -201,9 +198,6 @@ class Asking:
         head = self.model.contracts[self.model.heads[contract_of(bank, 1).id]]
         version = head.version + bool(c % 6)
         return (bank if a % 6 else SRO), {"digest": digest_of(bank, version), "contract": contract_of(bank, version)}
-
-    def _sro(self, number: int) -> str:
-        return SRO if number % 9 else self._bank(number)
 
     def _merger(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
@@ -236,7 +230,8 @@ class Asking:
         return self._sro(c), {"members": members, "epsilon": ("2", "100")[c % 2]}
 
     def _collusion(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
-        if self.planned or self.model.suspects or b % 2:
+        # What comes before it in time is not what comes before it in the log, once that has gone back.
+        if self.planned or self.model.suspects or self.model.corrected or b % 2:
             return None
         first = max(moved[0][0] for moved in self.model.moves.values())
         times = [time for time, _, _ in self.model.log if time >= first] or [now]

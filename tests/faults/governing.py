@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.faults.lineage import Lineage
-from tests.faults.standing import Ask
+from tests.faults.standing import Ask, Contract, Run
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Governing(Lineage):
         return ("permitted", lambda _: self.forgiven.update({(ref, node): posted})) if any(posted) else "conflict"
 
     def _release_notice(self, ask: Ask, now: int, charge: str, by: str, model: str) -> Any:  # noqa: ANN401
-        del ask, now
+        del ask
         run = self.runs.get(charge)
         if run is None:
             return "not_found"
@@ -48,13 +48,26 @@ class Governing(Lineage):
             return "conflict"
         if by != run.room:
             return "not_authorised"
-        return "conflict" if model in run.notices else ("permitted", lambda _: run.notices.add(model))
+        # One of a later time than now was announced before the log's time went back.
+        if not run.may_name(model) or any(since <= now for since in run.notices.get(model, ())):
+            return "conflict"
+        return "permitted", lambda _: run.notices.setdefault(model, []).append(now)
 
-    def _model_release(self, ask: Ask, now: int, charge: str, by: str, model: str) -> Any:  # noqa: ANN401
-        del ask, now
+    def _model_release(  # noqa: PLR0913, PLR0917 - what a release names
+        self, ask: Ask, now: int, charge: str, by: str, model: str, post: str | None = None
+    ) -> Any:  # noqa: ANN401
+        del ask
         run = self.runs.get(charge)
         if run is None or by != run.room:
             return "not_authorised" if run else "not_found"
-        if run.state != "posted" or not run.released:
+        if run.state != "posted" or not run.released or not run.may_name(model):
             return "conflict"
-        return "permitted" if self.released and model in run.notices else "policy_denied"
+        if (post is not None or run.leases) and (post is None or post != run.post):
+            return "conflict"
+        announced = run.notices.get(model, [])[-1:]
+        leaves = self.released and not self._newest(run).revoked and announced and announced[0] <= now
+        return "permitted" if leaves else "policy_denied"
+
+    def _newest(self, run: Run) -> Contract:
+        """The newest version of a run's contract."""
+        return self.contracts[self.heads[self.contracts[run.contract].id]]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
-from tests.faults.governing import Governing
+from tests.faults.leasing import Leasing
 from tests.faults.standing import Ask, Contract, Partition, Run, Told
 
 DAY_MS: Final = 86_400_000
@@ -22,19 +23,14 @@ RECORDED: Final = ("pending", "posted", "voided", "permitted", "not_priced", "po
 
 
 @dataclass
-class Model(Governing):
+class Model(Leasing):
     """What stands, and what every command gets."""
 
     def call(self, asks: list[tuple[Ask, bytes]], clock: int) -> list[Told]:
         """What commands sent together get, at a time of the clock."""
-        now = max(clock, self.last)
-        self._lapse(now)
-        told = []
-        for ask, raw in asks:
-            told.append(self._told(ask, raw, now))
-            if told[-1].place is not None and not told[-1].repeated:
-                self.last = now
-        return told
+        self._lapse(max(clock, self.last))
+        # Only a correction of the clock moves the time within a call.
+        return [self._told(ask, raw, max(clock, self.last)) for ask, raw in asks]
 
     def _lapse(self, now: int) -> None:
         due = [run for run in self.runs.values() if run.state == "pending" and run.deadline < now]
@@ -60,7 +56,7 @@ class Model(Governing):
         if word not in RECORDED:
             return Told(word, None)
         index, self.size = self.size, self.size + 1
-        self.answers[ask.id] = raw, word, index
+        self.answers[ask.id], self.last = (raw, word, index), now
         if change is not None:
             change(index)
         return Told(word, index)
@@ -72,9 +68,12 @@ class Model(Governing):
             return "signature_invalid"
         if room is not None and self.rooms[room] != ask.actor:
             return "not_authorised"
-        return "signature_invalid" if ask.flaw == "signature" or ask.actor not in self.roles else ""
+        known = room is not None or ask.key_of(ask.actor) in self.keys
+        return "signature_invalid" if ask.flaw == "signature" or not known else ""
 
     def _decide(self, ask: Ask, now: int) -> tuple[str, Callable[[int], None] | None]:
+        if "by" not in ask.told and not self.keys[ask.key_of(ask.actor)].counts(now):
+            return "signature_invalid", None
         words = getattr(self, f"_{ask.kind}")(ask, now, **ask.told)
         return words if isinstance(words, tuple) else (words, None)
 
@@ -85,24 +84,13 @@ class Model(Governing):
             return "not_authorised"
         return "conflict" if did in self.roles else ("permitted", lambda index: self.register(did, role, index, now))
 
-    def _policy(self, ask: Ask, now: int, version: int, released: bool) -> Any:  # noqa: ANN401, FBT001
-        if self.roles[ask.actor] != "SRO":
-            return "not_authorised"
-        if version != self.version + 1:
-            return "policy_denied"
-        del now
-
-        def change(index: int) -> None:
-            del index
-            self.version, self.released = version, released
-
-        return "permitted", change
-
     def _partition(self, ask: Ask, now: int, ref: str, **told: Any) -> Any:  # noqa: ANN401
         if self.roles[ask.actor] != "TDP":
             return "not_authorised"
         if ref in self.partitions:
             return "conflict"
+        if Fraction(told["epsilon"]) > Fraction(self.recommended.get("digits", (0, "1000"))[1]):
+            return "policy_denied"
         return "permitted", lambda _: self.partitions.update({ref: Partition(opened=now, **told)})
 
     def _retirement(self, ask: Ask, now: int, ref: str) -> Any:  # noqa: ANN401
@@ -113,25 +101,6 @@ class Model(Governing):
         if found is None or found.retired:
             return "conflict" if found else "not_found"
         return "permitted", lambda _: setattr(found, "retired", True)
-
-    def _contract(self, ask: Ask, now: int, digest: str, contract: Contract) -> Any:  # noqa: ANN401
-        if self.roles[ask.actor] not in {"TDP", "TDC"}:
-            return "not_authorised"
-        head = self.contracts.get(self.heads.get(contract.id, ""))
-        if contract.version != (head.version if head else 0) + 1 or now >= contract.ends:
-            return "policy_denied"
-
-        def change(index: int) -> None:
-            del index
-            contract.runs = head.runs if head else 0
-            self.contracts[digest], self.heads[contract.id] = contract, digest
-            together = self.sets.stands[contract.consumer] in self._joint()
-            for did in [contract.consumer] if together else self._beside(contract.consumer):
-                self.rights[did].add(digest)
-            if together:
-                self.own[contract.consumer].add(digest)
-
-        return "permitted", change
 
     # -- charges
 
@@ -168,24 +137,17 @@ class Model(Governing):
             told["recipients"],
             told["room"],
             told["plan"],
+            leases=told["leases"],
         )
         if not all(self._fits(made, holder, epsilon) for holder, epsilon in self._limits(ask.actor)):
             return "budget_exhausted"
 
         def change(index: int) -> None:
-            self.runs[made.id], self.rooms[made.room] = made, made.actor
+            self.runs[made.id], self.rooms[made.room], made.index = made, made.actor, index
             contract.runs += 1
             self._happened(now, index, "charge", made.id, made.actor)
 
         return "pending", change
-
-    def _recipients_and_base(self, actor: str, told: Mapping[str, Any]) -> str:
-        known = self.sets.knows[self.sets.stands[actor]]
-        if any(did not in self.roles for did in told["recipients"]) or any(
-            one not in self.runs for one in told["base"]
-        ):
-            return "not_found"
-        return "conflict" if any(one not in known for one in told["base"]) else ""
 
     def _denied(self, actor: str, contract: Contract, told: Mapping[str, Any], now: int) -> bool:
         used = [self.partitions[ref] for ref in told["partitions"]]
@@ -219,7 +181,7 @@ class Model(Governing):
         run = self.runs.get(charge)
         if run is None or by != run.room:
             return "not_authorised" if run else "not_found"
-        if run.state != "pending" or run.released:
+        if run.state != "pending" or run.released or self._revoked_since(run):
             return "conflict"
         del ask
         # The attester of these tests vouches for the clean room that is named as its charge is.
@@ -227,14 +189,25 @@ class Model(Governing):
             return "policy_denied"
         return "permitted", lambda _: setattr(run, "released", True)
 
-    def _post(self, ask: Ask, now: int, charge: str, by: str, steps: int) -> Any:  # noqa: ANN401
-        del ask, now
-        run = self.runs.get(charge)
+    def _post(self, ask: Ask, now: int, charge: str, by: str, steps: int, **told: Any) -> Any:  # noqa: ANN401
+        del now
+        run, model = self.runs.get(charge), told.get("model")
         if run is None or by != run.room:
             return "not_authorised" if run else "not_found"
         if run.state != "pending":
             return "conflict"
-        return "malformed" if steps > run.steps else ("posted", lambda _: self._settle(run, steps))
+        if steps > run.steps or (not steps and model is not None):
+            return "malformed"
+        if not self._of_live_generation(run, steps, told.get("generation"), told.get("lease")):
+            return "conflict"
+
+        def change(index: int) -> None:
+            del index
+            self._settle(run, steps)
+            if model is not None or run.leases:
+                run.post, run.model = ask.id, model
+
+        return "posted", change
 
     def _void(self, ask: Ask, now: int, charge: str) -> Any:  # noqa: ANN401
         del now

@@ -18,15 +18,16 @@ from ledger.domain.facts import GLOBAL, holder_of
 from ledger.store.tables import DOCUMENT
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
-from tests.factories.documents import NOW, contract, contract_id, plan, policy
+from tests.factories.documents import NONCE, NOW, contract, contract_id, plan, policy
 from tests.factories.memory import MemoryWorld
-from tests.factories.people import BANK_A, BANK_B, BANK_C, DAY_MS, HOSPITAL, MERGED, SRO, STRANGER, CleanRoom
-from tests.factories.stored import StoredWorld, open_world
+from tests.factories.people import BANK_A, BANK_B, BANK_C, DAY_MS, HOSPITAL, MERGED, SRO, STRANGER, TSO, CleanRoom
+from tests.factories.stored import open_world
 from tests.faults.model import Model
+from tests.faults.signed_keys import SignedKeys
 from tests.faults.standing import Ask, Contract, Vector
 
 BANKS: Final = (BANK_A, BANK_B, BANK_C, MERGED)
-ROLES: Final = {SRO: "SRO", HOSPITAL: "TDP", **dict.fromkeys(BANKS, "TDC")}
+ROLES: Final = {SRO: "SRO", HOSPITAL: "TDP", **dict.fromkeys(BANKS, "TDC"), TSO: "TSO"}
 LINEAGE: Final = "2"
 RUNS_MAX: Final = 40
 KINDS: Final = {"pure": "2.5", "reference": "3", "renyi": "3"}
@@ -81,7 +82,7 @@ def _partition(kind: str) -> dict[str, Any]:
     return changes
 
 
-class ModelledWorld(StoredWorld):
+class ModelledWorld(SignedKeys):
     """A world in which the commands of the model are signed.
 
     Attributes:
@@ -117,7 +118,12 @@ class ModelledWorld(StoredWorld):
 
     def submission(self, ask: Ask, now: int) -> Submission:
         """The command that an ask is, at a time of the book."""
-        made = getattr(self, f"_{ask.kind}", self._plain)(ask, now)
+        self.keys = ask.keys
+        try:
+            made = getattr(self, f"_{ask.kind}", self._plain)(ask, now)
+        finally:
+            self.keys = {}
+        assert isinstance(made, Submission)
         if ask.flaw == "bytes":
             return replace(made, raw=made.raw[:-1])
         if ask.flaw == "loose":
@@ -138,7 +144,8 @@ class ModelledWorld(StoredWorld):
         return self.registration(ask.told["did"], ask.told["role"], name=ask.id, actor=ask.actor)
 
     def _policy(self, ask: Ask, now: int) -> Submission:
-        content = _policy(ask.told["version"], now, released=ask.told["released"])
+        del now
+        content = _policy(ask.told["version"], ask.told["effective"], released=ask.told["released"])
         return self.document("policy", content, ask.id, ask.actor, SRO)
 
     def _contract(self, ask: Ask, now: int) -> Submission:
@@ -176,6 +183,8 @@ class ModelledWorld(StoredWorld):
         for name in ("recipients", "base"):
             if told[name]:
                 body[name] = [*told[name]]
+        if told["leases"]:
+            body["step_leases"] = True
         return self.command(ask.actor, ask.kind, body, ask.id)
 
     def _key_release(self, ask: Ask, now: int) -> Submission:
@@ -187,6 +196,29 @@ class ModelledWorld(StoredWorld):
             self.clock.now = clock
         command: Any = c.parse(made.raw, len(made.raw))
         return self.command(ask.actor, ask.kind, command["body"], ask.id, CleanRoom(told["by"]).signer)
+
+    _run_generation = _key_release
+
+    def _step_lease(self, ask: Ask, now: int) -> Submission:
+        del now
+        body: c.Object = {name: ask.told[name] for name in ("charge", "first", "generation", "last")}
+        return self.command(ask.actor, ask.kind, {**body, "state": "ab" * 32}, ask.id, CleanRoom(ask.told["by"]).signer)
+
+    def _model_opening(self, ask: Ask, now: int) -> Submission:
+        told, room, clock = ask.told, CleanRoom(ask.told["room"]), self.clock.now
+        self.clock.now = now - (DAY_MS if told["flawed"] else 0)
+        try:
+            evidence = self.evidence(told["charge"], room, told["run"])
+        finally:
+            self.clock.now = clock
+        body: c.Object = {
+            "charge": told["charge"],
+            "clean_room": room.to_json(),
+            "evidence": evidence,
+            "model": "ab" * 32,
+            "nonce": NONCE,
+        }
+        return self.command(ask.actor, ask.kind, body, ask.id)
 
 
 _FIELDS: Final[dict[str, dict[str, str]]] = {
@@ -254,6 +286,7 @@ def model_of() -> Model:
         _apply(model, "partition", HOSPITAL, ref=ref_of(kind), kind=kind, epsilon=epsilon, caps=caps[kind])
     for bank in BANKS:
         _apply(model, "contract", bank, digest=digest_of(bank, 1), contract=contract_of(bank, 1))
+    model.datasets, model.effective = {"digits"}, NOW // 1000 * 1000
     model.size, model.last = len(ROLES) + 2 + len(KINDS) + len(BANKS), NOW
     return model
 

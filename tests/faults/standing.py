@@ -14,13 +14,22 @@ Vector = tuple[Fraction | int, ...]
 
 @dataclass(frozen=True)
 class Ask:
-    """A command in the model's words; ``told`` is what its kind needs."""
+    """A command in the model's words; ``told`` is what its kind needs.
+
+    Attributes:
+        keys: the names of the keys by which organisations sign, where it is not the one that bears their name.
+    """
 
     kind: str
     id: str
     actor: str
     told: Mapping[str, Any]
     flaw: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def key_of(self, did: str) -> str:
+        """The name of the key by which an organisation signs."""
+        return self.keys.get(did, did)
 
 
 class Told(NamedTuple):
@@ -32,8 +41,33 @@ class Told(NamedTuple):
 
 
 @dataclass
+class Key:
+    """An organisation's signing key, and when its signatures count."""
+
+    owner: str
+    index: int
+    starts: int = 0
+    until: int | None = None
+    suspended_by: str | None = None
+    revoked: int | None = None
+
+    def counts(self, now: int) -> bool:
+        """Whether a signature that is shown now counts."""
+        if self.revoked is not None or self.suspended_by is not None:
+            return False
+        return self.starts <= now and (self.until is None or now < self.until)
+
+
+@dataclass
 class Run:
-    """One charge."""
+    """One charge.
+
+    Attributes:
+        leases: whether it leases its steps; then ``leased`` are, by ``granted`` leases in all, of which ``newest`` is
+            the last of this ``generation``.
+        model: the one that its post names, and the id of that post.
+        notices: by model, when it was announced.
+    """
 
     id: str
     actor: str
@@ -48,7 +82,19 @@ class Run:
     state: str = "pending"
     ran: int = 0
     released: bool = False
-    notices: set[str] = field(default_factory=set)
+    notices: dict[str, list[int]] = field(default_factory=dict)
+    index: int = 0
+    leases: bool = False
+    leased: int = 0
+    generation: int = 1
+    newest: str = ""
+    granted: int = 0
+    post: str = ""
+    model: str | None = None
+
+    def may_name(self, model: str) -> bool:
+        """Whether this is the model of the run: of one that says none and took steps, any."""
+        return model == self.model or (self.model is None and not self.leases and self.ran != 0)
 
     def loss(self, partition: str) -> tuple[Vector, Vector]:
         """Posted and pending on one partition."""
@@ -103,6 +149,10 @@ class Standing:
         own: those of them that it goes on with alone, since it stood together with colluders.
         forgiven: what a decree took from an account's standing against its caps; it stays lost.
         loud: the plans that no contract permits.
+        quorums: by organisation, who may recover it, and how many of them.
+        streams: by dataset, the newest version of its stream. recommended: likewise, and the ε that it recommends.
+        effective: from when the newest policy is in force.
+        corrected: whether the log's time once went back.
     """
 
     costs: Mapping[tuple[str, str], Vector | None]
@@ -128,11 +178,18 @@ class Standing:
     sets: Sets = field(default_factory=Sets)
     log: list[tuple[int, int, tuple[Any, ...]]] = field(default_factory=list)
     suspects: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    keys: dict[str, Key] = field(default_factory=dict)
+    quorums: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
+    datasets: set[str] = field(default_factory=set)
+    streams: dict[str, int] = field(default_factory=dict)
+    recommended: dict[str, tuple[int, str]] = field(default_factory=dict)
+    effective: int = 0
+    corrected: bool = False
 
     def register(self, did: str, role: str, index: int, now: int) -> None:
         """An organisation, with nothing but what is public."""
         self.roles[did], self.rights[did], self.own[did] = role, set(), set()
-        self.moves[did] = [(now, index)]
+        self.moves[did], self.keys[did] = [(now, index)], Key(did, index)
         self._happened(now, index, "register", did)
 
     def _beside(self, did: str) -> list[str]:
