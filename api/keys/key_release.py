@@ -1,7 +1,8 @@
 """Key release: challenge, evidence, decision, entry, sealed key, in that order.
 
-Any process of a book takes the command. The log decides which of two commands with one nonce was first, so a release
-looks twice: before it is decided, and again at its entry, for another process may have recorded one in between.
+Any process of a book takes the command. The log decides which of two commands with one nonce was first: a release
+looks before it is decided, and the writer, who alone knows what is recorded in between, does not record the later one.
+Then it looks at its entry, which an older program may have recorded.
 Nothing is sealed before the entry exists; from the entry on the key counts as released, arrived or not.
 Whatever fails after it withholds the key, and the same command sent again gets the key if it still may.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, Protocol
 
 from api.http.problems import Problem, ServiceCode
@@ -81,7 +83,8 @@ class KeyReleases:
 
     def _recorded(self, command: Command, body: _Answering, submission: Submission) -> Outcome:
         self._check_nonce(submission, body)
-        outcome = self._book.submit([submission])[0]
+        # Between the look and the entry another command may use the nonce up: then this one is not recorded.
+        outcome = self._book.submit([replace(submission, nonce_once=True)])[0]
         if not outcome.code.refused:
             assert outcome.index is not None
             self._check_first(command, body, outcome.index, repeated=outcome.repeated)

@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ledger.book.state.used_nonces import ANSWERING
 from ledger.commands.entry import Entry
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
@@ -25,8 +26,6 @@ LIFE_S: Final = 120
 LIFE_MS: Final = LIFE_S * 1000
 SKEW_MS: Final = 30_000
 """How far the clocks of two processes may differ."""
-KINDS: Final = ("key_release", "model_opening", "run_generation", "post")
-"""Kinds of command that answer a challenge, a post where it returns steps."""
 _SIZE, _EXPIRES, _RANDOM, _MAC = 5, 6, 5, 16
 
 
@@ -72,7 +71,7 @@ class Challenges:
 def burnt_at(facts: Snapshot, nonce: str, issued: Issued) -> int | None:
     """The index of the first entry that holds a nonce; None as long as none does."""
     spelled = nonce.encode()
-    for index, data in facts.entries_of(KINDS, issued.size):
+    for index, data in facts.entries_of(ANSWERING, issued.size):
         # Most entries are posts without a nonce.
         if spelled in data and Entry.parse(data).request.get("nonce") == nonce:
             return index

@@ -22,6 +22,7 @@ from ledger.book.state.settled_records import SettledRecords
 from ledger.book.state.snapshot_file import SnapshotFile
 from ledger.book.state.state_statements import StateStatements
 from ledger.book.state.uncollected_objects import UNCOLLECTED
+from ledger.book.state.used_nonces import UsedNonces
 from ledger.commands.apply import apply_effect
 from ledger.commands.context import PendingCommand
 from ledger.commands.entry import Entry
@@ -63,6 +64,7 @@ class WriterState:
         durable: how many of the entries are known to be committed; those after them are being committed.
         note: the signed checkpoint over all entries, None for an empty log.
         statements: the statements of the state.
+        nonces: those that the newest entries hold.
     """
 
     def __init__(self, key: LogKey, snapshots: SnapshotFile | None = None) -> None:
@@ -75,6 +77,7 @@ class WriterState:
         self._journal = StateJournal(self.facts.noted, self.facts.sums, keeps_names=snapshots is not None)
         self.facts.note_sums = self._journal.put_down
         self.statements = StateStatements(self._journal, self.facts.put_down)
+        self.nonces = UsedNonces()
         self.time = 0
         self.durable = 0
         self.note: str | None = None
@@ -271,6 +274,7 @@ class WriterState:
             charges = self.facts.open_charges
             self._deadlines = sorted((one.deadline, one.id) for one in charges.values() if charges.is_pending(one.id))
         self.records.ids.add(entry.id, index)
+        self.nonces.note(index, entry.kind, entry.time, data)
 
     def recorded(self, command_id: str) -> tuple[int, Entry] | None:
         """The index and the entry of a command; None if its id was never used.

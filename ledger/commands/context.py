@@ -31,6 +31,7 @@ class PendingCommand(NamedTuple):
         refused_by: the ``x`` of a key that it was already seen not to verify with, and why.
         prices: the numbers that were computed for it beforehand; else they are computed while it is decided.
         request: the canonical bytes of its body, where they are known.
+        nonce_once: whether it is not recorded if an entry holds its nonce.
     """
 
     command: Command
@@ -41,6 +42,7 @@ class PendingCommand(NamedTuple):
     refused_by: tuple[str, str] = ("", "")
     prices: ComputedPrices = COMPUTED
     request: bytes = b""
+    nonce_once: bool = False
 
 
 class Context(Struct, Generic[B_co], frozen=True):

@@ -18,6 +18,7 @@ from ledger.book.book import Book
 from ledger.book.submitted_command import Outcome, Submission
 from ledger.commands.entry import Entry
 from ledger.commands.runs.run_generation import RUN_GENERATION
+from ledger.domain.outcomes import Code
 from ledger.wire.canonical_json import Object
 from tests.api.keys.balanced_services import services
 from tests.factories.people import BANK_A, CleanRoom
@@ -131,19 +132,32 @@ def _generations(world: ServedWorld, run: str) -> list[str]:
 @pytest.mark.parametrize("turned", [False, True], ids=["in-order", "turned"])
 @pytest.mark.parametrize("nonces", [1, 2])
 def test_of_two_resumes_at_once_one_goes_on(raced: ServedWorld, nonces: int, turned: bool) -> None:  # noqa: FBT001 - a parameter
-    """The later one of the log, or who comes again with a nonce of its own; the other is told with its next lease."""
+    """With a nonce each, the later of the log; with one nonce the first, and the later one is not recorded."""
     run = f"run-{nonces}-{'turned' if turned else 'in-order'}"
     room, names = _begun(raced, run), [f"{run}-{one}" for one in RACERS]
     first, second = names[::-1] if turned else names
     own = [_attested(raced, room, run) for _ in range(nonces)]
     MeetingBook.await_in(first, second)
     taken = _resumed(raced, room, {first: own[0], second: own[-1]})
-    assert _generations(raced, run) == [first, second]
+    assert _generations(raced, run) == ([first, second] if nonces == 2 else [first])
     assert taken == {first: 2, second: 3 if nonces == 2 else "409 body.nonce"}
-    newest = 3
+    step = 11
     if nonces == 1:
-        # Whoever was second knows no generation: it asks for another challenge, as the trainer does.
+        # The first one is live. Whoever was second asks for another challenge, as the trainer does, and takes over.
+        assert not _leases(raced, room, run, 2, step)
         raced.service.submit(room.signer, BANK_A, RUN_GENERATION.name, _attested(raced, room, run), f"{run}-again")
-        newest = 4
-    for step in (11, 21):
-        assert [_leases(raced, room, run, one, step) for one in (2, newest)] == ["409 body.generation", ""]
+        step = 21
+    for first_step in (step, step + 10):
+        assert [_leases(raced, room, run, one, first_step) for one in (2, 3)] == ["409 body.generation", ""]
+
+
+def test_an_entry_whose_nonce_was_used_before_opens_nothing(raced: ServedWorld) -> None:
+    """A program that did not look may have recorded it: sent again over HTTP, it is a conflict as often as it comes."""
+    room = _begun(raced, "run-old")
+    body = _attested(raced, room, "run-old")
+    raced.service.submit(room.signer, BANK_A, RUN_GENERATION.name, body, "run-old-first")
+    raw = raced.command_bytes(room.signer, BANK_A, RUN_GENERATION.name, body, "run-old-second")
+    (recorded,) = Book.submit(raced.book, [Submission(raw, room.signer.sign(raw))])
+    assert recorded.code is Code.PERMITTED
+    for _ in range(2):
+        assert _resumed(raced, room, {"run-old-second": body}) == {"run-old-second": "409 body.nonce"}
