@@ -127,6 +127,35 @@ def test_no_snapshot_is_held_while_a_run_is_priced(world: StoredWorld) -> None:
     assert 1 <= watch.most <= AT_ONCE
 
 
+class Held(Watch):
+    """A gate at which workers wait until a test lets them go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def __call__(self, request: Request, facts: Facts) -> Verdict:
+        """The real gate's verdict."""
+        assert threading.current_thread().name == "book-writer" or self.go.wait(LIMIT_S)
+        return super().__call__(request, facts)
+
+
+def test_calls_alike_that_wait_for_a_price_share_it(world: StoredWorld) -> None:
+    """More than workers: what the first of them compute serves all others, so that none waits for many turns."""
+    held, calls = Held(), 4 * AT_ONCE
+    world.book.close()
+    world.book = world.open(gate=held)
+    sent = [[world.charge(f"run-{n}", run=plan(1, "77"))] for n in range(calls)]
+    with ThreadPoolExecutor(calls) as threads:
+        waiting = [threads.submit(world.book.submit, one) for one in sent]
+        # Whoever was before it has been found without a price by now.
+        assert world.submit(world.settle("none", 0))[0].code.word == "not_found"
+        held.go.set()
+        words = [one.result()[0].code.word for one in waiting]
+    assert words == ["pending"] * calls
+    assert 1 <= held.asked <= AT_ONCE
+
+
 def test_what_was_not_priced_is_priced_by_a_worker(world: StoredWorld) -> None:
     """A run under a contract that comes just before it in its call: the writer has no price, and computes none."""
     world.contracts[MERGED] = c.digest(c.dump(contract(MERGED)))
