@@ -170,7 +170,7 @@ for role in auditor tso; do
   show epsilon account world/$role-2.toml > $role.out
 done
 
-say "The attester of clean rooms: both keys count while they overlap, then the new one alone"
+say "The attester of clean rooms: both keys count while they overlap, but while one is suspended; then the new one alone"
 show epsilon key new world/keys/attester-2.pem > attester-2.jwk
 # The next version of the policy, with the attesters of these keys.
 policy() {
@@ -185,7 +185,8 @@ now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 text = re.sub('effective: ".*"', f'effective: "{now}"', text)
 old = re.search("    - issuer: https://attester.localhost\n      key: .*\n", text)[0]
 new = "    - issuer: https://attester.localhost\n      key: " + open("attester-2.jwk").read().strip() + "\n"
-listed = {"both": [old, new], "new": [new]}[sys.argv[2]]
+suspended = old + '      suspended: {starts: "' + now + '", reason: "an inquiry"}\n'
+listed = {"both": [old, new], "suspended": [suspended, new], "new": [new]}[sys.argv[2]]
 open(f"policy-{sys.argv[1]}.yaml", "w").write(text.replace(old, "".join(listed)))
 PYTHON
 }
@@ -195,8 +196,16 @@ for attester in attester attester-2; do
   job by-$attester tdc-2 $attester 20 20
   show epsilon train by-$attester.toml
 done
-policy 3 new
+policy 3 suspended
 show epsilon policy publish world/sro.toml policy-3.yaml --yes
+job while-suspended tdc-2 attester 20 20
+ends 3 epsilon train while-suspended.toml
+policy 4 both
+show epsilon policy publish world/sro.toml policy-4.yaml --yes
+job resumed tdc-2 attester 20 20
+show epsilon train resumed.toml
+policy 5 new
+show epsilon policy publish world/sro.toml policy-5.yaml --yes
 job by-thief tdc-2 attester 20 20
 ends 3 epsilon train by-thief.toml
 job by-room tdc-2 attester-2 20 20

@@ -77,7 +77,10 @@ def _signature(findings: Findings, evidence: Evidence, attestation: Attestation,
     issuer = evidence.claims.get("iss")
     named = [one for one in attestation.attesters if (one.format, one.issuer) == (evidence.form, issuer)]
     pinned = [key for one in named if one.counts(now) for key in one.pinned]
-    findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", "a pinned attester", source)
+    wanted = "a pinned attester"
+    if any(one.is_suspended(now) for one in named):
+        wanted = f"{wanted} that is not suspended"
+    findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", wanted, source)
     signed = any(_signed_by(evidence.text, key) for key in pinned)
     verifies = f"signature {'verifies' if signed else 'does not verify'} with {len(pinned)} pinned key(s)"
     findings.add("attestation_signature", signed, verifies, source)

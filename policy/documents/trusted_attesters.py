@@ -20,6 +20,7 @@ from joserfc.jwk import RSAKey
 from msgspec import Meta, structs
 
 from ledger.crypto.public_keys import PublicKey, check_key
+from ledger.domain.command import REASON_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import distinct, register_type, rule, text, words
 from ledger.wire.malformed import Malformed
@@ -85,11 +86,30 @@ class RsaPublicKey(Record, frozen=True, kw_only=True, tag_field="kty", tag="RSA"
 _RsaKey = Annotated[RsaPublicKey, rule("must be an RSA key for RS256 signatures")]
 
 
+class Suspension(Record, frozen=True):
+    """The time in which an attester's keys do not count: until a date, or until the next version without it."""
+
+    starts: Time
+    reason: Annotated[str, text(REASON_MAX)]
+    until: Time | None = None
+
+    def __post_init__(self) -> None:
+        """Hold the dates to their order. Raises: Malformed."""
+        super().__post_init__()
+        if self.until is not None and self.until <= self.starts:
+            raise Malformed("until", "must lie after starts")
+
+    def holds(self, now: int) -> bool:
+        """Whether they do not count at a time (ms)."""
+        return self.starts <= now and (self.until is None or now < self.until)
+
+
 class Attester(Record, frozen=True):
     """An attestation service, pinned: the issuer it writes into tokens, their form, and the keys that sign them.
 
     These keys count from ``starts`` until ``until``; without them, as long as the policy does. A rotation lists the
-    attester twice, with the old keys and with the new ones, and dates that overlap.
+    attester twice, with the old keys and with the new ones, and dates that overlap. While they are ``suspended``, they
+    sign nothing that counts.
     """
 
     issuer: Annotated[str, text(500)]
@@ -98,6 +118,7 @@ class Attester(Record, frozen=True):
     keys: Annotated[tuple[_RsaKey, ...], distinct(KEYS_MAX)] | None = None
     starts: Time | None = None
     until: Time | None = None
+    suspended: Suspension | None = None
 
     def __post_init__(self) -> None:
         """Hold the keys to the form, and the dates to their order. Raises: Malformed."""
@@ -119,7 +140,13 @@ class Attester(Record, frozen=True):
 
     def counts(self, now: int) -> bool:
         """Whether its keys count at a time (ms)."""
+        if self.is_suspended(now):
+            return False
         return (self.starts is None or self.starts <= now) and (self.until is None or now < self.until)
+
+    def is_suspended(self, now: int) -> bool:
+        """Whether its keys are suspended at a time (ms)."""
+        return self.suspended is not None and self.suspended.holds(now)
 
 
 _FORMS: Final = Meta(

@@ -2,8 +2,10 @@
 
 import hmac
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from ledger.wire.malformed import Malformed
 from policy.attestation.verification import Expected, verify
 from policy.checks.field_readers import format_time
 from policy.documents.document import read_value
-from policy.documents.trusted_attesters import Attestation
+from policy.documents.document_text import read_text
+from policy.documents.trusted_attesters import Attestation, Suspension
 from tests.factories.decision_facts import decide, token
 from tests.factories.decision_scene import (
     ATTESTER_KEY,
@@ -33,6 +36,7 @@ from tests.factories.documents import NONCE
 from tests.factories.path_changes import GONE, changed
 from tests.factories.people import ATTESTER
 
+PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
 HEADER: dict[str, Any] = SCENE["header"]
 CLAIMS: dict[str, Any] = SCENE["claims"]
 PINNED = {"swname": "trainer", "secboot": True, "hwversion": 1}
@@ -259,3 +263,41 @@ def test_an_attesters_keys_count_between_their_dates() -> None:
     dates = {"starts": format_time(now), "until": format_time(now)}
     with pytest.raises(Malformed, match="until: must lie after starts"):
         read_value(Attestation, {**POLICY["attestation"], "attesters": [{**old, **dates}]}, "attestation")
+
+
+def test_suspended_keys_of_an_attester_do_not_count() -> None:
+    """From one date until another, or until a version without it; the attester's other keys count meanwhile."""
+    now = DECIDED_AT_S * 1000
+    one: dict[str, Any] = {"issuer": CLAIMS["iss"], "key": public_key(ATTESTER_KEY).to_json()}
+    other: dict[str, Any] = {"issuer": CLAIMS["iss"], "key": public_key(OTHER_KEY).to_json()}
+    made = {key: token(HEADER, GOOD, key.sign) for key in (ATTESTER_KEY, OTHER_KEY)}
+
+    def counted(starts: int, until: int | None, at: int) -> list[bool]:
+        ends = {} if until is None else {"until": format_time(until)}
+        suspended = {**one, "suspended": {"reason": "an inquiry", "starts": format_time(starts), **ends}}
+        listed = {**POLICY["attestation"], "attesters": [suspended, other], "claims": PINNED}
+        attestation = read_value(Attestation, listed, "attestation")
+        return [not faults(data, attestation, at) for data in made.values()]
+
+    assert counted(now, now + 1000, now) == counted(now, None, now) == [False, True]
+    assert counted(now, now + 1000, now + 999) == [False, True]
+    assert counted(now, now + 1000, now + 1000) == counted(now, None, now - 1) == [True, True]
+    alone = {**one, "suspended": {"reason": "an inquiry", "starts": format_time(now)}}
+    attestation = read_value(Attestation, {**POLICY["attestation"], "attesters": [alone]}, "attestation")
+    checks = verify(made[ATTESTER_KEY], attestation, EXPECTED, now, "policy p version 1")
+    (issuer,) = (check for check in checks if check.code == "attestation_issuer")
+    assert not issuer.passed
+    assert "a pinned attester that is not suspended" in issuer.text
+    dates = {"starts": format_time(now), "until": format_time(now)}
+    wrong = {**one, "suspended": {"reason": "an inquiry", **dates}}
+    with pytest.raises(Malformed, match="until: must lie after starts"):
+        read_value(Attestation, {**POLICY["attestation"], "attesters": [wrong]}, "attestation")
+
+
+def test_the_page_on_keys_suspends_an_attester() -> None:
+    """What it shows is read, and holds for its week."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (attester,) = read_value(Attestation, read_text(block.encode(), len(block)).value, "attestation").attesters
+    begun = read_value(Suspension, {"reason": "x", "starts": "2026-12-01T00:00:00Z"}, "")
+    begins, day = int(begun.starts), 86_400_000
+    assert [attester.is_suspended(begins + days * day) for days in (-1, 0, 6, 7)] == [False, True, True, False]
