@@ -13,17 +13,14 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import httpx
-
-from client.http.problems import Refused, Unreachable
-from client.http.tls_context import tls_context
+from client.http.problems import Refused
+from client.http.token_endpoint import ANSWER_BYTES_MAX, TokenEndpoint, answered, resource_of, token_endpoint
 from client.keys.signer import Signer
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 
 LIFE_S: Final = 300
 EARLY_S: Final = 30
-ANSWER_BYTES_MAX: Final = 65_536
 ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -45,6 +42,7 @@ class ClientCredentials:
         self._issuer, self._client, self._signer, self._audience = issuer.rstrip("/"), client, signer, audience
         self._turn = threading.Lock()
         self._token, self._until = "", 0.0
+        self._endpoint: TokenEndpoint | None = None
 
     def token(self) -> str:
         """The token of before, or a new one. Raises: Refused, Unreachable, Malformed."""
@@ -55,19 +53,17 @@ class ClientCredentials:
             return self._token
 
     def _request(self) -> tuple[str, int]:
-        url = f"{self._issuer}/token"
+        if self._endpoint is None:
+            self._endpoint = token_endpoint(self._issuer)
+        url, audience, algorithm = self._endpoint
         form = {
-            "client_assertion": self._signer.jwt("JWT", _claims(self._client, url, self._clock())),
+            "client_assertion": self._signer.jwt("JWT", _claims(self._client, audience, self._clock()), algorithm),
             "client_assertion_type": ASSERTION,
             "client_id": self._client,
             "grant_type": "client_credentials",
-            "resource": self._audience,
+            **resource_of(self._audience),
         }
-        try:
-            response = httpx.post(url, data=form, timeout=10.0, trust_env=False, verify=tls_context(trust_env=False))
-        except httpx.RequestError as error:
-            message = f"no answer from the issuer {self._issuer} ({type(error).__name__}; is it running?)"
-            raise Unreachable(message, sent=False) from error
+        response = answered(self._issuer, form, url)
         known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
         if not isinstance(known, dict) or not response.is_success:
             reason = known.get("error_description") if isinstance(known, dict) else None

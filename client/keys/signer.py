@@ -78,9 +78,13 @@ class Signer:
         """A detached JWS over exactly these bytes, for one request if ``call`` is given."""
         return detached_jws.sign(self._private, payload, call)
 
-    def jwt(self, kind: str, claims: Object) -> str:
-        """A compact JWS of type ``kind`` over claims: a token, or an assertion for one (RFC 7519)."""
-        header: Object = {"alg": "Ed25519", "kid": self.key_id, "typ": kind}
+    def jwt(self, kind: str, claims: Object, algorithm: str = "Ed25519") -> str:
+        """A compact JWS of type ``kind`` over claims: a token, or an assertion for one (RFC 7519).
+
+        Args:
+            algorithm: the name of Ed25519 that the reader knows, ``EdDSA`` where it is none of RFC 9864.
+        """
+        header: Object = {"alg": algorithm, "kid": self.key_id, "typ": kind}
         signed = ".".join(base64url(dump(part)) for part in (header, claims))
         return f"{signed}.{base64url(self._private.sign(signed.encode('ascii')))}"
 

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 import httpx
 
+from client.http.token_endpoint import resource_of
 from client.login.discovery import Metadata, error_text, fetch_json, login_failed
 from client.login.id_token import subject_of
 from client.profile.token_store import TOKEN_LENGTH_MAX
@@ -42,7 +43,7 @@ class CodeRequest:
     """A request for a code.
 
     Attributes:
-        resource: what the access token is to be for (RFC 8707).
+        resource: what the access token is to be for; it is said (RFC 8707) where it is an absolute URI.
         state: random, as ``nonce`` and ``verifier``; whoever holds all three began this login.
     """
 
@@ -118,4 +119,4 @@ class CodeRequest:
 
     @property
     def _shared(self) -> dict[str, str]:
-        return {"client_id": self.client_id, "redirect_uri": self.redirect_uri, "resource": self.resource}
+        return {"client_id": self.client_id, "redirect_uri": self.redirect_uri, **resource_of(self.resource)}

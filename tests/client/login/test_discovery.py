@@ -98,7 +98,6 @@ def test_the_issuer_is_asked_for_what_the_profile_says(tmp_path: Path) -> None:
     assert asked == {
         "client_id": "epsilon",
         "code_challenge_method": "S256",
-        "resource": ORIGIN,
         "response_type": "code",
         "scope": "openid ledger.read",
     }
