@@ -177,9 +177,12 @@ def test_seconds_of_pricing_are_bounded(tmp_path: Path) -> None:
     with founded_world(tmp_path, quotas) as world:
         headers = world.everybody.shown(BANK_A)
         assert left(world.http.get("/v1/charges", headers=headers), "pricing") == 600
-        assert left(charge(world, "run-1"), "pricing") == 599
-        assert items(world.http.get("/v1/charges", headers=headers).headers["ratelimit"])["pricing"]["t"] == "1"
-        quotas.count_pricing(BANK_A, 609)
+        # The first price of a process takes seconds, the others parts of one.
+        rest = left(charge(world, "run-1"), "pricing")
+        back = int(items(world.http.get("/v1/charges", headers=headers).headers["ratelimit"])["pricing"]["t"])
+        assert 0 < rest < 600
+        assert 0 < back <= 6 * (600 - rest)
+        quotas.count_pricing(BANK_A, rest + 10)
         for refused in (
             charge(world, "run-2"),
             charge(world, "run-2", QUOTES),
@@ -187,12 +190,12 @@ def test_seconds_of_pricing_are_bounded(tmp_path: Path) -> None:
             world.http.get("/v1/accounts", params={"partition": PARTITION, "as_of": "1"}, headers=headers),
             world.http.get("/v1/decisions", params={"since": "1"}, headers=headers),
         ):
-            assert exceeded(refused, "pricing") in {60, 61, 62}
+            assert 60 <= exceeded(refused, "pricing") <= 66
         for read in ("/v1/charges/run-1", f"/v1/accounts?partition={PARTITION}"):
             assert world.http.get(read, headers=headers).status_code == 200
         hospital = world.everybody.shown(HOSPITAL)
         assert world.http.get("/v1/charges/run-1/epsilon", headers=hospital).status_code == 200
-        CLOCK.now += 62
+        CLOCK.now += 66
         assert charge(world, "run-2").status_code == 201
 
 
