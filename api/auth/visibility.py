@@ -7,13 +7,14 @@ the checks that the book makes first: the id, the form and the signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from api.auth.authorisation import Caller, provider_of, sees_entry
 from api.http.problems import Problem
 from ledger.book.book import Submission
 from ledger.book.past_snapshot import PastSnapshot
+from ledger.book.submitted_command import Views
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import verify_signer
 from ledger.commands.entry import Entry
@@ -25,6 +26,7 @@ from ledger.domain.outcomes import Code
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from policy.planning.shared_account import charge_as_shown
 
 T = TypeVar("T")
 _NO_LAPSE: Final = ""
@@ -41,6 +43,18 @@ def get_visible(found: T | None, sees: Callable[[T, Facts], bool], facts: Facts,
 def not_found(what: str) -> Problem:
     """There is no such thing."""
     return Problem(Code.NOT_FOUND, f"there is no {what}")
+
+
+def views_of(caller: Caller) -> Views:
+    """What the caller may be told of a state by the quote of a charge: what others have used, rounded."""
+
+    def views(facts: Snapshot, pending: PendingCommand, now: int) -> Sequence[Facts]:
+        body = pending.body
+        if not isinstance(body, MakeCharge):
+            return ()
+        return charge_as_shown(facts, pending.command.actor, body, now, caller.watches) or ()
+
+    return views
 
 
 def visible_partition(facts: Facts, ref: str, field: str, caller: Caller) -> Partition:

@@ -20,14 +20,14 @@ from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
 from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
-from api.auth.visibility import require_visible
+from api.auth.visibility import require_visible, views_of
 from api.http.body import Batch
 from api.http.grouped_reads import GroupedReads
 from api.http.problems import Problem
 from api.http.query_parameters import DryRun
 from api.wire.command_answers import batch_schema
 from api.wire.command_requests import batch_request_schema
-from api.wire.responses import answered, json_response, shows, status_of, takes, with_headroom
+from api.wire.responses import answered, json_response, shows, status_of, takes, warned, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
 from ledger.book.book import Book, Outcome, Submission
 from ledger.domain.command import COMMAND_BYTES_MAX
@@ -60,7 +60,7 @@ def batch_router(book: Book, reads: GroupedReads, binding: Binding, limits: Call
         ready = [one for one in charges if isinstance(one, Submission)]
         if dry_run:
             quotas.admit_questions(caller, len(ready))
-            outcomes = await run_sync(lambda: [book.quote(one) for one in ready])
+            outcomes = await run_sync(lambda: [book.quote(one, views_of(caller)) for one in ready])
         else:
             quotas.check_refusals(caller)
             # The request itself was counted as one.
@@ -89,7 +89,7 @@ def _render(context: _Decided, charges: list[Submission | Problem], outcomes: li
         outcome = next(left)
         if outcome.code.refused:
             return _problem(with_headroom(context.book, outcome, one.command, context.caller))
-        return {**answered(outcome), "status": 200 if context.dry else status_of(outcome)}
+        return {**answered(outcome), **warned(outcome), "status": 200 if context.dry else status_of(outcome)}
 
     return json_response(
         {"outcomes": [outcome_of(one) if isinstance(one, Submission) else _problem(one) for one in charges]}

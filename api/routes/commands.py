@@ -19,7 +19,7 @@ from api.auth.authorisation import Caller
 from api.auth.bad_signatures import BadSignatures
 from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
-from api.auth.visibility import require_visible
+from api.auth.visibility import require_visible, views_of
 from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
 from api.http.field_types import KeyBytes, PathDigest, schema_of
 from api.http.grouped_reads import GroupedReads
@@ -31,7 +31,7 @@ from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.wire.command_answers import WARNED, answer_to
 from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
-from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, with_headroom
+from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, warned, with_headroom
 from client.http.endpoints import DOCUMENTS, JSON_TYPE, QUOTES
 from ledger.accounts.run_epsilon import run_epsilon
 from ledger.book.book import Book, Outcome, Submission
@@ -122,7 +122,7 @@ class _Decider(NamedTuple):
                 return await run_sync(self._release, caller, submission)
             # A dry run does not use up the nonce of a key release.
             if request.dry:
-                outcome = await run_sync(self.book.quote, submission)
+                outcome = await run_sync(self.book.quote, submission, views_of(caller))
             elif request.kind in _ATTESTED and "nonce" in submission.command.body:
                 outcome = await run_sync(self.releases.answer_challenge, submission.command, submission)
             else:
@@ -135,7 +135,7 @@ class _Decider(NamedTuple):
             elif outcome.answered:
                 outcome = structs.replace(outcome, body={**outcome.body, **outcome.answered})
             warnings = await run_sync(self._warnings, caller, submission) if request.kind in WARNED else []
-            return answer(outcome, {"warnings": [*warnings]} if warnings else None, 200 if request.dry else None)
+            return answer(outcome, warned(outcome, warnings), 200 if request.dry else None)
 
     async def _with_epsilon(self, caller: Caller, outcome: Outcome, run: MakeCharge) -> Outcome:
         """A charge of before with the ε of its run, or without: what is recorded is answered whatever fails here.

@@ -39,7 +39,7 @@ from policy.planning.lineage_impact import ExposureChange, exposure_changes
 from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
-from policy.planning.shared_account import facts_as_shown
+from policy.planning.shared_account import states_as_shown
 from policy.planning.usable_caps import CapReport, declared_load, document_caps
 from policy.planning.what_if import PlannedRun, WhatIf
 
@@ -99,16 +99,13 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     if not shared:
         return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since)
     author = facts.organisations.get(run.actor)
-    shown = facts_as_shown(facts, shared, view.time, holder_of(author.node) if author else "")
-    if shown is not facts:
+    shown = states_as_shown(facts, shared, view.time, holder_of(author.node) if author else "")
+    if shown is not None:
         _check_own_entry(view)
     if policy is not None:
         _check_coalitions(facts, policy, shared, view.time)
-    if policy is None and (at is None or view.as_of is not None):
-        return report(WhatIf(facts, run, now), first, since, None if shown is facts else shown)
-    # Not what the book would decide: by many policies and times the part of others could be searched.
-    shown = _under(shown, policy)
-    return report(WhatIf(shown, run, now), first, since, None if shown is facts else shown)
+        shown = None if shown is None else shown.map(lambda state: _under(state, policy))
+    return report(WhatIf(_under(facts, policy), run, now), first, since, shown)
 
 
 def _partitions_of(view: View, run: PlannedRun) -> tuple[str, ...]:

@@ -48,6 +48,13 @@ _WARNINGS: Final = Annotated[
     tuple[str, ...] | None, Meta(description="caps under which no run, or not the declared plan, could be admitted")
 ]
 
+_QUOTED: Final = {
+    "warnings": Annotated[
+        tuple[str, ...] | None,
+        Meta(description="of a quote or a dry run: that an account which is shared with others may have no room"),
+    ]
+}
+
 
 class CommandAnswer(Record, frozen=True):
     """What was recorded, with its receipt."""
@@ -78,6 +85,7 @@ def _fixed(kind: CommandKind[Any]) -> tuple[structs.FieldInfo, ...]:
 def answer_to(kind: str) -> type[Record]:
     """The answer to a command of a kind, which says what that kind's decision fixed."""
     beside = {"envelope": _ENVELOPE} if kind in _RELEASES else {"warnings": _WARNINGS} if kind in WARNED else {}
+    beside |= _QUOTED if kind == "charge" else {}
     return _record(titled(kind, "Answer"), _narrowed(kind), beside, str(CommandAnswer.__doc__), CommandAnswer)
 
 
@@ -106,7 +114,7 @@ _STATUS: Final = {"status": Annotated[int, Meta(extra_json_schema={"enum": [200,
 BatchAnswer: Final = _record(
     "BatchAnswer",
     {**_narrowed("charge"), **_STATUS},
-    {},
+    _QUOTED,
     "What was recorded for one charge of a batch.",
     CommandAnswer,
 )

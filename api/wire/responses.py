@@ -21,6 +21,7 @@ from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.records import Record, convert, write
+from policy.planning.shared_account import UNCERTAIN
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -79,6 +80,12 @@ def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None =
 def answered(outcome: Outcome) -> c.Object:
     """What was recorded, as an answer shows it."""
     return structs.asdict(CommandAnswer.project(outcome, outcome=outcome.code.word))
+
+
+def warned(outcome: Outcome, warnings: Sequence[str] = ()) -> c.Object:
+    """The warnings of an answer, where it has any: of a quote too that it is uncertain."""
+    found: list[c.Json] = [*warnings, *([UNCERTAIN] if outcome.uncertain else [])]
+    return {"warnings": found} if found else {}
 
 
 def status_of(outcome: Outcome) -> int:

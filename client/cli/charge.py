@@ -73,6 +73,8 @@ def quote(  # noqa: PLR0913 - each an option
             answer = advised(service, lambda: service.quote(signer, caller.actor, request), again)
             report = None if as_json else service.plan_report(body)
     if report is None:
+        for warning in answer.warnings:
+            typer.echo(f"Warning: {warning}", err=True)
         print_json(answer.body)
         return
     from client.cli.planned_run.plan_answer import permitted_lines
@@ -188,7 +190,11 @@ def show(service: Service, charge: ChargeId) -> Object:
     return {**service.charge(charge), **service.run_epsilon(charge)}
 
 
-@group.command("bank-a.toml run-1 80 --room room.pem", "bank-a.toml run-1 0 --room room.pem --json")
+@group.command(
+    "bank-a.toml run-1 80 --room room.pem",
+    "bank-a.toml run-1 0 --room room.pem --json",
+    note="A run that leases its steps is posted for its live generation, and every leased step counts.",
+)
 def post(  # noqa: PLR0913 - each an argument
     profile: ProfilePath,
     charge: ChargeId,
@@ -211,9 +217,19 @@ def post(  # noqa: PLR0913 - each an argument
         caller, signer = Profile.load(profile), Signer.load(room)
         with caller.open() as service:
             clean_room = service.as_caller(CleanRoomCredentials(signer, caller.log.origin))
-            actor = str(clean_room.charge(charge)["actor"])
-            answer = clean_room.submit(signer, actor, "post", {"charge": charge, "steps": steps}, name, dry_run=dry_run)
+            known = clean_room.charge(charge)
+            body: Object = {"charge": charge, "steps": steps, **_live_generation(known)}
+            answer = clean_room.submit(signer, str(known["actor"]), "post", body, name, dry_run=dry_run)
     print_outcome(answer, f"post of {charge}", as_json=as_json)
+
+
+def _live_generation(charge: Object) -> Object:
+    """What the post of a run that leases its steps names beside them, by the charge as the service shows it."""
+    leases = charge.get("leases")
+    if not isinstance(leases, dict) or charge.get("key_release") is None:
+        return {}
+    newest = leases.get("newest")
+    return {"generation": leases["generation"], **({} if newest is None else {"lease": newest})}
 
 
 @group.signed_command("void", "bank-a.toml run-1", "hospital.toml run-1 --json")

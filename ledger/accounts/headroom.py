@@ -97,9 +97,16 @@ class Room(NamedTuple):
         """As the holder of the account ``own`` is shown it: never less used than it is."""
         if not self.limit.rounded:
             return self
-        mine = accounts.get((self.limit.partition, own))
-        part = mine.loss if mine is not None else Loss.zero(len(self.rule.coordinates))
+        part = self._own_part(accounts, own)
         return self._replace(before=part + others_rounded_up(self.before, part, self.limit.cap.capacity))
+
+    def _own_part(self, accounts: Accounts, own: str) -> Loss:
+        mine = accounts.get((self.limit.partition, own))
+        return mine.loss if mine is not None else Loss.zero(len(self.rule.coordinates))
+
+    def _is_shared(self, accounts: Accounts, own: str) -> bool:
+        """Whether others have a part that the holder of the account ``own`` is shown rounded, be it rounded before."""
+        return self.limit.rounded and self.before.finite != self._own_part(accounts, own).finite
 
     def check(self, accounts: Accounts, own: str) -> Check:
         """As a decision lists it. Of a coalition's account it shows only whether it has room.
@@ -115,7 +122,11 @@ class Room(NamedTuple):
         if self.enough and not shown.enough:
             text = f"the global account of {limit.partition} has room; the part of others is shown rounded up only"
         else:
-            text = f"{shown.text()}; the part of others is rounded up" if shown != self else self.text()
+            text = (
+                f"{shown.text()}; the part of others is rounded up"
+                if shown != self or self._is_shared(accounts, own)
+                else self.text()
+            )
         return Check(CODE, self.enough, text, limit.holder)
 
     def text(self) -> str:

@@ -23,6 +23,15 @@ def others_rounded_up(whole: Loss, own: Loss, capacity: Sequence[int | None]) ->
     return Loss(tuple(map(_rounded_up, finite, capacity)), tuple(infinite))
 
 
+def least_of_others(shown: Loss, capacity: Sequence[int | None]) -> Loss:
+    """The least that others may have where their part is shown as ``shown``; it follows from that and tells no more."""
+    return Loss(tuple(map(_one_step_less, shown.finite, capacity)), shown.infinite)
+
+
+def _one_step_less(rounded: int, capacity: int | None) -> int:
+    return max(0, rounded + capacity // -STEPS) if capacity else rounded // 2
+
+
 def _rounded_up(loss: int, capacity: int | None) -> int:
     """To whole steps; where a coordinate has no capacity of its own, to a power of two."""
     if not capacity:

@@ -31,6 +31,7 @@ from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG, LogKe
 from ledger.crypto import detached_jws
 from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.log.checkpoint import LogSigner, receipt
@@ -181,6 +182,7 @@ class Batch:
         decided = decide(
             self.state.facts, pending, self._now, index, self._recorder.gate, self._recorder.log_x, self._verdicts
         )
+        decided = self._first_with_its_nonce(pending, decided)
         if not decided.code.recorded:
             return outcome_of(pending, decided)
         command = pending.command
@@ -196,6 +198,14 @@ class Batch:
         prove = partial(self.receipts.receipt, index)
         name, field, detail, answered = command.id, decided.field, decided.detail, decided.answered
         return Outcome(decided.code, name, index, body, prove, field, detail, repeated=False, answered=answered)
+
+    def _first_with_its_nonce(self, pending: PendingCommand, decided: Decision) -> Decision:
+        """The decision, if no entry holds the nonce of a command that may be the only one with it; else a conflict."""
+        nonce = getattr(pending.body, "nonce", None) if pending.nonce_once else None
+        used = None if nonce is None else self.state.nonces.entry_with(nonce)
+        if used is None or not decided.code.recorded:
+            return decided
+        return Decision(Code.CONFLICT, f"entry {used} has used the nonce up: request another", "body.nonce")
 
     def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
         self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
@@ -250,13 +260,16 @@ class Recorder:
         """The time of the next entry (ms): the clock's, never before the last entry's, ``last``. Raises: BookPaused."""
         return self.clock.now(last)
 
-    def decide(self, state: Snapshot, pending: PendingCommand) -> Decision:
+    def decide(self, state: Snapshot, pending: PendingCommand, shown: Facts | None = None) -> Decision:
         """Decide as the next entry would be decided, for a quote or to compute prices; changes nothing.
+
+        Args:
+            shown: the state as the asker may be told of it, if it is another.
 
         Raises:
             BookPaused: if the clock is not believed.
         """
-        return decide(state, pending, self.now(state.time), state.size, self.gate, self.log_x)
+        return decide(shown or state, pending, self.now(state.time), state.size, self.gate, self.log_x)
 
     def lapse(self, charge: str) -> PendingCommand:
         """The book's own command for a charge whose deadline has passed."""

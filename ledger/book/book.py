@@ -22,14 +22,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
 
 from ledger.accounts.pricing import COMPUTED
-from ledger.book.batch import Recorder, outcome_of
+from ledger.book.batch import Recorder
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_store import DocumentStore
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_epoch, take_lock, usable_state
 from ledger.book.past_snapshot import PastSnapshot
-from ledger.book.prepare import read_submission
+from ledger.book.prepare import quoted, read_submission
 from ledger.book.state.row_comparison import RowComparison
 from ledger.book.state.state_statements import StatedTree
 from ledger.book.state.uncollected_objects import UNCOLLECTED
@@ -41,6 +41,7 @@ from ledger.book.submitted_command import (
     Outcome,
     RowsDiffer,
     Submission,
+    Views,
 )
 from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.domain.facts import Charge, Partition
@@ -161,8 +162,11 @@ class Book:
                 self._documents.release(one.body["request"])
         return outcomes
 
-    def quote(self, submission: Submission) -> Outcome:
+    def quote(self, submission: Submission, views: Views | None = None) -> Outcome:
         """The decision that a command would get now (a dry run), its signature verified; it is not recorded.
+
+        Args:
+            views: what the asker may be told of, if it is not the true state.
 
         Raises:
             BookBusy: if too many runs are being priced.
@@ -178,7 +182,7 @@ class Book:
             with self.read() as facts:
                 if not facts.due(self._recorder.now(facts.time), 1):
                     # The prices are cached; should they have changed since, they are computed once more.
-                    return outcome_of(pending, self._recorder.decide(facts, pending._replace(prices=COMPUTED)))
+                    return quoted(self._recorder, facts, pending._replace(prices=COMPUTED), views)
             # A command would find them lapsed, so they lapse now.
             self._lapse_due()
 

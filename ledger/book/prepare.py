@@ -22,14 +22,15 @@ from itertools import islice
 from time import monotonic, thread_time
 from typing import Final
 
+from msgspec import structs
 from sqlalchemy import Engine
 
 from ledger.accounts.pricing import UNPREPARED, CollectedPrices, PreparedPrices
-from ledger.book.batch import LAPSE_ID, Recorder
+from ledger.book.batch import LAPSE_ID, Recorder, outcome_of
 from ledger.book.call_queue import Call
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.signatures.signature_checks import SignatureChecks
-from ledger.book.submitted_command import BookBusy, Outcome, Submission
+from ledger.book.submitted_command import BookBusy, Outcome, Submission, Views
 from ledger.commands.context import PendingCommand
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import CLIENT_KINDS, KINDS
@@ -67,6 +68,24 @@ def read_submission(one: Submission) -> PendingCommand | Outcome:
         detail = f"{field}: a {kind} is the book's own entry; no client may send one, nor use its id"
         return Outcome(Code.NOT_AUTHORISED, pending.command.id, None, {}, None, field, detail, repeated=False)
     return pending
+
+
+def quoted(recorder: Recorder, facts: Snapshot, pending: PendingCommand, views: Views | None) -> Outcome:
+    """The decision that a command would get now, as its sender may be told of it.
+
+    Decided on the state with the least room that there may be; where that has no room, on the one with the most, and
+    what that one admits is uncertain.
+
+    Raises:
+        BookPaused: if the clock is not believed.
+    """
+    shown = () if views is None else views(facts, pending, recorder.now(facts.time))
+    decided = recorder.decide(facts, pending, *shown[:1])
+    if decided.code is Code.BUDGET_EXHAUSTED and len(shown) > 1:
+        other = recorder.decide(facts, pending, shown[-1])
+        if not other.code.refused:
+            return structs.replace(outcome_of(pending, other), uncertain=True)
+    return outcome_of(pending, decided)
 
 
 def _id_of(raw: bytes) -> str:
@@ -185,8 +204,11 @@ class CommandPricing:
                 if _is_priced(found):
                     if changing:
                         return
-                    # Of the first one a price is missing, whatever is kept.
-                    kept = self._kept.get(_key(found)) if place else None
+                    kept = self._kept.get(_key(found))
+                    # Of the first one a price was missing. What is kept since, for another call, will do; if
+                    # it does not, the call comes again.
+                    if place == 0 and (kept is found.prices or call.unpriced > 1):
+                        kept = None
                     found = found._replace(prices=kept) if kept is not None else self._computed(found, since)
                 changing = changing or KINDS[found.command.kind].changes_prices
             call.waiting[place] = found

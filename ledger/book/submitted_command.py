@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,8 +11,10 @@ from msgspec import Struct
 from ledger.commands.context import PendingCommand
 from ledger.commands.registry import read_command
 from ledger.domain.command import Command
+from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.store.schema_revision import BookUnusable
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 
 __all__ = [
@@ -58,20 +60,30 @@ class BookPaused(BookBusy):
 
 @dataclass(frozen=True)
 class Submission:
-    """A command as it is sent: canonical bytes and the detached JWS over them. It is parsed once, when first needed."""
+    """A command as it is sent: canonical bytes and the detached JWS over them. It is parsed once, when first needed.
+
+    Attributes:
+        nonce_once: whether it is a conflict, and not recorded, if an entry of the last ten minutes holds its nonce.
+    """
 
     raw: bytes
     signature: str
+    nonce_once: bool = False
 
     @cached_property
     def pending(self) -> PendingCommand:
         """The whole command, its signature not yet verified. Raises: Malformed."""
-        return read_command(self.raw, self.signature)
+        return read_command(self.raw, self.signature)._replace(nonce_once=self.nonce_once)
 
     @property
     def command(self) -> Command:
         """The envelope of the command. Raises: Malformed."""
         return self.pending.command
+
+
+Views = Callable[[Snapshot, PendingCommand, int], Sequence[Facts]]
+"""What the sender of a command may be told of a state at a time (ms): the state with the least room that it may have,
+and with the most; nothing where it may be told of the state itself."""
 
 
 class Outcome(Struct, frozen=True):
@@ -85,6 +97,7 @@ class Outcome(Struct, frozen=True):
         repeated: the same command was recorded before, and this is the answer that it got then; its id is an
             idempotency key.
         answered: what an answer says beside the body of the entry; of what was recorded before, nothing.
+        uncertain: of a quote, whether the asker may not be told if an account has room.
     """
 
     code: Code
@@ -96,6 +109,7 @@ class Outcome(Struct, frozen=True):
     detail: str
     repeated: bool
     answered: c.Object = {}
+    uncertain: bool = False
 
     @property
     def receipt(self) -> str | None:

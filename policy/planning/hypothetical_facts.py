@@ -26,15 +26,16 @@ ALWAYS: Final = 0
 class HypotheticalFacts:
     """The current state with some documents, policies, accounts and contracts replaced or added, by key."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what is replaced
         self,
         facts: Facts,
         documents: Mapping[str, bytes] | None = None,
         policies: Mapping[str, tuple[PolicyVersion, ...]] | None = None,
         accounts: Mapping[tuple[str, str], Account] | None = None,
         contracts: Mapping[str, Contract] | None = None,
+        forgiven: Mapping[tuple[str, str], Loss | None] | None = None,
     ) -> None:
-        """Replace these; everything else is read from ``facts``."""
+        """Replace these; everything else is read from ``facts``. Of ``forgiven`` None is nothing, whatever was."""
         self._facts, self._accounts = facts, accounts or {}
         self.documents = _in_front(documents, facts.documents)
         self.policies = _in_front(policies, facts.policies)
@@ -42,7 +43,9 @@ class HypotheticalFacts:
         self.contracts = _in_front(contracts, facts.contracts)
         self.organisations, self.keys, self.datasets = facts.organisations, facts.keys, facts.datasets
         self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
-        self.forgiven, self.nodes, self.streams = facts.forgiven, facts.nodes, facts.streams
+        # A ChainMap finds a None as ``get`` finds nothing.
+        self.forgiven = cast("Mapping[tuple[str, str], Loss]", _in_front(forgiven, facts.forgiven))
+        self.nodes, self.streams = facts.nodes, facts.streams
         self.key_terms, self.recovery_quorums = facts.key_terms, facts.recovery_quorums
         self.extended_quorums = facts.extended_quorums
         self.keys_of, self.pending_charges = facts.keys_of, facts.pending_charges

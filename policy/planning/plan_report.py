@@ -18,8 +18,9 @@ from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge_entry import LISTED_MAX
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import GLOBAL, Facts
+from ledger.domain.facts import GLOBAL
 from ledger.domain.gate import Check
+from ledger.domain.outcomes import Code
 from ledger.mechanisms.plan import Plan, RunPlan
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
@@ -31,10 +32,10 @@ from policy.planning.plan_search import (
     blocking_checks,
     least_noise_admitted,
     most_steps_admitted,
-    noise_of,
     runs_that_fit,
 )
 from policy.planning.reported_values import Natural
+from policy.planning.shared_account import UNCERTAIN, ShownStates
 from policy.planning.streams.slice_status import OPEN, slice_status
 from policy.planning.what_if import DecisionReport, WhatIf
 
@@ -91,33 +92,43 @@ class PlanReport(Record, frozen=True):
     run_epsilon: tuple[RunEpsilon, ...] = ()
 
 
-def report(question: WhatIf, first: int, since: int, shown: Facts | None = None) -> PlanReport:
+def report(question: WhatIf, first: int, since: int, shown: ShownStates | None = None) -> PlanReport:
     """The decision, what fits, what would change it, and how long the accounts last.
 
     Args:
         first: the index of the first entry at or after ``since`` (ms), from when on charges make the rate.
-        shown: the state as the consumer is shown it, in which no account has more room than in truth. Then the run is
-            decided on the true state, all else on this one, and of an account shared with others no rate is shown.
+        shown: the state as the consumer may be told of it, in place of the true one; then of an account that is shared
+            with others no rate is shown.
     """
-    decision = question.decision
-    found = question if shown is None else replace(question, facts=shown)
-    steps, noise, runs = _steps(found), least_noise_admitted(found), runs_that_fit(found)
-    if decision.permit and not found.is_admitted:
-        # What is admitted is no secret, so the run itself is the least that is known to fit.
-        steps, noise = _as_epochs(question.run.plan, question.run.plan.steps), noise_of(question.run.plan)
-        runs = structs.replace(runs, more=max(1, runs.more))
+    found = question if shown is None else replace(question, facts=shown.most)
+    least = question if shown is None else replace(question, facts=shown.least)
+    decision = found.decision if shown is None else _uncertain(found.decision, least)
     return PlanReport(
         advice=None if decision.permit else advise(found),
-        blocked=blocking_checks(question),
+        blocked=blocking_checks(least),
         decision=decision,
         lasts=tuple(
-            one for one in _lasts(question, _projected(found), first, since) if shown is None or one.holder != GLOBAL
+            one for one in _lasts(found, _projected(found), first, since) if shown is None or one.holder != GLOBAL
         ),
-        noise_multiplier_least=noise,
-        runs=runs,
-        steps_most=steps,
+        noise_multiplier_least=least_noise_admitted(found),
+        runs=runs_that_fit(found),
+        steps_most=_steps(found),
         run_epsilon=question.run_epsilon,
     )
+
+
+def _uncertain(decision: DecisionReport, least: WhatIf) -> DecisionReport:
+    """The decision with the most that others may have used; an uncertain permit where with the least it would fit."""
+    if decision.outcome != Code.BUDGET_EXHAUSTED.word or not least.is_admitted:
+        return decision
+    checks = tuple(one if one.passed else _open(one) for one in decision.checks)
+    fullest = next((new for old, new in zip(decision.checks, checks, strict=True) if not old.passed), None)
+    return DecisionReport(fullest, checks, UNCERTAIN, Code.PENDING.word)
+
+
+def _open(check: Check) -> Check:
+    text = f"{check.text}; by less than others are rounded up it may have room"
+    return structs.replace(check, passed=True, text=text)
 
 
 def first_since(size: int, entry: Callable[[int], bytes], since: int) -> int:

@@ -1,19 +1,34 @@
 """Everyone's account as one of its consumers is shown it, and the state with it.
 
 What others have posted and have pending is one amount, rounded up as :mod:`ledger.accounts.shared_account` does. A
-policy may say ``shared_accounts: exact``.
+policy may say ``shared_accounts: exact``. What a consumer is told of a run before it is charged is decided on such
+states alone, the accounts of its coalitions among them: an answer on the exact sum would tell that sum to whoever asks
+often enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from ledger.accounts.shared_account import others_rounded_up
-from ledger.domain.facts import GLOBAL, Account, Facts, Partition
+from ledger.accounts.account_loss import counted_loss
+from ledger.accounts.shared_account import least_of_others, others_rounded_up
+from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.domain.decision import Rejected
+from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
+from ledger.domain.organisation_graph import coalitions_of
+from ledger.domain.partition_ranges import partitions_within
 from ledger.filters import read_rule
-from policy.decisions.documents_in_force import binding
+from ledger.mechanisms.loss import Loss
+from policy.decisions.documents_in_force import binding, bindings
 from policy.planning.account_caps import empty_account
 from policy.planning.hypothetical_facts import HypotheticalFacts
+
+UNCERTAIN: Final = (
+    "whether an account that is shared with others has room for this run is known when it is charged: their part is "
+    "shown rounded up, and by that the run does not fit; a refusal costs nothing"
+)
+"""What is said of a run that may fit, and may not."""
 
 
 def is_rounded(facts: Facts, partition: Partition, now: int) -> bool:
@@ -32,9 +47,80 @@ def rounded_account(facts: Facts, partition: Partition, own_holder: str) -> Acco
     return Account(partition.ref, GLOBAL, own.posted + others, own.pending)
 
 
-def facts_as_shown(facts: Facts, partitions: Iterable[Partition], now: int, own_holder: str) -> Facts:
-    """The state with everyone's account of these partitions as a holder is shown it: what fits there fits in truth."""
-    rounded = {
-        (one.ref, GLOBAL): rounded_account(facts, one, own_holder) for one in partitions if is_rounded(facts, one, now)
-    }
-    return HypotheticalFacts(facts, accounts=rounded) if rounded else facts
+class ShownStates(NamedTuple):
+    """The state as a consumer may be told of it: with the most that others may have used, and with the least."""
+
+    most: Facts
+    least: Facts
+
+    def map(self, change: Callable[[Facts], Facts]) -> ShownStates:
+        """Each of them changed."""
+        return ShownStates(change(self.most), change(self.least))
+
+
+def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_holder: str) -> ShownStates | None:
+    """The state with the accounts that a holder shares with others as it is shown them; None if all are shown exactly.
+
+    What fits in the one with the most fits in truth, and what does not fit in the one with the least does not.
+    """
+    bound = zip(partitions, bindings(facts, partitions, now), strict=True)
+    rounded = [one for one, binds in bound if binds is None or binds.policy.shared_accounts == "rounded"]
+    holders = [GLOBAL, *_coalition_holders(facts, own_holder)]
+    facts.fetch_accounts([one.ref for one in rounded], [*holders, own_holder])
+    most, least = dict[tuple[str, str], Account](), dict[tuple[str, str], Account]()
+    for one in rounded:
+        for holder in holders:
+            most[one.ref, holder], least[one.ref, holder] = _bounds(facts, one, holder, own_holder)
+    if not most:
+        return None
+    # What counts of them is in them already.
+    counted = dict.fromkeys(most, None)
+    return ShownStates(*(HypotheticalFacts(facts, accounts=one, forgiven=counted) for one in (most, least)))
+
+
+def facts_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_holder: str) -> Facts:
+    """The state with the accounts that a holder shares as it is shown them: what fits there fits in truth."""
+    shown = states_as_shown(facts, partitions, now, own_holder)
+    return facts if shown is None else shown.most
+
+
+def charge_as_shown(
+    facts: Facts, actor: str, body: MakeCharge, now: int, watches: Callable[[Partition], bool]
+) -> ShownStates | None:
+    """The same for who asks about a charge; None too where it asks about partitions that there are not.
+
+    Args:
+        watches: whether the asker sees the exact account of a partition.
+    """
+    author = facts.organisations.get(actor)
+    try:
+        refs = partitions_within(facts, body.partitions, body.ranges)
+        shared = [one for ref in refs if not watches(one := facts.partitions[ref])]
+    except (KeyError, Rejected):
+        return None
+    return None if author is None else states_as_shown(facts, shared, now, holder_of(author.node))
+
+
+def _coalition_holders(facts: Facts, own_holder: str) -> list[str]:
+    """The holders of the accounts of the coalitions that a lineage is in: its members would see each other's part."""
+    node = next((one for one in _node(own_holder) if one in facts.nodes), None)
+    return [] if node is None else [holder_of(one) for one in coalitions_of(facts.nodes, node)]
+
+
+def _node(holder: str) -> list[int]:
+    number = holder.rpartition(":")[2]
+    return [int(number)] if number.isdecimal() and holder == holder_of(int(number)) else []
+
+
+def _bounds(facts: Facts, partition: Partition, holder: str, own_holder: str) -> tuple[Account, Account]:
+    """An account with the most and the least that others may have of it, what counts in all; own parts are exact."""
+    empty = empty_account(partition, holder)
+    whole = counted_loss(facts, facts.accounts.get((partition.ref, holder), empty))
+    own = facts.accounts.get((partition.ref, own_holder), empty).loss
+    # After a decree less may count of everyone's account than of one's own.
+    mine = Loss(tuple(map(min, own.finite, whole.finite)), tuple(map(min, own.infinite, whole.infinite)))
+    capacity = read_rule(partition.terms).cap(partition.epsilon).capacity
+    shown = others_rounded_up(whole, mine, capacity)
+    most, least = (mine + one for one in (shown, least_of_others(shown, capacity)))
+    nothing = empty.pending
+    return Account(partition.ref, holder, most, nothing), Account(partition.ref, holder, least, nothing)

@@ -12,7 +12,8 @@ from ledger.wire.canonical_json import Json, Object
 
 def permitted_lines(report: Object) -> Iterator[str]:
     """The answer to a run that would be charged."""
-    yield "The run would be admitted."
+    uncertain = _object(report.get("decision")).get("detail")
+    yield f"The run may be admitted: {cell(uncertain)}." if uncertain else "The run would be admitted."
     yield from (f"  {line}" for line in epsilon_lines(report.get("run_epsilon")))
     runs = _object(report.get("runs"))
     for one in objects(runs.get("accounts")):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from client.http.endpoints import JSON_TYPE, QUOTES
+from client.http.endpoints import BATCH, JSON_TYPE, QUOTES
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION, contract, plan
@@ -19,6 +20,8 @@ from tests.factories.service import ServedWorld, open_world
 STEPS = (70, 71, 73)
 TIGHT = (73, 76)
 """Runs of another that are within one step of the rounding, where there is little room."""
+STEPS_MOST = 256
+"""More steps than there is room for."""
 VARYING = re.compile("[0-9a-f]{64}|20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]*|1[0-9]{12}")
 """Digests of documents and moments, which are of one market."""
 
@@ -166,21 +169,106 @@ def test_no_policy_and_no_time_of_its_own_shows_a_consumer_more(tmp_path: Path) 
                 most = _planned_under(world, one, 5)["steps_most"]["steps"]
                 reports += [_planned_under(world, one, more) for more in (most, most + 1)]
             theirs.append(VARYING.sub("", json.dumps(reports)))
-            outcomes = [one["decision"]["outcome"] for one in reports]
-            assert outcomes == ["pending", "budget_exhausted"] * 2
+            assert [_is_certain(one["decision"]) for one in reports] == [True, False] * 2
     assert theirs[0] == theirs[1]
 
 
-def test_a_run_that_is_admitted_is_shown_to_fit(tmp_path: Path) -> None:
-    """Where the rounded sum would refuse what the exact one admits, the report says no less than the decision does."""
+def _is_certain(decision: dict[str, Any]) -> bool:
+    """Whether a plan is told to fit without a doubt."""
+    return decision["outcome"] == "pending" and not decision["detail"]
+
+
+def test_a_run_that_may_fit_is_told_as_uncertain(tmp_path: Path) -> None:
+    """Where the rounded sum would refuse what the exact one admits, and of a step more, which it refuses."""
     with _market(tmp_path, epsilon="0.8") as world:
         _charge(world, BANK_B, 70, "theirs")
         most = _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
-        report = _planned(world, BANK_A, BANK_A, most)
-        assert (report["decision"]["outcome"], report["steps_most"]["steps"]) == ("pending", most)
-        assert (report["noise_multiplier_least"], report["runs"]["more"]) == ("4", 1)
-        (check,) = (one for one in report["decision"]["checks"] if one["source"] == "global")
-        assert (
-            check["text"] == f"the global account of {PARTITION} has room; the part of others is shown rounded up only"
+        for steps in (most, most + 1):
+            report = _planned(world, BANK_A, BANK_A, steps)
+            assert report["decision"]["outcome"] == "pending"
+            assert not _is_certain(report["decision"])
+            assert report["steps_most"]["steps"] < most
+            assert (report["runs"]["more"], report["advice"]) == (0, None)
+            (check,) = (one for one in report["decision"]["checks"] if one["source"] == "global")
+            assert check["text"].endswith(
+                "the part of others is rounded up; by less than others are rounded up it may have room"
+            )
+        refused = _planned(world, BANK_A, BANK_A, 2 * most)
+        assert (refused["decision"]["outcome"], refused["advice"] is None) == ("budget_exhausted", False)
+
+
+class Searcher:
+    """A bank that asks as often as it likes, and keeps every answer."""
+
+    def __init__(self, world: ServedWorld, path: str) -> None:
+        """Ask at a path that records nothing."""
+        self._world, self._path = world, path
+        self.heard: list[str] = []
+
+    def answer(self, steps: int) -> str:
+        """What a run of so many steps is told: that it fits, that it may, or that it does not."""
+        world, name = self._world, "searched"
+        body: c.Object = {
+            **world.charge_body(world.contracts[BANK_A], CleanRoom(name)),
+            "plan": plan(noise="4", steps=steps),
+        }
+        signer = world.signers[BANK_A]
+        raw = world.command_bytes(signer, BANK_A, "charge", body, name)
+        sent = raw
+        if self._path.startswith(BATCH):
+            sent = c.dump({"charges": [{"command": c.parse(raw, len(raw)), "signature": self._signature(raw)}]})
+        signature = None if sent != raw else self._signature(raw)
+        told = world.post(self._path, sent, signature, **world.everybody.shown(BANK_A)).json()
+        found = told["outcomes"][0] if "outcomes" in told else told
+        self.heard.append(VARYING.sub("", json.dumps(found)))
+        if "outcome" not in found:
+            return "not"
+        return "may" if found.get("warnings") else "fits"
+
+    def _signature(self, raw: bytes) -> str:
+        return self._world.sign(self._world.signers[BANK_A], self._path, raw, "searched")
+
+    def search(self) -> tuple[int, int]:
+        """The most steps that fit, and the most that may, by bisection."""
+        return tuple(  # type: ignore[return-value]  # one for each
+            bisect_left(range(1, STEPS_MOST), x=True, key=lambda steps: self.answer(steps) in no)
+            for no in ({"may", "not"}, {"not"})
         )
-        assert _planned(world, BANK_A, BANK_A, most + 1)["decision"]["outcome"] == "budget_exhausted"
+
+
+def _searched(world: ServedWorld) -> tuple[tuple[int, int], list[str]]:
+    """What a search finds by quotes, by dry runs and by batches of them; and every answer that it got."""
+    found, heard = [], []
+    for path in (QUOTES, f"{PATHS['charge']}?dry_run=true", f"{BATCH}?dry_run=true"):
+        searcher = Searcher(world, path)
+        found.append(searcher.search())
+        heard += searcher.heard
+    assert found[0] == found[1] == found[2]
+    return found[0], heard
+
+
+def test_no_search_by_quotes_tells_a_step_more_from_one_less(tmp_path: Path) -> None:
+    """An adversary bisects; what it is told of is the same, and true: what fits is admitted, what does not is not."""
+    heard = []
+    for place, steps in enumerate(TIGHT):
+        with _market(tmp_path / str(place), epsilon="0.8") as world:
+            _charge(world, BANK_A, 10, "own")
+            _charge(world, BANK_B, steps, "theirs")
+            (fits, may), answers = _searched(world)
+            heard.append(((fits, may), answers))
+            exact = _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
+            assert fits < exact < may
+            _charge(world, BANK_A, fits, "fitting")
+    assert heard[0] == heard[1]
+
+
+def test_a_quote_is_certain_where_no_one_else_has_charged(tmp_path: Path) -> None:
+    """Of an account that is one's own alone, and where the policy shows it exactly, nothing is uncertain."""
+    with _market(tmp_path / "alone", epsilon="0.8") as world:
+        _charge(world, BANK_A, 10, "own")
+        fits, may = Searcher(world, QUOTES).search()
+        assert fits == may == _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
+    with _market(tmp_path / "exact", epsilon="0.8", shared_accounts="exact") as world:
+        _charge(world, BANK_B, 73, "theirs")
+        fits, may = Searcher(world, QUOTES).search()
+        assert fits == may == _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]

@@ -10,7 +10,7 @@ from ledger.domain.facts import holder_of
 from ledger.domain.partition_ranges import PartitionRange
 from ledger.mechanisms.plan import parse_plan
 from policy.planning.plan_report import report
-from policy.planning.shared_account import facts_as_shown
+from policy.planning.shared_account import states_as_shown
 from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.documents import DIGITS, SMALL, plan
 from tests.factories.people import BANK_A, BANK_B
@@ -39,7 +39,7 @@ def _told(folder: Path, steps: tuple[int, int]) -> tuple[object, list[str]]:
                 ranges=(PartitionRange(DIGITS, "w0", "w1"),),
             )
             question = WhatIf(facts, run_, world.clock.now)
-            shown = facts_as_shown(facts, shared, world.clock.now, holder)
+            shown = states_as_shown(facts, shared, world.clock.now, holder)
             found = report(question, 0, world.clock.now - 1, shown)
             exact = [room.limit.partition for room in sorted(question.rooms(run_.plan), key=lambda one: one.used)]
             return found.to_json(), exact
