@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from api.demo import digits
 from ledger.commands.entry import Entry
-from ledger.domain.outcomes import ChargeState
+from ledger.domain.outcomes import ChargeState, Code
 from ledger.mechanisms.plan import Plan
 from tests.trainer_adapter.live_service import Place
 from trainer_adapter.job.step_log import steps_begun
@@ -188,3 +189,46 @@ def killer_at(place: Place) -> Iterator[Killer]:
         yield Killer(process, place)
         assert process.stdin is not None
         process.stdin.close()
+
+
+Pair = tuple[Killer, Killer]
+FAILED = 256
+"""The wait status of a child that ended with exit code 1."""
+
+
+def hold_copies(pair: Pair, run: str, copy: str) -> tuple[list[int], int]:
+    """Hold what two copies left to the ledger's book: the steps with noise, and the copies that have a model."""
+    noise = [*pair[0].noise(run), *pair[1].noise(copy)]
+    assert len(noise) == len(set(noise)), "a step was taken twice"
+    charge = pair[0].place.charge(run)
+    assert charge is not None
+    assert charge.steps_posted is not None
+    assert len(noise) <= charge.steps_posted
+    assert len([one for one in pair[0].entries(run, "post") if one.code is Code.POSTED]) == 1
+    released = {one.request["model"] for one in pair[0].entries(run, "model_release") if one.code is Code.PERMITTED}
+    assert released <= {charge.model}
+    left = [
+        path
+        for name in (run, copy)
+        for path in (pair[0].place.folder / "runs" / name).glob("model.*")
+        if path.suffix in {".safetensors", ".sealed"}
+    ]
+    return noise, len(left)
+
+
+def resume_both(pair: Pair, run: str, number: int) -> None:
+    """Kill a run somewhere, copy it, resume both at the same time: no step twice, one post, one model at most."""
+    copy, chosen = f"{run}-copy", random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
+    moment: Moment = (chosen.choice(["begun", "noise", "noised"]), chosen.randint(0, 3))
+    moment = moment if moment[0] == "begun" else (moment[0], chosen.randint(0, STEPS - 1))
+    assert pair[0].run(run, moment) == signal.SIGKILL
+    pair[0].copied(run, copy)
+    pair[0].start(run, resume=True)
+    pair[1].start(copy, resume=True)
+    ended = sorted([pair[0].status(), pair[1].status()])
+    assert ended in ([0, 0], [0, FAILED]), (moment, ended)
+    assert hold_copies(pair, run, copy)[1] == 1
+    if ended == [0, FAILED]:
+        lost = next(name for name in (copy, run) if (pair[0].place.folder / f"{name}.error").exists())
+        # Refused while it ran, or resumed when the other had posted.
+        assert "conflict" in pair[0].said(lost) or "posted without the model of this folder" in pair[0].said(lost)

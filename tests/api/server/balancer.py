@@ -16,8 +16,12 @@ _PIECE: Final = 65_536
 
 
 @contextmanager
-def balanced(listener: socket.socket, services: list[str]) -> Iterator[None]:
-    """Forward what comes to a listening socket, while the block runs."""
+def balanced(listener: socket.socket, services: list[str], *, each_request: bool = False) -> Iterator[None]:
+    """Forward what comes to a listening socket, while the block runs.
+
+    Args:
+        each_request: have the service close each connection after its first answer, so that callers come anew.
+    """
     places = cycle([(str(urlsplit(url).hostname), int(urlsplit(url).port or 0)) for url in services])
     ends: list[socket.socket] = []
 
@@ -27,8 +31,8 @@ def balanced(listener: socket.socket, services: list[str]) -> Iterator[None]:
                 client, _ = listener.accept()
                 service = socket.create_connection(next(places))
                 ends.extend((client, service))
-                for source, sink in ((client, service), (service, client)):
-                    threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+                for source, sink, closes in ((client, service, each_request), (service, client, False)):
+                    threading.Thread(target=_pump, args=(source, sink, closes), daemon=True).start()
 
     thread = threading.Thread(target=accept, daemon=True)
     thread.start()
@@ -50,9 +54,12 @@ def door() -> tuple[socket.socket, str]:
     return listener, base_url(listener)
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source: socket.socket, sink: socket.socket, closes: bool) -> None:  # noqa: FBT001 - an argument of a thread
     with suppress(OSError):
         while data := source.recv(_PIECE):
-            sink.sendall(data)
+            line, end, rest = data.partition(b"\r\n") if closes else (data, b"", b"")
+            # Behind the request line, which comes in one piece.
+            sink.sendall(line + (end and b"\r\nConnection: close\r\n") + rest)
+            closes = closes and not end
     with suppress(OSError):
         sink.shutdown(socket.SHUT_WR)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import random
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from ledger.domain.outcomes import Code
-from tests.trainer_adapter.killed_runs import STEPS, Killer, Moment, killer_at
+from tests.trainer_adapter.killed_runs import FAILED, STEPS, Pair, hold_copies, killer_at, resume_both
 from tests.trainer_adapter.live_service import open_place
 from tests.trainer_adapter.machine_snapshots import Snapshot, clone_and_hold
 
 ROUNDS, ROUNDS_FAST = 200, 3
 """Of copies resumed at once: each is a test of its own, so that `--last-failed` and an id resume them."""
-FAILED = 256
-"""The wait status of a child that ended with exit code 1."""
 HELD = {
     "before-its-first-block": ("begin", 0),
     "in-its-third-lease": ("noised", 24),
     "in-its-last-lease": ("noised", 44),
     "before-its-post": ("post", 0),
 }
-Pair = tuple[Killer, Killer]
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +30,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         killer_at(place) as other,
     ):
         yield one, other
-
-
-def _hold(pair: Pair, run: str, copy: str) -> tuple[list[int], int]:
-    """Hold what two copies left to the ledger's book: the steps with noise, and the copies that have a model."""
-    noise = [*pair[0].noise(run), *pair[1].noise(copy)]
-    assert len(noise) == len(set(noise)), "a step was taken twice"
-    charge = pair[0].place.charge(run)
-    assert charge is not None
-    assert charge.steps_posted is not None
-    assert len(noise) <= charge.steps_posted
-    assert len([one for one in pair[0].entries(run, "post") if one.code is Code.POSTED]) == 1
-    released = {one.request["model"] for one in pair[0].entries(run, "model_release") if one.code is Code.PERMITTED}
-    assert released <= {charge.model}
-    left = [
-        path
-        for name in (run, copy)
-        for path in (pair[0].place.folder / "runs" / name).glob("model.*")
-        if path.suffix in {".safetensors", ".sealed"}
-    ]
-    return noise, len(left)
 
 
 @pytest.mark.parametrize("moment", HELD)
@@ -70,7 +45,7 @@ def test_a_process_whose_copy_has_gone_on_ends(pair: Pair, moment: str) -> None:
     pair[0].go_on(run)
     # Told by a refusal, or by the answer to its progress that the charge is posted, whichever comes first.
     assert pair[0].status() in {0, FAILED}
-    noise, models = _hold(pair, run, copy)
+    noise, models = hold_copies(pair, run, copy)
     # Of the lease that it had it may use up what is left; the copy takes what no one had leased.
     assert [step for step in noise if step > leased] == list(range(leased + 1, STEPS + 1))
     assert noise[: len(before)] == before
@@ -87,7 +62,7 @@ def test_a_process_is_told_that_another_has_gone_on(pair: Pair) -> None:
     assert pair[0].status() == FAILED
     assert pair[0].said("told") == "Refused: conflict: charge told is at generation 2: this clean room must end"
     assert pair[1].run("told-copy", None, resume=True) == 0
-    assert _hold(pair, "told", "told-copy")[1] == 1
+    assert hold_copies(pair, "told", "told-copy")[1] == 1
 
 
 def test_a_copy_that_comes_after_the_post_has_no_model(pair: Pair) -> None:
@@ -100,7 +75,7 @@ def test_a_copy_that_comes_after_the_post_has_no_model(pair: Pair) -> None:
     assert pair[1].run("over-copy", None, resume=True) == FAILED
     assert pair[0].said("over-copy").endswith("was posted without the model of this folder: nothing of it leaves")
     assert pair[1].noise("over-copy") == []
-    assert _hold(pair, "over", "over-copy")[1] == 1
+    assert hold_copies(pair, "over", "over-copy")[1] == 1
 
 
 def test_a_machine_restored_when_its_run_is_over_shows_nothing(pair: Pair) -> None:
@@ -118,21 +93,7 @@ def test_of_two_machines_with_one_granted_lease_one_goes_on(pair: Pair) -> None:
 )
 def test_of_copies_resumed_at_once_one_goes_on(pair: Pair, number: int) -> None:
     """Killed somewhere, copied, both resumed at the same time: no step twice, one post, one model at most."""
-    run = f"both-{number}"
-    copy, chosen = f"{run}-copy", random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
-    moment: Moment = (chosen.choice(["begun", "noise", "noised"]), chosen.randint(0, 3))
-    moment = moment if moment[0] == "begun" else (moment[0], chosen.randint(0, STEPS - 1))
-    assert pair[0].run(run, moment) == signal.SIGKILL
-    pair[0].copied(run, copy)
-    pair[0].start(run, resume=True)
-    pair[1].start(copy, resume=True)
-    ended = sorted([pair[0].status(), pair[1].status()])
-    assert ended in ([0, 0], [0, FAILED]), (moment, ended)
-    assert _hold(pair, run, copy)[1] == 1
-    if ended == [0, FAILED]:
-        lost = next(name for name in (copy, run) if (pair[0].place.folder / f"{name}.error").exists())
-        # Refused while it ran, or resumed when the other had posted.
-        assert "conflict" in pair[0].said(lost) or "posted without the model of this folder" in pair[0].said(lost)
+    resume_both(pair, f"both-{number}", number)
 
 
 def test_the_post_names_the_last_lease_and_the_model_and_the_release_the_post(pair: Pair) -> None:
