@@ -9,6 +9,7 @@ often enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from ledger.accounts.account_loss import counted_loss
@@ -18,7 +19,7 @@ from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.organisation_graph import coalitions_of
 from ledger.domain.partition_ranges import partitions_within
-from ledger.filters import read_rule
+from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from policy.decisions.documents_in_force import binding, bindings
 from policy.planning.account_caps import empty_account
@@ -65,12 +66,13 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
     """
     bound = zip(partitions, bindings(facts, partitions, now), strict=True)
     rounded = [one for one, binds in bound if binds is None or binds.policy.shared_accounts == "rounded"]
-    holders = [GLOBAL, *_coalition_holders(facts, own_holder)]
+    holders: dict[str, Fraction | None] = {GLOBAL: None, **_coalitions(facts, own_holder)}
     facts.fetch_accounts([one.ref for one in rounded], [*holders, own_holder])
     most, least = dict[tuple[str, str], Account](), dict[tuple[str, str], Account]()
     for one in rounded:
-        for holder in holders:
-            most[one.ref, holder], least[one.ref, holder] = _bounds(facts, one, holder, own_holder)
+        for holder, epsilon in holders.items():
+            capacity = _capacity(one, epsilon)
+            most[one.ref, holder], least[one.ref, holder] = _bounds(facts, one, holder, own_holder, capacity)
     if not most:
         return None
     # What counts of them is in them already.
@@ -101,10 +103,11 @@ def charge_as_shown(
     return None if author is None else states_as_shown(facts, shared, now, holder_of(author.node))
 
 
-def _coalition_holders(facts: Facts, own_holder: str) -> list[str]:
-    """The holders of the accounts of the coalitions that a lineage is in: its members would see each other's part."""
-    node = next((one for one in _node(own_holder) if one in facts.nodes), None)
-    return [] if node is None else [holder_of(one) for one in coalitions_of(facts.nodes, node)]
+def _coalitions(facts: Facts, own_holder: str) -> dict[str, Fraction | None]:
+    """The coalitions that a lineage is in and their ε, by holder: its members would see each other's part."""
+    known = [one for one in _node(own_holder) if one in facts.nodes]
+    found = (one for node in known for one in coalitions_of(facts.nodes, node))
+    return {holder_of(one): facts.nodes[one].epsilon for one in found}
 
 
 def _node(holder: str) -> list[int]:
@@ -112,14 +115,24 @@ def _node(holder: str) -> list[int]:
     return [int(number)] if number.isdecimal() and holder == holder_of(int(number)) else []
 
 
-def _bounds(facts: Facts, partition: Partition, holder: str, own_holder: str) -> tuple[Account, Account]:
+def _capacity(partition: Partition, epsilon: Fraction | None) -> Sequence[int | None]:
+    """Of an account: under the ε of a coalition, where it has one and that leaves any room."""
+    rule = read_rule(partition.terms)
+    try:
+        return rule.cap(partition.epsilon if epsilon is None else min(epsilon, partition.epsilon)).capacity
+    except NoRoom:
+        return rule.cap(partition.epsilon).capacity
+
+
+def _bounds(
+    facts: Facts, partition: Partition, holder: str, own_holder: str, capacity: Sequence[int | None]
+) -> tuple[Account, Account]:
     """An account with the most and the least that others may have of it, what counts in all; own parts are exact."""
     empty = empty_account(partition, holder)
     whole = counted_loss(facts, facts.accounts.get((partition.ref, holder), empty))
     own = facts.accounts.get((partition.ref, own_holder), empty).loss
     # After a decree less may count of everyone's account than of one's own.
     mine = Loss(tuple(map(min, own.finite, whole.finite)), tuple(map(min, own.infinite, whole.infinite)))
-    capacity = read_rule(partition.terms).cap(partition.epsilon).capacity
     shown = others_rounded_up(whole, mine, capacity)
     most, least = (mine + one for one in (shown, least_of_others(shown, capacity)))
     nothing = empty.pending
