@@ -216,8 +216,8 @@ def hold_copies(pair: Pair, run: str, copy: str) -> tuple[list[int], int]:
     return noise, len(left)
 
 
-def resume_both(pair: Pair, run: str, number: int) -> None:
-    """Kill a run somewhere, copy it, resume both at the same time: no step twice, one post, one model at most."""
+def resume_both(pair: Pair, run: str, number: int) -> int:
+    """Kill a run somewhere, copy it, resume both at the same time: no step twice, one post; the copies with a model."""
     copy, chosen = f"{run}-copy", random.Random(number)  # noqa: S311 - a seed, so that a failure comes again
     moment: Moment = (chosen.choice(["begun", "noise", "noised"]), chosen.randint(0, 3))
     moment = moment if moment[0] == "begun" else (moment[0], chosen.randint(0, STEPS - 1))
@@ -227,8 +227,9 @@ def resume_both(pair: Pair, run: str, number: int) -> None:
     pair[1].start(copy, resume=True)
     ended = sorted([pair[0].status(), pair[1].status()])
     assert ended in ([0, 0], [0, FAILED]), (moment, ended)
-    assert hold_copies(pair, run, copy)[1] == 1
+    models = hold_copies(pair, run, copy)[1]
     if ended == [0, FAILED]:
         lost = next(name for name in (copy, run) if (pair[0].place.folder / f"{name}.error").exists())
         # Refused while it ran, or resumed when the other had posted.
         assert "conflict" in pair[0].said(lost) or "posted without the model of this folder" in pair[0].said(lost)
+    return models

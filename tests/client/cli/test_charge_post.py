@@ -16,8 +16,6 @@ def _post(world: ServedWorld, folder: Path, issuer: str, run: str, steps: int) -
     said = {"service": world.url, "key": "bank.pem", "actor": BANK_A, "log": world.log.vkey, "issuer": issuer}
     lines = "".join(f'{name} = "{value}"\n' for name, value in said.items())
     (folder / "bank.toml").write_text(f"v = 1\n[client]\n{lines}")
-    world.bank.save(folder / "bank.pem")
-    CleanRoom(run).signer.save(folder / f"{run}.pem")
     room = str(folder / f"{run}.pem")
     return run_command(["charge", "post", str(folder / "bank.toml"), run, str(steps), "--room", room, "--json"])
 
@@ -27,7 +25,9 @@ def test_a_run_that_leases_its_steps_is_posted_for_what_is_leased(tmp_path: Path
     with open_world(tmp_path) as world, world.issuing() as issuer:
         for entered in world.founding_with():
             world.found(entered)
+        world.bank.save(tmp_path / "bank.pem")
         for run in ("none", "ten"):
+            CleanRoom(run).signer.save(tmp_path / f"{run}.pem")
             assert world.submit(world.charge(run, run=PLAN, step_leases=True))[0].code.word == "pending"
         # No key is released: nothing can be leased, and a post names no generation.
         assert _post(world, tmp_path, issuer, "none", 0)[0] == 0

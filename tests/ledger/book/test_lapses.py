@@ -149,7 +149,7 @@ def test_calls_alike_that_wait_for_a_price_share_it(world: StoredWorld) -> None:
     with ThreadPoolExecutor(calls) as threads:
         waiting = [threads.submit(world.book.submit, one) for one in sent]
         # Whoever was before it has been found without a price by now.
-        assert world.submit(world.settle("none", 0))[0].code.word == "not_found"
+        assert world.submit(world.settle("none", 0))[0].code.word == "signature_invalid"
         held.go.set()
         words = [one.result()[0].code.word for one in waiting]
     assert words == ["pending"] * calls

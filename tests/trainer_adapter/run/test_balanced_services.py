@@ -29,4 +29,4 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_of_copies_that_ask_two_services_one_goes_on(pair: Pair, number: int) -> None:
     """Every request of either copy goes to the service that did not get the one before it."""
-    resume_both(pair, f"balanced-{number}", number)
+    assert resume_both(pair, f"balanced-{number}", number) == 1

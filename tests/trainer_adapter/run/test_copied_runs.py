@@ -93,7 +93,7 @@ def test_of_two_machines_with_one_granted_lease_one_goes_on(pair: Pair) -> None:
 )
 def test_of_copies_resumed_at_once_one_goes_on(pair: Pair, number: int) -> None:
     """Killed somewhere, copied, both resumed at the same time: no step twice, one post, one model at most."""
-    resume_both(pair, f"both-{number}", number)
+    assert resume_both(pair, f"both-{number}", number) == 1
 
 
 def test_the_post_names_the_last_lease_and_the_model_and_the_release_the_post(pair: Pair) -> None:
