@@ -27,6 +27,7 @@ from api.http.snapshots import SnapshotProvider
 from api.keys.data_key_store import KeyStore
 from api.keys.key_release import KeyReleases
 from api.keys.nonces import Challenges
+from api.keys.watermark_keys import WatermarkKeys
 from api.middleware.metrics import Metrics
 from api.middleware.request_limits_and_log import Requests
 from api.routes import accounts, lineage, planning, registry
@@ -36,7 +37,8 @@ from api.routes.commands import challenge_router, command_router, document_route
 from api.routes.docs_page import docs_router
 from api.routes.events import Streams, event_router
 from api.routes.health import health_router
-from api.routes.model_keys import model_key_router
+from api.routes.models.model_keys import model_key_router
+from api.routes.models.watermarks import watermark_router
 from api.routes.progress import Progress, progress_router
 from api.routes.read_routes import ReadContext
 from api.wire.openapi_document import openapi_document
@@ -98,9 +100,11 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     streams = Streams(quotas.terms.share(quotas.terms.streams))
     metrics = Metrics(partial(_size, book), partial(len, streams))
     limits = CallerLimits(BadSignatures(metrics.bad_signatures.inc), quotas)
+    marks = WatermarkKeys(key_store, log.origin)
     for router in (
-        *_command_routers(book, key_store, binding, challenges, limits),
+        *_command_routers(book, key_store, binding, challenges, limits, marks),
         *_read_routers(context, streams, metrics),
+        watermark_router(book, marks, quotas),
     ):
         app.include_router(router)
     # Built at the first request for it, once: it takes half a second.
@@ -131,15 +135,15 @@ def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> I
     yield health_router(context.snapshots, metrics)
 
 
-def _command_routers(
-    book: Book, key_store: KeyStore, binding: Binding, challenges: Challenges, limits: CallerLimits
+def _command_routers(  # noqa: PLR0913, PLR0917 - the parts of a service that commands need
+    book: Book, store: KeyStore, binding: Binding, challenges: Challenges, limits: CallerLimits, marks: WatermarkKeys
 ) -> tuple[APIRouter, ...]:
     reads = GroupedReads(book)
     return (
-        command_router(book, reads, KeyReleases(book, key_store, challenges), binding, limits),
+        command_router(book, reads, KeyReleases(book, store, challenges), binding, limits, marks),
         batch_router(book, reads, binding, limits),
         challenge_router(book, challenges),
-        model_key_router(book, key_store, binding, limits.signatures),
+        model_key_router(book, store, binding, limits.signatures),
         document_router(book, binding, limits.signatures),
     )
 

@@ -86,6 +86,8 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "read_recommendation": (*_PARTIES, AUDITOR),
     "read_stream": (*_PARTIES, AUDITOR),
     "read_metrics": (AUDITOR, OPERATOR),
+    "read_watermark_key": (CCR,),
+    "search_watermarks": (SRO, TDP, TDC, CCR, AUDITOR),
     "charge_batch": (TDC,),
     "stream_events": (*_PARTIES, CCR, AUDITOR),
     "report_progress": (CCR,),

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from api.http.field_types import DetachedJws, schema_of
 from api.http.problems import Problem, ServiceCode
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
+from client.watermarks.fingerprint_file import FINGERPRINT_BYTES_MAX
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.domain.outcomes import Code
@@ -102,5 +103,6 @@ def _parameters(dependant: Dependant) -> set[str]:
 Raw = Annotated[bytes, Depends(_Body(COMMAND_BYTES_MAX))]
 Batch = Annotated[bytes, Depends(_Body(BATCH_BYTES_MAX))]
 Document = Annotated[bytes, Depends(_Body(POLICY_DOCUMENT_BYTES_MAX, None))]
+Fingerprint = Annotated[bytes, Depends(_Body(FINGERPRINT_BYTES_MAX, None))]
 PlanQuestion = Annotated[bytes, Depends(_Body(PLAN_BYTES_MAX))]
 Signature = Annotated[str, Depends(signature)]

@@ -88,6 +88,10 @@ class KeyStore:
         """The key of a sealed model; None where the provider gives it out itself. Raises: KeyUnavailable."""
         return None
 
+    def watermark_secret(self) -> Secret | None:
+        """The secret that keys of models' marks are derived from; None where none is kept. Raises: KeyUnavailable."""
+        return None
+
     def store_envelope(self, release: str, envelope: bytes) -> bytes:  # noqa: ARG002 - the interface's arguments
         """Store the envelope of a key release, and return the one that was stored first.
 
@@ -153,6 +157,11 @@ class FileKeyStore(KeyStore):
         if key is None or len(key) != DATA_KEY_BYTES:
             raise KeyUnavailable(f"no key was deposited for model {model} of charge {charge}")
         return Secret(key)
+
+    def watermark_secret(self) -> Secret:
+        """In its file, made at its first use. Raises: KeyUnavailable."""
+        fresh = secrets.token_bytes(DATA_KEY_BYTES)
+        return Secret(self._store_once(self._folder / MODELS / "watermark", fresh, "the secret of watermarks"))
 
     def _deposit(self) -> X25519PrivateKey:
         fresh = X25519PrivateKey.generate().private_bytes_raw()

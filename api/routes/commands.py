@@ -27,17 +27,20 @@ from api.http.problems import Problem, ServiceCode, declared
 from api.http.query_parameters import DryRun
 from api.keys.key_release import KeyReleases, log_withheld
 from api.keys.nonces import LIFE_S, Challenges
+from api.keys.watermark_keys import WatermarkKeys
 from api.routes.if_match import VERSIONED, check_version, tag_replaced
+from api.routes.models.watermarks import check_watermark
 from api.wire.command_answers import WARNED, answer_to
 from api.wire.command_requests import command_schema
 from api.wire.registry_answers import Stored
-from api.wire.responses import BINARY, BYTES_TYPE, answer, json_response, shows, takes, warned, with_headroom
-from client.http.endpoints import DOCUMENTS, JSON_TYPE, QUOTES
+from api.wire.responses import BINARY, answer, json_response, shows, takes, warned, with_headroom
+from client.http.endpoints import BYTES_TYPE, DOCUMENTS, JSON_TYPE, QUOTES
 from ledger.accounts.run_epsilon import run_epsilon
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.registry import PATHS
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_entry import MakeCharge, reported_partitions
+from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import POST
 from ledger.domain.command import COMMAND_BYTES_MAX
@@ -113,6 +116,7 @@ class _Decider(NamedTuple):
     releases: KeyReleases
     binding: Binding
     limits: CallerLimits
+    marks: WatermarkKeys
 
     async def decide(self, request: _CommandRequest) -> Response:
         """Decide a command, or say what it would get now. Raises: BookBusy, BookStopped, Malformed, Problem."""
@@ -168,6 +172,8 @@ class _Decider(NamedTuple):
             require_visible(facts, caller, submission)
         if request.kind in VERSIONED:
             check_version(facts, command, request.if_match, caller)
+        if request.kind == MODEL_RELEASE.name:
+            check_watermark(self.marks, MODEL_RELEASE.read_body(command))
         self._check_quotas(request, caller)
         return caller, submission
 
@@ -199,11 +205,16 @@ def _with_epsilon(
     return structs.replace(outcome, body={**outcome.body, "run_epsilon": lines})
 
 
-def command_router(
-    book: Book, reads: GroupedReads, releases: KeyReleases, binding: Binding, limits: CallerLimits
+def command_router(  # noqa: PLR0913, PLR0917 - the parts of a service that commands need
+    book: Book,
+    reads: GroupedReads,
+    releases: KeyReleases,
+    binding: Binding,
+    limits: CallerLimits,
+    marks: WatermarkKeys,
 ) -> APIRouter:
     """POST routes of :data:`ledger.commands.registry.PATHS`, and /v1/quotes: what a charge would get now."""
-    router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding, limits)
+    router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding, limits, marks)
     for kind, path in PATHS.items():
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(

@@ -15,8 +15,8 @@ from api.http.problems import Problem
 from api.http.query_parameters import PathPlace, Place, Since, Switch
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire.command_answers import Decision, LoggedEntry
-from api.wire.responses import BINARY, BYTES_TYPE, json_response, shows, shows_text
-from client.http.endpoints import JSON_TYPE
+from api.wire.responses import BINARY, json_response, shows, shows_text
+from client.http.endpoints import BYTES_TYPE, JSON_TYPE
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS

@@ -17,7 +17,8 @@ from api.http.query_parameters import At
 from api.routes.if_match import tag_replaced
 from api.routes.read_routes import ReadRoutes, View
 from api.wire import command_requests
-from api.wire.responses import BINARY, BYTES_TYPE, takes
+from api.wire.responses import BINARY, takes
+from client.http.endpoints import BYTES_TYPE
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import COMMAND_BYTES_MAX

@@ -14,7 +14,8 @@ from api.http.field_types import PathDid, PathDigest, PathName
 from api.http.pagination import Page, fetch_from
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import registry_answers as answers
-from api.wire.responses import BINARY, BYTES_TYPE, shows
+from api.wire.responses import BINARY, shows
+from client.http.endpoints import BYTES_TYPE
 from ledger.commands.entry import Entry
 from ledger.commands.signing_keys.key_authority import terms_of
 from ledger.domain.facts import Dataset, Facts, Organisation

@@ -26,7 +26,6 @@ from policy.planning.shared_account import UNCERTAIN
 Responses = dict[int | str, dict[str, Any]]
 
 TEXT_TYPE: Final = "text/plain"
-BYTES_TYPE: Final = "application/octet-stream"
 BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote as percent_encode
 
 SIGNATURE_HEADER: Final = "x-jws-signature"
 JSON_TYPE: Final = "application/json"
+BYTES_TYPE: Final = "application/octet-stream"
 PROBLEM_TYPE: Final = "application/problem+json"
 
 QUOTES: Final = "/v1/quotes"
@@ -14,6 +15,7 @@ PLANS: Final = "/v1/plans"
 DOCUMENTS: Final = "/v1/documents"
 MODEL_KEYS: Final = "/v1/model-keys"
 BATCH: Final = "/v1/charges/batch"
+WATERMARK_SEARCHES: Final = "/v1/watermark-searches"
 BATCH_MAX: Final = 64
 
 

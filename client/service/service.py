@@ -14,7 +14,16 @@ import httpx
 
 from client.http.access_tokens import Credentials
 from client.http.base_url import base_of, is_loopback
-from client.http.endpoints import DOCUMENTS, JSON_TYPE, MODEL_KEYS, QUOTES, SIGNATURE_HEADER, path_of
+from client.http.endpoints import (
+    BYTES_TYPE,
+    DOCUMENTS,
+    JSON_TYPE,
+    MODEL_KEYS,
+    QUOTES,
+    SIGNATURE_HEADER,
+    WATERMARK_SEARCHES,
+    path_of,
+)
 from client.http.problems import Refused
 from client.http.retry_policy import RetryPolicy
 from client.http.tls_context import tls_context
@@ -23,7 +32,7 @@ from client.keys.signer import Signer
 from client.service.answers import Answer, Stored
 from client.service.checkpoint_guard import CheckpointGuard
 from client.service.seen_checkpoint import SeenCheckpoint
-from client.service.what_if_questions import BYTES_TYPE, WhatIfQuestions
+from client.service.what_if_questions import WhatIfQuestions
 from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
@@ -161,6 +170,14 @@ class Service(WhatIfQuestions):
         """Leave a sealed model's key with the key store, by the charge's clean room. Raises: Refused, Unreachable."""
         raw = c.dump({"charge": charge, "model": model, "sealed": sealed})
         self._send("POST", MODEL_KEYS, raw, signer, model)
+
+    def watermark_key(self, charge: str) -> c.Object:
+        """The sealed key of a charge's mark and its commitment, for the clean room. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/charges/{path_of(charge)}/watermark")
+
+    def search_watermarks(self, fingerprint: bytes) -> c.Object:
+        """The runs whose marks are in the weights of a fingerprint. Raises: Refused, Unreachable."""
+        return object_of(self._send("POST", WATERMARK_SEARCHES, fingerprint, content_type=BYTES_TYPE))
 
     def report_progress(self, charge: str, steps: int) -> None:
         """Report how many steps of a run are done, as its clean room. Raises: Refused, Unreachable."""

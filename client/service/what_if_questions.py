@@ -7,7 +7,7 @@ from typing import Final
 
 import httpx
 
-from client.http.endpoints import JSON_TYPE, PLANS
+from client.http.endpoints import BYTES_TYPE, JSON_TYPE, PLANS
 from client.http.transport import object_of, objects_of
 from client.service.checkpoint_guard import CheckpointGuard
 from ledger.wire import canonical_json as c
@@ -15,7 +15,6 @@ from ledger.wire.malformed import Malformed
 
 PAGE: Final = 200
 PAGES_MAX: Final = 1_000
-BYTES_TYPE: Final = "application/octet-stream"
 
 
 class WhatIfQuestions:

@@ -30,13 +30,23 @@ if TYPE_CHECKING:
 
 _GROUP: Final = CommandGroup()
 _JOBS: Final = CommandGroup("job", "Jobs: check one before it is charged; the form that they have.")
+_WATERMARKS: Final = CommandGroup("watermark", "Marks in models: find the runs that a model descends from.")
 app: Final = _GROUP.app
-app.add_typer(_JOBS.app, name=_JOBS.name)
+for _group in (_JOBS, _WATERMARKS):
+    app.add_typer(_group.app, name=_group.name)
 _say: Final = partial(typer.echo, err=True)
 _LOADING: Final = "Reading the job and loading PyTorch, which takes some seconds."
 _TRAIN_EXTRA: Final = "is not installed, which this command needs: pip install 'epsilon-ledger[train]'"
 _DETAILS: Final = ("rounding takes at most ", "data decrypted in memory")
 """How stages begin that are reported to programs, and to people who ask for more."""
+
+
+def _print_marks(found: Object) -> None:
+    """The runs whose marks are in a model, for people."""
+    from trainer_adapter.cli.watermark import marks_in_words
+
+    typer.echo(marks_in_words(found))
+
 
 SealedJob = Annotated[Path, typer.Argument(metavar="JOB", help="The job file of a run that left a sealed model.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers have had their notice of the model.")]
@@ -173,6 +183,18 @@ def release(
 
         model = release_model(known, service, _say, time.sleep if wait else None)
     typer.echo(json.dumps({"charge": known.id, "model": model}) if as_json else f"{known.id}: released as {model}")
+
+
+@_WATERMARKS.read_command("sro.toml model.safetensors", "auditor.toml model.safetensors --json", table=_print_marks)
+def find(
+    service: Service,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Weights: a file of safetensors, or its folder.")],
+) -> Object:
+    """Name the runs that a model descends from, by the marks in its weights; nothing is recorded."""
+    _require_pytorch()
+    from trainer_adapter.cli.watermark import find_marks
+
+    return find_marks(model, service)
 
 
 @contextmanager

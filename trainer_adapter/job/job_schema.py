@@ -126,6 +126,7 @@ def _assignment() -> dict[str, Schema]:
         "block_steps": _integer(1, BLOCK_STEPS_MAX),
         "lease_s": _integer(0, LEASE_S_MAX),
         "step_leases": {"type": "boolean"},
+        "watermark": {"type": "boolean"},
         "contract": _PATH,
         "data": {
             "type": "object",

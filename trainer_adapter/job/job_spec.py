@@ -293,6 +293,7 @@ class Assignment:
     unit_records_max: int | None = field(default=None, metadata=_plain(c.integer, 1, GROUP_MAX))
     join: tuple[str, ...] | None = field(default=None, metadata=_plain(c.strings, JOIN_MAX))
     step_leases: bool | None = field(default=None, metadata=_plain(c.boolean))
+    watermark: bool = field(default=False, metadata=_plain(c.boolean))
     lease_s: int = field(default=1, metadata=_plain(c.integer, 0, LEASE_S_MAX))
     listed: tuple[str, ...] | None = None
     ranges: tuple[c.Object, ...] = ()

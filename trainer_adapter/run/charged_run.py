@@ -181,7 +181,12 @@ class Run:
             self.say(f"{posted} steps were posted before this process")
             self.over = True
             return {}
+        # Without a key released, its consumer may void the charge of a run that ends here.
+        self.check_before_keys(session)
         return self._open_data(session)
+
+    def check_before_keys(self, session: Session) -> None:
+        """What a run looks at once it is charged, and before it gets a data key. Raises: Malformed."""
 
     def _charge(self, session: Session, *, fresh: bool) -> Answer:
         """Charge the run; the identity that was saved for a charge that was not made is deleted."""

@@ -31,6 +31,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.session.receipt_check import check_recorded
+from trainer_adapter.session.watermark_key import commitment_in
 
 MODEL_FILE: Final = "model.safetensors"
 SEALED_FILE: Final = "model.sealed"
@@ -90,7 +91,9 @@ class ModelReleaseRequest:
         self._own = service.as_caller(CleanRoomCredentials(signer, job.log.origin, service.clock))
         self.model: Final = c.digest(data)
         self._notice: Final[c.Object] = {"charge": job.id, "model": self.model}
-        self._body: Final[c.Object] = {**self._notice, **({"post": post} if post else {})}
+        mark = commitment_in(data)
+        named = {name: value for name, value in (("post", post), ("watermark", mark)) if value}
+        self._body: Final[c.Object] = {**self._notice, **named}
 
     def announce(self) -> None:
         """Notify the providers of the model; again, it is the same notice. Raises: Refused, Unreachable."""

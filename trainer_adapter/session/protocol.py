@@ -36,6 +36,7 @@ from trainer_adapter.session.lease_requests import CHALLENGES_MAX, LeaseRequests
 from trainer_adapter.session.quote_report import QuoteReport, quote_report
 from trainer_adapter.session.receipt_check import check_recorded
 from trainer_adapter.session.slice_files import with_slices
+from trainer_adapter.session.watermark_key import Watermark, read_watermark, refuse_undeclared, undeclared_bases
 
 MARGIN_S: Final = 30.0
 """A run ends so long before its deadline, or a twentieth of its time if that is less: a later post is refused."""
@@ -278,6 +279,19 @@ class Session:
         known, keys = self._assignment, self.identity.public()
         claims: c.Object = {"charge": known.id, "cnf": keys, "plan": known.plan.digest, **self._pipeline}
         return self._attester.deposit_evidence(self._own, self.identity.signer, claims, self._say)
+
+    def watermark(self) -> Watermark:
+        """The mark of this run's model. Raises: Refused, Unreachable, Malformed."""
+        return read_watermark(self._own, self.identity, self._assignment.id)
+
+    def check_bases(self, fingerprint: bytes) -> None:
+        """See that the weights carry no mark of a run that the charge does not name as its base.
+
+        Raises:
+            Malformed: naming the runs. Refused, Unreachable.
+        """
+        declared = [str(one) for one in self._assignment.base or ()]
+        refuse_undeclared(undeclared_bases(self._own, fingerprint, declared))
 
     def lease_requests(self) -> LeaseRequests | None:
         """What asks for the run's leases; None of a run that leases no steps."""

@@ -39,8 +39,10 @@ from trainer_adapter.run.state_digest import Digest, state_digest
 from trainer_adapter.session.join_terms import check_join
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.noise_choice import load_assignment
-from trainer_adapter.session.protocol import Say
+from trainer_adapter.session.protocol import Say, Session
+from trainer_adapter.session.watermark_key import METADATA, Watermark
 from trainer_adapter.training.model_file import model_bytes
+from trainer_adapter.training.model_mark import check_markable, fingerprint_of, mark
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.record_join import joined
 from trainer_adapter.training.records_on_disk import Read, records_of
@@ -152,6 +154,7 @@ class ModelRun(Run):
         self._randomness, self._lease = CsprngRandomness.fresh(), 0
         self._saved_at = -1.0
         self._at = Position(0, ended=False)
+        self._watermark: Watermark | None = None
 
     def __iter__(self) -> Iterator[int]:
         """Take the steps; each has been taken when its number is yielded, the next begins when the loop goes on.
@@ -246,6 +249,14 @@ class ModelRun(Run):
         if self._at.ended:
             budget.taken = self._at.step
 
+    def check_before_keys(self, session: Session) -> None:
+        """Look for the marks of other runs in the weights, and get the key of this run's own. Raises: Malformed."""
+        weights = fingerprint_of(self.model.state_dict().values())
+        if weights is not None:
+            session.check_bases(weights)
+        if self.assignment.watermark:
+            self._watermark = session.watermark()
+
     def _require_posted_model(self) -> None:
         """Raises: Malformed, if the post names another model; or none, of a run that leased its steps."""
         if self.checkpoints is not None:
@@ -265,6 +276,8 @@ class ModelRun(Run):
         self._check_example(self.constants.loss(self._loss))
 
     def _check_example(self, loss: Loss) -> None:
+        if self.assignment.watermark:
+            check_markable(self.model)
         if self.options.example is not None:
             inputs, targets = self.options.example
             users = torch.arange(count_records(targets, "targets"))
@@ -334,7 +347,12 @@ class ModelRun(Run):
         return self.release_model(self.model_data or self._model_bytes(), self.options.pause)
 
     def _model_bytes(self) -> bytes:
-        return model_bytes(self.model, self.assignment, self._at.step, self.privacy)
+        return model_bytes(self.model, self.assignment, self._at.step, self.privacy, self.metadata)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the model's file names beside the run: the commitment to the key of its mark."""
+        return {} if self._watermark is None else {METADATA: self._watermark.commitment}
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Post what ran, as :class:`Run` does; the last state is saved before."""
@@ -352,6 +370,8 @@ class ModelRun(Run):
             self._at = Position(self.budget.taken, ended=True)
             self.checkpoints.save_run(self._at, self.model, self.optimiser, self.options.also)
         if self._engine is not None:
+            if self._watermark is not None:
+                mark(self.model, self._watermark.key)
             # What leaves is what the post names, whatever is done to the model afterwards.
             self.model_data = self._model_bytes()
             if self.checkpoints is not None:

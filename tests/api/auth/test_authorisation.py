@@ -204,8 +204,9 @@ QUESTIONS: Final[dict[str, Callable[[TwoOfEach, Things], bytes]]] = {
     "ask_policy_impact": lambda _, __: b"{}",
     "plan_run": lambda pairs, things: c.dump(pairs.charge(things, CleanRoom())),
     "report_progress": lambda _, __: c.dump({"steps": 0}),
+    "search_watermarks": lambda _, __: b"{}",
 }
-"""What is asked of each: of a policy something that is none."""
+"""The question of each: of a policy, and of weights, something that is none."""
 
 
 _WHO: Final = {"own": (BANK_A, HOSPITAL), "foreign": (BANK_B, CLINIC), "none": (STRANGER, STRANGER)}

@@ -90,6 +90,7 @@ def test_whatever_moves_something_asks_for_a_signature(
         "/v1/merger-impacts",
         "/v1/plans",
         "/v1/policy-impacts",
+        "/v1/watermark-searches",
     }
 
 

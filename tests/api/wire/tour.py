@@ -6,12 +6,15 @@ from contextlib import ExitStack
 from typing import Final
 
 import httpx
+import numpy as np
 
 from api.http.quota_terms import STREAMS_PER_ORGANISATION_MAX
-from client.http.endpoints import BATCH, JSON_TYPE, MODEL_KEYS, SIGNATURE_HEADER
+from client.http.endpoints import BATCH, BYTES_TYPE, JSON_TYPE, MODEL_KEYS, SIGNATURE_HEADER, WATERMARK_SEARCHES
 from client.keys.sealed_model import seal_deposit, seal_model
 from client.keys.signer import Signer
 from client.service.key_bodies import recovery, rotation
+from client.watermarks.fingerprint_file import write_fingerprint
+from client.watermarks.spread_spectrum import fingerprint
 from ledger.commands.entry import Entry
 from ledger.commands.governance.clock_correction import ClockClaim
 from ledger.commands.registry import PATHS
@@ -91,6 +94,10 @@ class Tour:
         world, pairs = self.world, self.pairs
         self._post("/v1/charges/run-1/progress", {"steps": 40}, "CCR")
         self._get("/v1/charges/run-1/epsilon", "TDP")
+        self._get("/v1/charges/run-1/watermark", "CCR")
+        weights = write_fingerprint(fingerprint([np.eye(16, dtype=np.float32)]))
+        headers = {**pairs.people["TDC"].shown, "content-type": BYTES_TYPE}
+        world.http.post(WATERMARK_SEARCHES, content=weights, headers=headers)
         self._submit(world.bank, BANK_A, "charge", pairs.charge(pairs.own, CleanRoom()), "run-5")
         self._submit(world.bank, BANK_A, "void", {"charge": "run-5"}, "void-of-run-5")
         items: list[c.Json] = []

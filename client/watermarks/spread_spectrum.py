@@ -1,0 +1,126 @@
+"""A watermark by spread spectrum: signs drawn by a key are added to weights, and found again by their correlation.
+
+A tensor w becomes w + γ r c: r is the root of its mean square, c its signs, ±1, drawn from a keystream under the key
+and the tensor's shape, and γ = strength / sqrt(number of marked values). The key was drawn without looking at the data
+or at the model, so this is post-processing of the model and costs no ε.
+
+The score of a model under a key is sum(a c) / sqrt(sum(a²)), where a adds up the model's tensors of one shape, each
+divided by its root mean square and cut off at ±4, so that no outlier outweighs the rest. Of weights that were made
+without knowledge of the key, whatever they are, the signs are independent fair coins: so the score is at least t with
+probability at most exp(-t²/2) (Hoeffding 1963, theorem 2), over the key's randomness alone. No model of foreign weights
+is assumed and none was fitted. The signs go by shape and not by name: renaming or reordering tensors hides nothing.
+
+The score of a marked model is about its strength. Half of it is left in the mean of two models that come from one, 0.7
+in the mean of two unrelated ones; noise, pruning and rounding of weights take as much as they change of the weights.
+What removes it: permuting neurons, training anew on the model's answers (distillation), merging a low-rank adapter into
+its base, and whoever knows the key.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from numpy.typing import NDArray
+
+from ledger.wire.malformed import Malformed
+
+KEY_BYTES: Final = 32
+STRENGTH: Final = 24.0
+"""The score of a model that was just marked, about."""
+AMPLITUDE_MAX: Final = 0.1
+"""The most that a mark may be of a tensor's root mean square: beyond it accuracy suffers."""
+FALSE_POSITIVE_BITS: Final = 40
+"""A search finds any mark in a foreign model with a probability of at most 2 to the minus this."""
+VALUES_MIN: Final = 256
+"""Values of the least tensor that is marked."""
+MARKED_MIN: Final = 14_400
+"""Values that a mark needs together: fewer would not be found after half of them are pruned."""
+_CUT_OFF: Final = 4.0
+_DOMAIN: Final = b"epsilon-ledger watermark v1 "
+
+Shape = tuple[int, ...]
+Weights = NDArray[np.floating]
+
+
+def is_marked(shape: Shape) -> bool:
+    """Whether a tensor of this shape carries a part of a mark: a matrix or more, and not a small one."""
+    return len(shape) > 1 and math.prod(shape) >= VALUES_MIN
+
+
+def signs(key: bytes, shape: Shape) -> NDArray[np.float32]:
+    """The signs of a shape under a key, each 1 or -1: ChaCha20 (RFC 8439) under a key of its own for each shape."""
+    own = hmac.digest(key, _DOMAIN + "x".join(map(str, shape)).encode("ascii"), "sha256")
+    count = math.prod(shape)
+    stream = Cipher(algorithms.ChaCha20(own, bytes(16)), mode=None).encryptor().update(bytes(-(-count // 8)))
+    bits = np.unpackbits(np.frombuffer(stream, np.uint8), count=count)
+    return (2 * bits.astype(np.float32) - 1).reshape(shape)
+
+
+def amplitude(shapes: Iterable[Shape]) -> float:
+    """γ of a model whose tensors have these shapes. Raises: Malformed, if a mark in them would not be found."""
+    count = sum(math.prod(one) for one in shapes if is_marked(one))
+    if count < MARKED_MIN:
+        rule = f"has {count} values in matrices of at least {VALUES_MIN}, and a watermark needs {MARKED_MIN}"
+        raise Malformed("model", rule)
+    return min(AMPLITUDE_MAX, STRENGTH / math.sqrt(count))
+
+
+def marked(tensors: Mapping[str, Weights], key: bytes) -> dict[str, Weights]:
+    """The marked tensors of a model, by name, each of its own type; those that carry no part of the mark are left out.
+
+    Raises:
+        Malformed: if the model is too small for a mark.
+    """
+    strength = amplitude(one.shape for one in tensors.values())
+    found: dict[str, Weights] = {}
+    for name, one in tensors.items():
+        if is_marked(one.shape):
+            size = math.sqrt(float(np.mean(np.square(one, dtype=np.float64))))
+            found[name] = (one + np.float32(strength * size) * signs(key, one.shape)).astype(one.dtype)
+    return found
+
+
+def fingerprint(tensors: Iterable[Weights]) -> dict[Shape, NDArray[np.float32]]:
+    """What a search looks at: by shape the sum of a model's tensors, each divided by its root mean square and cut off.
+
+    Raises:
+        Malformed: for weights that are not finite, or a model with nothing that could be marked.
+    """
+    sums: dict[Shape, NDArray[np.float32]] = {}
+    for one in tensors:
+        if not is_marked(one.shape):
+            continue
+        if not np.isfinite(one).all():
+            raise Malformed("model", f"has a tensor of shape {list(one.shape)} with values that are not finite")
+        size = math.sqrt(float(np.mean(np.square(one, dtype=np.float64))))
+        if size:
+            part = np.clip(one / size, -_CUT_OFF, _CUT_OFF).astype(np.float32)
+            sums[one.shape] = sums[one.shape] + part if one.shape in sums else part
+    if not sums:
+        raise Malformed("model", f"has no matrix of at least {VALUES_MIN} values: nothing in it could carry a mark")
+    return sums
+
+
+def score(found: Mapping[Shape, NDArray[np.float32]], key: bytes) -> float:
+    """How well a fingerprint agrees with a key: at least t by chance with probability at most exp(-t²/2)."""
+    total = sum(float(np.vdot(values.astype(np.float64), signs(key, shape))) for shape, values in found.items())
+    square = sum(float(np.vdot(values.astype(np.float64), values.astype(np.float64))) for values in found.values())
+    return total / math.sqrt(square) if square else 0.0
+
+
+def threshold(keys: int) -> float:
+    """The score that a search of so many keys takes for a mark: any false one has probability at most 2^-40."""
+    return math.sqrt(2 * (FALSE_POSITIVE_BITS * math.log(2) + math.log(max(1, keys))))
+
+
+def search(found: Mapping[Shape, NDArray[np.float32]], keys: Mapping[str, bytes]) -> Iterator[tuple[str, float]]:
+    """The names of the keys whose mark is in a model, with its score."""
+    least = threshold(len(keys))
+    for name, key in keys.items():
+        if (reached := score(found, key)) >= least:
+            yield name, reached
