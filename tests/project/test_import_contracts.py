@@ -31,6 +31,8 @@ BREACHES = [
     ("policy", "policy/checks/findings.py", "import policy.documents.policy"),
     ("policy", "policy/depa/run_privacy_cost.py", "import policy.planning.plan_search"),
     ("api", "api/http/problems.py", "import api.auth.access_tokens"),
+    ("console", "api/console/frame/addresses.py", "import api.console.app"),
+    ("console-writes-nothing", "api/console/views/models.py", "import ledger.book.book"),
     ("client", "client/keys/signer.py", "import client.http.transport"),
     ("trainer", "trainer_adapter/layers/rnn.py", "import trainer_adapter.dpsgd.engine"),
     ("migrations", "migrations/connect/errors.py", "import migrations.transfer.archive"),
@@ -106,7 +108,7 @@ def test_every_package_of_ledger_and_policy_is_core_or_shell() -> None:
     }
     pure = set(CONTRACTS["pure"]["source_modules"])
     shell = set(CONTRACTS["core-only"]["forbidden_modules"])
-    assert pure | shell | {"ledger.files", "policy.cli"} == packages
+    assert pure | shell | {"ledger.command_line", "ledger.files", "policy.cli"} == packages
     assert pure & shell == set()
     assert shell <= set(CONTRACTS["pure"]["forbidden_modules"])
 

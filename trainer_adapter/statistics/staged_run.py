@@ -185,7 +185,7 @@ class StagedRun(ModelRun):
 
     def _model_bytes(self) -> bytes:
         said = json.dumps({name: value.tolist() for name, value in self.answers.items()}, sort_keys=True)
-        return model_bytes(self.model, self.assignment, self._at.step, self.privacy, {ANSWERS: said})
+        return model_bytes(self.model, self.assignment, self._at.step, self.privacy, {**self.metadata, ANSWERS: said})
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Measure the model, then post what ran, as :class:`ModelRun` does."""

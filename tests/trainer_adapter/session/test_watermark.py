@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from client.http.problems import Refused
 from client.watermarks.spread_spectrum import MARKED_MIN
 from ledger.wire.malformed import Malformed
+from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.main import app
 from trainer_adapter.cli.models import make
@@ -136,9 +138,11 @@ def test_a_model_that_is_too_small_for_a_mark_is_refused_before_its_charge(place
 
 
 def test_the_command_names_the_run(place: Place, tmp_path: Path) -> None:
-    """For people; and it says what is no model."""
-    profile = str(place.profile(place.bank))
-    found = CliRunner().invoke(app, ["watermark", "find", profile, str(first(place))])
+    """As the page shows it; and it says what is no model."""
+    (block,) = blocks(ROOT / "docs" / "watermarks.md")
+    profile = str(place.profile(place.sro))
+    files = {"sro.toml": profile, "model.safetensors": str(first(place))}
+    found = CliRunner().invoke(app, [files.get(word, word) for word in shlex.split(block.text)[1:]])
     assert (found.exit_code, found.stdout.split(":")[0]) == (0, "first"), found.output
     (tmp_path / "text.safetensors").write_text("no model")
     refused = CliRunner().invoke(app, ["watermark", "find", profile, str(tmp_path)])
