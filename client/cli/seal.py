@@ -47,6 +47,7 @@ _JoinKey = Annotated[
     typer.Option(metavar="FILE", help="The key of a join, made if not there: all its providers use the same one."),
 ]
 _NoCommitments = Annotated[bool, typer.Option("--no-commitments", help="Make no commitments.")]
+_Teachers = Annotated[int, typer.Option(metavar="K", help="Warn if there are fewer units than K teachers.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 COMMITMENT_KEY = "commitments.key"
 _TYPED = {"key": "--key", "commitment-key": "--commitment-key", "join-key": "--join-key"}
@@ -76,6 +77,7 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
     commitment_key: _CommitmentKey = None,
     join: _Join = "",
     join_key: _JoinKey = None,
+    teachers: _Teachers = 0,
     *,
     no_commitments: _NoCommitments = False,
     as_json: _AsJson = False,
@@ -97,6 +99,7 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
         committing = None if no_commitments else commitment_key or out.parent / COMMITMENT_KEY
         made = seal_dataset(records, ref, out, key, committing)
     _print(made, ref, as_json=as_json)
+    _warn_of_few(made, teachers)
 
 
 @group.command(
@@ -211,6 +214,15 @@ def _pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
     if any(not name or not value for name, _, value in pairs):
         raise Malformed(option, "must be COLUMN=..., as in its help")
     return [(name, value) for name, _, value in pairs]
+
+
+def _warn_of_few(made: SealedDataset, teachers: int) -> None:
+    """Tell the provider, and no one else, that some teachers of an ensemble will have no record to learn from."""
+    users = made.report.get("users")
+    units = users["count"] if isinstance(users, dict) else made.report["records"]
+    if isinstance(units, int) and units < teachers:
+        of = "users" if isinstance(users, dict) else "records"
+        typer.echo(f"{units} {of} are fewer than {teachers} teachers: those without any give a fixed answer", err=True)
 
 
 def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:

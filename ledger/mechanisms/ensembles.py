@@ -59,6 +59,11 @@ Questions = Annotated[int, between(1, QUESTIONS_MAX)]
 class Answer(Record, frozen=True, kw_only=True, tag_field="kind"):
     """How the outputs of all teachers become one answer."""
 
+    @property
+    def kind(self) -> str:
+        """Its name in a plan."""
+        return str(self.__struct_config__.tag)
+
 
 class Plurality(Answer, frozen=True, tag="plurality"):
     """The class with the most votes after Gaussian noise of so many votes is added to each count."""

@@ -79,18 +79,23 @@ def measure(job: Job, service: Service, say: Say) -> EvaluationReport:
     # What can fail without the model's key fails before its opening is recorded.
     device = best_device()
     made = JobModel.make(job, device)
-    _ = _constants(made.job, service, {})
-    name, contents = _open(job, service, say)
+    _ = sealed_constants(made.job, service)
+    name, contents = open_sealed(job, service, say)
     try:
         made.model.load_state_dict(load(contents.model))
     except (SafetensorError, RuntimeError):
         raise Malformed("model", f"is no {job.model}") from None
-    answers = answers_of(contents.model) if isinstance(job.plan, StagedPlan) else {}
-    right = made.measure(_constants(made.job, service, answers).inputs(made.test[0]))
+    right = made.measure(sealed_constants(made.job, service, contents.model).inputs(made.test[0]))
     return EvaluationReport(right, job.id, device_in_words(device), name, job.measure)
 
 
-def _constants(job: Job, service: Service, answers: Answers) -> PreparedConstants:
+def sealed_constants(job: Job, service: Service, model: bytes = b"") -> PreparedConstants:
+    """The constants that a sealed model's inputs are prepared with, its run's own among them once it is open.
+
+    Raises:
+        Refused, Unreachable, Malformed, OSError.
+    """
+    answers: Answers = answers_of(model) if model and isinstance(job.plan, StagedPlan) else {}
     own = own_constants(job.plan, answers) if isinstance(job.plan, StagedPlan) else {}
     return PreparedConstants.load(job.preprocessing, service, job.log, own)
 
@@ -107,7 +112,7 @@ def release(job: Job, service: Service, say: Say, pause: Pause | None = None) ->
     Raises:
         Refused: if the opening is, or the release. Anything ``pause`` raises. Malformed, OSError, Unreachable.
     """
-    _, contents = _open(job, service, say)
+    _, contents = open_sealed(job, service, say)
     request = ModelReleaseRequest(job, service, contents.signer, contents.model, post_of(service, job.id))
     request.announce()
     try:
@@ -121,8 +126,12 @@ def release(job: Job, service: Service, say: Say, pause: Pause | None = None) ->
     return request.model
 
 
-def _open(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
-    """The sealed model's name, and what is in it."""
+def open_sealed(job: Job, service: Service, say: Say) -> tuple[str, SealedContents]:
+    """The sealed model that a job left, opened by an entry of its own: its name, and what is in it.
+
+    Raises:
+        Refused, Unreachable, Malformed, OSError.
+    """
     path = job.output / SEALED_FILE
     if (job.output / MODEL_FILE).exists() and not path.exists():
         raise Malformed("output", f"holds a released model ({MODEL_FILE}): it needs no opening")

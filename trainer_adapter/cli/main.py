@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from client.cli.command_group import CommandGroup
-from client.cli.error_report import ErrorPrinter, errors_reported, print_error
+from client.cli.error_report import errors_reported
 from ledger.command_line.verbosity import is_verbose, plain
 from ledger.domain.exit_codes import ExitCode
+from trainer_adapter.cli import answer_commands
+from trainer_adapter.cli.command_start import profile_of, require_pytorch, say, say_that_it_loads
 from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
 
 if TYPE_CHECKING:
@@ -34,9 +33,7 @@ _WATERMARKS: Final = CommandGroup("watermark", "Marks in models: find the runs t
 app: Final = _GROUP.app
 for _group in (_JOBS, _WATERMARKS):
     app.add_typer(_group.app, name=_group.name)
-_say: Final = partial(typer.echo, err=True)
-_LOADING: Final = "Reading the job and loading PyTorch, which takes some seconds."
-_TRAIN_EXTRA: Final = "is not installed, which this command needs: pip install 'epsilon-ledger[train]'"
+app.registered_commands.extend(answer_commands.GROUP.app.registered_commands)
 _DETAILS: Final = ("rounding takes at most ", "data decrypted in memory")
 """How stages begin that are reported to programs, and to people who ask for more."""
 
@@ -55,7 +52,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Stay until the providers hav
 @_GROUP.app.command(epilog="\nExamples:\n\n  epsilon device\n\n  CUDA_VISIBLE_DEVICES= epsilon device\n")
 def device() -> None:
     """Name the device that training would run on."""
-    _require_pytorch()
+    require_pytorch()
     from trainer_adapter.cli.train import best_device, device_in_words
 
     typer.echo(device_in_words(best_device()))
@@ -78,15 +75,15 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
-    _require_pytorch(as_json=as_json, printer=_print_error)
-    _say_that_it_loads()
+    require_pytorch(as_json=as_json, printer=_print_error)
+    say_that_it_loads()
     from trainer_adapter.session.model_release import MODEL_FILE
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json, printer=_print_error):
         known, pause = load_job(job), time.sleep if wait else None
-        profile = _profile_of(job)
+        profile = profile_of(job)
         if ":" in known.model:
             from trainer_adapter.cli.model_trial import try_model
 
@@ -112,19 +109,19 @@ def statistics(
     wait: Wait = False,
 ) -> None:
     """Take the statistics that a job names in one clean room: charge, key, data, noisy answers, post."""
-    _require_pytorch(as_json=as_json)
-    _say_that_it_loads()
+    require_pytorch(as_json=as_json)
+    say_that_it_loads()
     from trainer_adapter.session.noise_choice import load_assignment
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
         known = load_assignment(job)
         with consumer_service(known) as service:
-            ending = TrainEnding(service, known.id, _profile_of(job), resumes=False)
+            ending = TrainEnding(service, known.id, profile_of(job), resumes=False)
             with errors_reported(as_json=as_json, id=known.id, ending=ending):
                 from trainer_adapter.statistics.statistics_run import run_statistics
 
-                report = run_statistics(known, service, _say, time.sleep if wait else None)
+                report = run_statistics(known, service, say, time.sleep if wait else None)
     typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
 
 
@@ -135,8 +132,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Try all that a job names, and get the decision on its charge; nothing is recorded."""
-    _require_pytorch(as_json=as_json)
-    _say_that_it_loads()
+    require_pytorch(as_json=as_json)
+    say_that_it_loads()
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
@@ -166,7 +163,7 @@ def evaluate(
     with _opened(job, as_json=as_json) as (known, service):
         from trainer_adapter.cli.evaluate import measure
 
-        report = measure(known, service, _say)
+        report = measure(known, service, say)
     typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
 
 
@@ -181,7 +178,7 @@ def release(
     with _opened(job, as_json=as_json) as (known, service):
         from trainer_adapter.cli.evaluate import release as release_model
 
-        model = release_model(known, service, _say, time.sleep if wait else None)
+        model = release_model(known, service, say, time.sleep if wait else None)
     typer.echo(json.dumps({"charge": known.id, "model": model}) if as_json else f"{known.id}: released as {model}")
 
 
@@ -191,7 +188,7 @@ def find(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Weights: a file of safetensors, or its folder.")],
 ) -> Object:
     """Name the runs that a model descends from, by the marks in its weights; nothing is recorded."""
-    _require_pytorch()
+    require_pytorch()
     from trainer_adapter.cli.watermark import find_marks
 
     return find_marks(model, service)
@@ -200,8 +197,8 @@ def find(
 @contextmanager
 def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
     """The job of a sealed model and the service as its consumer calls it; errors of the block are reported."""
-    _require_pytorch(as_json=as_json)
-    _say_that_it_loads()
+    require_pytorch(as_json=as_json)
+    say_that_it_loads()
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
 
@@ -209,35 +206,6 @@ def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
         known = load_job(path)
         with consumer_service(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
             yield known, service
-
-
-def _require_pytorch(*, as_json: bool = False, printer: ErrorPrinter = print_error) -> None:
-    """End the command with one sentence if the extra `train` is not installed; nothing is imported yet."""
-    from importlib.util import find_spec
-
-    from ledger.wire.malformed import Malformed
-
-    def ending(_error: Exception, code: int, _step: str) -> tuple[int, str]:
-        return code, "Nothing was recorded: install it and retry."
-
-    with errors_reported(as_json=as_json, ending=ending, printer=printer):
-        for library in ("torch", "safetensors"):
-            if find_spec(library) is None:
-                raise Malformed(library, _TRAIN_EXTRA)
-
-
-def _say_that_it_loads() -> None:
-    """What a person sees from the first second on."""
-    if sys.stderr.isatty():
-        _say(_LOADING)
-
-
-def _profile_of(job: Path) -> str:
-    """The profile that a job names, as `epsilon charge show` takes it. Raises: Malformed, OSError."""
-    from client.profile.profile import read_table
-
-    named = read_table(job, "train", ()).get("profile")
-    return "PROFILE" if named is None else shlex.quote(str(job.parent / str(named)))
 
 
 def _print_error(error: Object) -> None:

@@ -65,6 +65,7 @@ class AnswerRoom:
         self._ready: dict[str, Given] = dict(log.by_id)
         self._next: list[Given] = []
         self._asked: dict[str, str] = {one.id: one.question for one in log.by_id.values()}
+        self._closed = False
         self._lock = threading.Lock()
 
     def ask(self, question: Question) -> Given | None:
@@ -78,22 +79,33 @@ class AnswerRoom:
             if known is not None and known != question.digest:
                 raise Malformed("id", "is that of another question: draw a fresh one for each")
             if known is not None:
-                return self._ready.get(question.id)
+                return self._known(question.id)
             if self.ended:
                 raise Over("question", f"is not taken: {self.ended}")
             if len(self._asked) >= IDS_MAX:
                 raise Over("question", f"is not taken: this room knows {IDS_MAX} questions already")
             if self._stored(question) is None:
-                self._admit()
+                self._admit(question)
             self._waiting[question.id] = question
             self._asked[question.id] = question.digest
             return None
 
-    def _admit(self) -> None:
+    def _known(self, name: str) -> Given | None:
+        given = self._ready.get(name)
+        if given is None and self._closed:
+            raise Over("question", f"was not answered: {self.ended}")
+        return given
+
+    def _admit(self, question: Question) -> None:
         if len(self._waiting) >= WAITING_MAX:
             raise Busy("question", f"is one too many: {WAITING_MAX} wait already, ask again after the next answers")
-        if self._left() <= len(self._waiting):
+        waiting = {self._key(one) for one in self._waiting.values()}
+        if self._key(question) not in waiting and self._left() <= len(waiting):
             raise Over("question", "comes after the last: all that the charge or the job allows are taken")
+
+    def _key(self, question: Question) -> str:
+        """What is answered once: what is asked, or the question by itself where the job has each charged."""
+        return question.digest if self._terms.repeated == STORED else question.id
 
     def _stored(self, question: Question) -> Given | None:
         if self._terms.repeated != STORED or (found := self._log.by_question.get(question.digest)) is None:
@@ -113,6 +125,7 @@ class AnswerRoom:
         """Let out what may leave: at the end, at a time that is a multiple of the cadence."""
         with self._lock:
             self._let_out()
+            self._closed = True
 
     def _let_out(self) -> None:
         self._ready.update({one.id: one for one in self._next})
@@ -126,7 +139,7 @@ class AnswerRoom:
                 self._next.append(stored)
                 del self._waiting[question.id]
                 continue
-            key = question.digest if self._terms.repeated == STORED else question.id
+            key = self._key(question)
             if len(batch) < self._terms.at_once and key not in batch:
                 batch[key] = question
                 del self._waiting[question.id]

@@ -9,9 +9,9 @@ deadline comes, which posts all of it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -49,7 +49,7 @@ class EnsembleRun(Run):
     def __init__(self, job: Assigned, service: Service, say: Say, *, at_once: int) -> None:
         """Of a job with a table ``[train.resume]``. Raises: Malformed, OSError."""
         super().__init__(replace(job, step_leases=True), service, say, resume=True)
-        self.posts = False
+        self.posts = self.finished = False
         self._at_once = at_once
 
     @property
@@ -77,7 +77,14 @@ class EnsembleRun(Run):
     def flush(self, taken: int) -> str:
         """Let answers leave, behind a lease; why no further question is taken, or nothing. Raises: Refused."""
         assert isinstance(self._leases, AnswerLeases)
-        return self._leases.extend(taken, self.ends)
+        return self._leases.extend(taken, lambda: "")
+
+    def finish(self) -> None:
+        """Post the questions that were taken, now: their last answers leave by it. Raises: Refused, Unreachable."""
+        self.posts = True
+        posted = self._settle(broken=False)
+        self.output.end(posted=posted)
+        self.finished = True
 
     def ends(self) -> str:
         """Why the ledger allows no further answer, or nothing. Raises: Refused, Unreachable, Malformed."""
@@ -94,6 +101,8 @@ class EnsembleRun(Run):
         return AnswerLeases(requests, self.steps, self._at_once, resumed=self._resumed, output=self.output)
 
     def _settle(self, *, broken: bool) -> bool:
+        if self.finished:
+            return True
         if self.posts and not broken:
             return super()._settle(broken=False)
         # It may be gone on with: what was leased counts, and nothing of it is posted before the end.
@@ -106,9 +115,11 @@ class EnsembleRun(Run):
 class EnsembleAnswers:
     """Answers questions from teachers, each a step of the run, durable before it may leave."""
 
-    def __init__(self, run: EnsembleRun, teachers: Teachers, log: AnswerLog) -> None:
-        """After the run has begun."""
-        self._run, self._teachers, self._log = run, teachers, log
+    def __init__(
+        self, run: EnsembleRun, teachers: Teachers, log: AnswerLog, prepare: Callable[[Any], Any] = lambda one: one
+    ) -> None:
+        """After the run has begun; ``prepare`` makes inputs (questions, ...) as the teachers see them."""
+        self._run, self._teachers, self._log, self._prepare = run, teachers, log, prepare
         self._terms: EnsembleTerms = EnsemblePlan.of(run.assignment.plan)
         # Leased before, and not in the log: each may have been answered.
         self._lost = max(0, run.budget.taken - log.steps)
@@ -127,8 +138,6 @@ class EnsembleAnswers:
         Raises:
             Refused: if another copy of this run has gone on. Unreachable, Malformed, OSError.
         """
-        if why := self._run.ends():
-            return why
         taken: list[tuple[Question, int]] = []
         for question in questions:
             step = self._run.budget.next_step()
@@ -144,7 +153,8 @@ class EnsembleAnswers:
         return why
 
     def _answer(self, taken: list[tuple[Question, int]], leave: Leave) -> None:
-        outputs = self._teachers.outputs(torch.stack([question.inputs for question, _ in taken]))
+        asked = self._prepare(torch.stack([question.inputs for question, _ in taken]))
+        outputs = self._teachers.outputs(asked.to(next(self._teachers.model.parameters()).device))
         given: list[Given] = []
         for place, (question, step) in enumerate(taken):
             answered = sum("screened" not in one.answer for one in given)

@@ -21,6 +21,7 @@ from trainer_adapter.job.answer_terms import (
     TEACHER_BATCH_MAX,
     TEACHER_STEPS_MAX,
 )
+from trainer_adapter.job.estimator import MILLISECONDS_MAX
 from trainer_adapter.job.job_spec import (
     CHARGES_MAX,
     JOIN_MAX,
@@ -135,6 +136,10 @@ def _assignment() -> dict[str, Schema]:
             "additionalProperties": _PATH,
         },
         "deadline_s": _integer(60, 30 * 86_400),
+        "estimator": _table(
+            {"function": {**_TEXT, "maxLength": 200}, "milliseconds": _integer(1, MILLISECONDS_MAX)},
+            required=("function", "milliseconds"),
+        ),
         "grants": _PATH,
         "id": _NAME,
         "issuer": _TEXT,

@@ -81,6 +81,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.answer_terms import AnswerTerms, TeacherTerms
+from trainer_adapter.job.estimator import Estimator
 from trainer_adapter.job.preprocessing import Constants, OwnStatistic, read_preprocessing
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
@@ -295,6 +296,7 @@ class Assignment:
     step_leases: bool | None = field(default=None, metadata=_plain(c.boolean))
     watermark: bool = field(default=False, metadata=_plain(c.boolean))
     lease_s: int = field(default=1, metadata=_plain(c.integer, 0, LEASE_S_MAX))
+    estimator: Estimator | None = field(default=None, metadata=_read_by(Estimator.parse))
     listed: tuple[str, ...] | None = None
     ranges: tuple[c.Object, ...] = ()
     target: PrivacyTarget | None = None

@@ -1,0 +1,94 @@
+"""Sample and aggregate: any program on disjoint chunks; what one of them does is one chunk's affair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from api.demo import digits
+from ledger.domain.outcomes import ChargeState
+from ledger.wire.malformed import Malformed
+from tests.documentation.fenced_blocks import ROOT, blocks
+from tests.trainer_adapter.live_service import open_place
+from trainer_adapter.ensembles.aggregate_run import aggregate
+from trainer_adapter.ensembles.black_box import estimates, read_source
+from trainer_adapter.job.estimator import Estimator
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.training.training_records import read_records
+
+JOB = blocks(ROOT / "docs" / "answers.md")[-1].text
+SOURCE = """
+import os, sys, time
+import numpy as np
+
+def estimate(inputs, targets):
+    print("what is printed is no answer")
+    return targets.mean(), inputs.mean()
+
+def odd(inputs, targets):
+    first = int(targets[0])
+    if first == 1:
+        raise ValueError("a record")
+    if first == 2:
+        time.sleep(60)
+    if first == 3:
+        os._exit(0)
+    return {4: "text", 5: [1, 2, 3], 6: np.inf, 7: []}.get(first, 0.5 * first)
+"""
+
+
+def _chunk(first: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    return np.zeros((3, 2), dtype=np.float32), np.array([first, 0, 0])
+
+
+def test_whatever_a_program_does_is_one_chunks_affair(tmp_path: Path) -> None:
+    """It raises, hangs, ends, or says something else: its chunk has no number, and the others theirs."""
+    path = tmp_path / "estimate.py"
+    path.write_text(SOURCE)
+    known = Estimator(path, "odd", 1_500)
+    waited: list[float] = []
+    found = estimates(known, read_source(known), [_chunk(one) for one in range(9)], 1, waited.append)
+    assert found[[0, 6, 8], 0].tolist() == [0, np.inf, 4]
+    assert np.isnan(found[[1, 2, 3, 4, 5, 7], 0]).all()
+    # Each waits for what is left of its slot; the one that was late for nothing.
+    assert len(waited) == 9
+    assert waited[2] == 0
+    assert all(0 < one < 1.5 for place, one in enumerate(waited) if place != 2)
+
+
+def test_an_estimate_is_charged_and_leaves_with_its_post(tmp_path: Path) -> None:
+    """The page's job, on the digits: near the truth, one step, and the file is the charge's pipeline."""
+    with open_place(tmp_path / "place", mechanisms=["gdp", "poisson_gaussian"]) as place:
+        path = place.assignment_file("aggregated")
+        path.write_text(path.read_text().split("[train.plan]")[0] + JOB)
+        (path.parent / "estimate.py").write_text(SOURCE)
+        job = Assignment.load(path)
+        report = aggregate(job, place.service, lambda _: None, lambda _: None)
+        charge = place.charge("aggregated")
+        assert charge is not None
+        assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 1)
+        assert charge.pipeline == place.service.charge("aggregated").get("pipeline", charge.pipeline)
+        inputs, targets = read_records(digits.archive(digits.FIRST), "first")
+        truth = float(targets.double().mean()), float(inputs.double().mean())
+        values = report.answer["values"]
+        assert isinstance(values, list)
+        # The noise of each is 4·√82/12 = 3.
+        assert all(abs(float(str(one)) - right) < 18 for one, right in zip(values, truth, strict=True))
+        with pytest.raises(Malformed, match="must be of one question"):
+            _again(place.assignment_file("two"), JOB.replace("questions = 1", "questions = 2"), place)
+        with pytest.raises(Malformed, match=r"train.estimator: is missing"):
+            _again(place.assignment_file("none"), JOB.split("[train.estimator]")[0], place)
+        with pytest.raises(Malformed, match=r"must be FILE\.py:FUNCTION"):
+            _again(place.assignment_file("bad"), JOB.replace("estimate.py:estimate", "estimate"), place)
+        (path.parent / "estimate.py").write_text("def estimate(:")
+        with pytest.raises(Malformed, match="is no Python"):
+            _again(place.assignment_file("syntax"), JOB, place)
+        assert place.charge("syntax") is None
+
+
+def _again(path: Path, text: str, place: object) -> None:
+    path.write_text(path.read_text().split("[train.plan]")[0] + text)
+    aggregate(Assignment.load(path), place.service, lambda _: None, lambda _: None)  # type: ignore[attr-defined]

@@ -1,0 +1,114 @@
+"""Teachers: each learns from its own chunk alone, bit for bit; what breaks one breaks no other."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ledger.wire.malformed import Malformed
+from trainer_adapter.ensembles.teachers import Teachers, Training, train_teachers
+
+COUNT, TEACHERS, CLASSES = 60, 4, 3
+CHUNKS = np.arange(COUNT) % 3
+"""The last teacher has none."""
+
+
+class Picky(nn.Module):
+    """A model whose Python looks at a value, so that no two teachers can be computed at once; it raises for some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Raises: ValueError, for records of 9."""
+        if float(inputs.max()) > 8:
+            raise ValueError("a record is 9")
+        found: Tensor = self.inner(inputs)
+        return found
+
+
+def _how(parameters: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters.parameters(), lr=0.5, momentum=0.9)
+
+
+TRAINING = Training(cross_entropy, _how, 12, 8, seed=11)
+
+
+def _model(kind: type[nn.Module] | None = None) -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, CLASSES)) if kind is None else kind()
+
+
+def _records() -> tuple[Tensor, Tensor]:
+    source = torch.Generator().manual_seed(2)
+    return torch.rand((COUNT, 5), generator=source), torch.randint(0, CLASSES, (COUNT,), generator=source)
+
+
+def _trained(records: tuple[Tensor, Tensor], kind: type[nn.Module] | None = None) -> Teachers:
+    return train_teachers(_model(kind), records, CHUNKS, TEACHERS, TRAINING)
+
+
+@pytest.mark.parametrize("change", [7.0, torch.nan, 1e38], ids=["other", "no-number", "huge"])
+def test_a_changed_record_changes_its_teacher_and_no_other(change: float) -> None:
+    """Record 3 is in chunk 0: teachers 1 and 2 have the same bits, whatever it is now."""
+    before = _trained(_records())
+    inputs, targets = _records()
+    inputs[3] = change
+    after = _trained((inputs, targets))
+    for name, values in before.values.items():
+        assert torch.equal(values[1:], after.values[name][1:])
+    assert any(not torch.equal(one[0], after.values[name][0]) for name, one in before.values.items())
+    outputs = after.outputs(torch.zeros((2, 5)))
+    assert np.isfinite(outputs[1:3]).all()
+
+
+def test_a_teacher_learns_as_it_would_alone() -> None:
+    """The same model, trained by a plain loop on the records of one chunk, gives the same scores."""
+    records, found = _records(), _trained(_records())
+    model = _model()
+    optimiser = _how(model)
+    source = torch.Generator().manual_seed(11)
+    own = np.flatnonzero(CHUNKS == 1)
+    for _ in range(12):
+        drawn = torch.rand((TEACHERS, 8), generator=source, dtype=torch.float64)[1]
+        places = torch.from_numpy(own)[(drawn * len(own)).long()]
+        optimiser.zero_grad()
+        cross_entropy(model(records[0][places]), records[1][places]).backward()
+        optimiser.step()
+    asked = torch.rand((3, 5), generator=torch.Generator().manual_seed(4))
+    alone = model(asked).detach().double().numpy()
+    assert found.outputs(asked)[1] == pytest.approx(alone, abs=1e-5)
+
+
+def test_an_empty_chunk_has_no_score() -> None:
+    """And no record needs to be there at all."""
+    outputs = _trained(_records()).outputs(torch.zeros((1, 5)))
+    assert np.isnan(outputs[3]).all()
+    assert np.isfinite(outputs[:3]).all()
+    empty = train_teachers(_model(), (torch.zeros((0, 5)), torch.zeros(0, dtype=torch.int64)), CHUNKS[:0], 2, TRAINING)
+    assert np.isnan(empty.outputs(torch.zeros((1, 5)))).all()
+
+
+def test_a_model_that_raises_for_one_chunk_fails_for_that_teacher_alone() -> None:
+    """Trained one by one; a question that it raises for is answered by no teacher."""
+    inputs, targets = _records()
+    inputs[CHUNKS == 2] = 9.0
+    found = _trained((inputs, targets), Picky)
+    outputs = found.outputs(torch.zeros((1, 5)))
+    assert np.isnan(outputs[2:]).all()
+    assert np.isfinite(outputs[:2]).all()
+    with pytest.raises(Malformed, match="fails for this question"):
+        found.outputs(torch.full((1, 5), 9.0))
+
+
+def test_teachers_read_back() -> None:
+    """With the same scores, for a model of the same form alone."""
+    found, asked = _trained(_records()), torch.rand((2, 5), generator=torch.Generator().manual_seed(9))
+    again = Teachers.of_bytes(found.to_bytes(), _model())
+    assert np.array_equal(found.outputs(asked), again.outputs(asked), equal_nan=True)
+    with pytest.raises(Malformed, match="another model"):
+        Teachers.of_bytes(found.to_bytes(), nn.Linear(5, CLASSES))
+    with pytest.raises(Malformed, match="holds no teachers"):
+        Teachers.of_bytes(b"nothing", _model())

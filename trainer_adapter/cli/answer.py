@@ -1,0 +1,202 @@
+"""``epsilon answer``: a room opens what a job sealed and answers the questions of the contract's consumer.
+
+Of an ensemble each answer is a step of the run, leased and durable before it leaves. Of a model that was trained with
+privacy an answer is post-processing: the room holds no records, the model's whole run was charged to the asker before,
+and answers are counted and cost nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
+
+from client.http.problems import Unreachable
+from client.service.service import Service
+from ledger.crypto.public_keys import PublicKey
+from ledger.mechanisms.plan import EnsemblePlan
+from ledger.wire.canonical_json import Object
+from ledger.wire.malformed import Malformed
+from trainer_adapter.cli.ensemble import EnsembleJob
+from trainer_adapter.cli.evaluate import open_sealed, sealed_constants
+from trainer_adapter.cli.job_model import JobModel
+from trainer_adapter.cli.train import best_device
+from trainer_adapter.ensembles.answer_log import LOG_FILE, AnswerLog
+from trainer_adapter.ensembles.answer_room import AnswerRoom, next_time
+from trainer_adapter.ensembles.ensemble_run import EnsembleAnswers
+from trainer_adapter.ensembles.model_answers import ModelAnswers
+from trainer_adapter.ensembles.question_door import Door, serving
+from trainer_adapter.job.answer_terms import AnswerTerms
+from trainer_adapter.job.job_spec import LOSSES, Job
+from trainer_adapter.job.signals import stop_signals
+from trainer_adapter.session.protocol import Say
+
+LINGER_CADENCES: Final = 5
+"""How many times the last answers may be fetched for after they left."""
+SLICE_S: Final = 0.25
+"""A signal is noticed within so many seconds."""
+Wait = Callable[[float], None]
+"""Waits some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReport:
+    """What a room did.
+
+    Attributes:
+        answers: given by this run in all. ended: why it ended. posted: whether what was answered is settled.
+    """
+
+    answers: int
+    charge: str
+    ended: str
+    posted: bool
+
+    def to_json(self) -> Object:
+        """For programs."""
+        return {"answers": self.answers, "charge": self.charge, "ended": self.ended, "posted": self.posted}
+
+    def in_words(self) -> str:
+        """For people."""
+        rest = "" if self.posted else "; the charge stays as it is"
+        return f"{self.charge}: {self.answers} answers; {self.ended}{rest}"
+
+
+@dataclass
+class Serving:
+    """A room while it serves: its door, its times, and what ends it."""
+
+    door: Door
+    room: AnswerRoom
+    service: Service
+    actor: str
+    terms: AnswerTerms
+    over: Callable[[], str]
+    wait: Wait
+
+    def until_over(self, stopped: Callable[[], str]) -> str:
+        """Answer at every multiple of the cadence until the questions end, or a signal comes; why it ended."""
+        self._look()
+        while not (why := stopped()):
+            self._sleep(stopped)
+            # Where the ledger does not answer no question is taken: who asks, and whether it may, is unknown.
+            if not stopped() and self._look() and (why := self.room.ended or self.room.tick()):
+                return why
+        return why
+
+    def _look(self) -> bool:
+        """Learn from the ledger who may ask, and whether anyone may; whether it answered."""
+        try:
+            self.room.ended = self.room.ended or self.over()
+            self.door.keys = keys_in_force(self.service, self.actor)
+        except Unreachable:
+            self.door.keys = {}
+            return False
+        return True
+
+    def linger(self, stopped: Callable[[], str]) -> None:
+        """Let the last answers out at the next multiple of the cadence, and serve them a while."""
+        for _ in range(LINGER_CADENCES):
+            if stopped():
+                return
+            self._sleep(stopped)
+            self.room.let_out()
+
+    def _sleep(self, stopped: Callable[[], str]) -> None:
+        now = self.service.clock()
+        until = next_time(now, self.terms.cadence_s)
+        while now < until and not stopped():
+            self.wait(min(until - now, SLICE_S))
+            now = self.service.clock()
+
+
+def answer_job(job: Job, service: Service, say: Say, *, end: bool = False, wait: Wait = time.sleep) -> AnswerReport:
+    """Serve the questions of a job's consumer until they end, or a signal comes.
+
+    Args:
+        service: as the consumer calls it.
+        say: receives one line for each stage, the room's address among them.
+        end: take no question; post what an ensemble has answered, and return the rest of its charge.
+        wait: waits some seconds.
+
+    Raises:
+        Refused, Unreachable, Malformed, OSError.
+    """
+    if isinstance(job.plan, EnsemblePlan):
+        return _ensemble(job, service, say, end=end, wait=wait)
+    if end:
+        raise Malformed("end", "is for an ensemble: the answers of a model that was trained with privacy cost nothing")
+    return _model(job, service, say, wait)
+
+
+def _ensemble(job: Job, service: Service, say: Say, *, end: bool, wait: Wait) -> AnswerReport:
+    known = EnsembleJob.make(job, service)
+    with known.run(service, say) as run:
+        if not run.trained:
+            raise Malformed("output", "holds no sealed ensemble: run `epsilon ensemble` first")
+        run.open_data()
+        if run.over:
+            raise Malformed("charge", f"{job.id} was posted: its questions are over")
+        run.begin()
+        log = run.answer_log()
+        answers = EnsembleAnswers(run, run.teachers(known.made.model), log, known.constants.inputs)
+        room = AnswerRoom(known.terms, log, answers.give, answers.left)
+        door = Door(job.id, room, run.session.identity.signer, known.made.test[0][0])
+        at = Serving(door, room, service, job.actor, known.terms, run.ends, wait)
+        with _open_door(door, known.terms, say), stop_signals() as stopped:
+            room.ended = "its consumer ended it" if end else ""
+            why = room.ended or at.until_over(stopped)
+            # A signal leaves the charge as it is, so that another process may go on.
+            if room.ended:
+                run.finish()
+                if not end:
+                    at.linger(stopped)
+    return AnswerReport(len(log.by_id), job.id, why, run.posts)
+
+
+def _model(job: Job, service: Service, say: Say, wait: Wait) -> AnswerReport:
+    made, terms = JobModel.make(job, best_device()), job.answers or AnswerTerms()
+    if not isinstance(made.test[0], torch.Tensor):
+        raise Malformed("test", "has inputs of several arrays, and a question is one array")
+    _ = sealed_constants(made.job, service)
+    name, contents = open_sealed(job, service, say)
+    try:
+        made.model.load_state_dict(load(contents.model))
+    except (SafetensorError, RuntimeError):
+        raise Malformed("model", f"is no {job.model}") from None
+    constants = sealed_constants(made.job, service, contents.model)
+    log = AnswerLog(job.output / LOG_FILE, {"charge": job.id, "model": name})
+
+    def over() -> str:
+        return "the contract was revoked" if service.contract(job.contract).get("revoked") else ""
+
+    answers = ModelAnswers(made.model, constants.inputs, log, terms.most, classes=job.loss == LOSSES[0])
+    room = AnswerRoom(terms, log, answers.give, answers.left)
+    door = Door(job.id, room, contents.signer, made.test[0][0])
+    at = Serving(door, room, service, job.actor, terms, over, wait)
+    with _open_door(door, terms, say), stop_signals() as stopped:
+        why = at.until_over(stopped)
+        if room.ended:
+            at.linger(stopped)
+    return AnswerReport(len(log.by_id), job.id, why, posted=True)
+
+
+def keys_in_force(service: Service, actor: str) -> dict[str, PublicKey]:
+    """The keys by which an organisation signs now, by thumbprint. Raises: Refused, Unreachable, Malformed."""
+    found = (one["key"] for one in service.keys_of(actor) if one.get("in_force") is True)
+    plain = (one for one in found if isinstance(one, dict) and one.get("kty") == "OKP")
+    keys = [PublicKey.parse(one, "key", "Ed25519") for one in plain]
+    return {one.thumbprint: one for one in keys}
+
+
+@contextmanager
+def _open_door(door: Door, terms: AnswerTerms, say: Say) -> Iterator[None]:
+    with serving(door, terms.port) as address:
+        say(f"the room answers at {address}, every {terms.cadence_s} s, whom the contract names alone")
+        yield
