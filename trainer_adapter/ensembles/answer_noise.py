@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ledger.accounting.rounding import float_up
 from ledger.mechanisms.ensembles import Answer, ClippedMean, EnsembleTerms, Median, Plurality
 from ledger.wire import canonical_json as c
+from ledger.wire.field_types import write_custom
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 
 FIXED_CLASS: Final = 0
@@ -101,7 +102,7 @@ def _median(answer: Median, outputs: Outputs) -> str:
     values = outputs[:, 0]
     sane = np.where(np.isfinite(values), values, float(answer.grid[0]))
     place = median_place(answer, [Fraction(one) for one in sane.tolist()])
-    return str(Fraction(answer.grid[place]))
+    return str(write_custom(answer.grid[place]))
 
 
 def median_place(answer: Median, values: list[Fraction], below: Callable[[int], int] = secrets.randbelow) -> int:

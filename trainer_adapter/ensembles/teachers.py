@@ -84,11 +84,17 @@ class Teachers:
             given: Tensor = torch.func.vmap(lambda one: call(self.model, one, inputs))(values)
         return given
 
+    def _alone(self, values: Values, inputs: TensorTree) -> Tensor:
+        """One teacher without ``vmap``, under which a model's Python may look at no value."""
+        with torch.no_grad(), in_modes(dict.fromkeys(self.model.modules(), False)):
+            given: Tensor = call(self.model, values, inputs)
+        return given[None]
+
     def _one_by_one(self, values: Values, inputs: TensorTree) -> Tensor:
         parts: list[Tensor | None] = []
         for place in range(len(next(iter(values.values())))):
             try:
-                parts.append(self._at_once({name: one[place : place + 1] for name, one in values.items()}, inputs))
+                parts.append(self._alone({name: one[place] for name, one in values.items()}, inputs))
             except _BROKEN:
                 parts.append(None)
         known = next((one for one in parts if one is not None), None)
@@ -188,12 +194,21 @@ def _trained(  # noqa: PLR0913, PLR0917 - what training depends on
         return how.loss(call(model, one, inputs), targets)
 
     at_once = torch.func.vmap(loss_of, randomness="different")
+
+    def losses(inputs: TensorTree, targets: TensorTree) -> Tensor:
+        if which.stop is None:
+            found: Tensor = at_once(values, inputs, targets)
+            return found
+        # One teacher, without ``vmap``, under which a model's Python may look at no value.
+        alone = (chosen(tree, 0) for tree in (inputs, targets))
+        return loss_of({name: one[0] for name, one in values.items()}, *alone)
+
     for places in draws.batches(which):
         optimiser.zero_grad()
         at = places.to(next(iter(values.values())).device)
         inputs, targets = (chosen(tree, at) for tree in records)
         # Each teacher's own loss: the gradient of their sum, with respect to one's weights, is that of its own.
-        at_once(values, inputs, targets).sum().backward()
+        losses(inputs, targets).sum().backward()
         _skip_broken([one for one in holder if one.grad is not None])
         optimiser.step()
     return {name: one.detach() for name, one in values.items()}

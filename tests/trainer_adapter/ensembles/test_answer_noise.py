@@ -87,8 +87,8 @@ def test_a_median_has_exactly_the_law_of_the_exponential_mechanism() -> None:
     for place, weight in enumerate(weights):
         share = weight / sum(weights)
         assert abs(drawn[place] / 20_000 - share) < 5 * math.sqrt(share * (1 - share) / 20_000)
-    told = noisy_answer(plan({"epsilon": "200", "grid": ["0", "1/2", "1"], "kind": "median"}), np.full((4, 1), NAN))
-    assert told["value"] == "0"
+    told = noisy_answer(plan({"epsilon": "200", "grid": ["-0.5", "0.5", "1"], "kind": "median"}), np.full((4, 1), NAN))
+    assert told["value"] == "-0.5"
 
 
 def test_noise_is_fresh() -> None:
