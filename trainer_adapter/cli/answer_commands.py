@@ -85,11 +85,11 @@ def ask(
             from trainer_adapter.ensembles.question_file import read_questions, write_labelled
 
             rows = read_questions(questions)
-            asker = Asker(room, known.id, room_key(service, known.id), Signer.load(known.key), time.sleep)
-            answers = []
-            for found in asker.ask(rows):
-                answers.append(found)
-                typer.echo(json.dumps(found))
+            key, answers = room_key(service, known.id), []
+            with Asker(room, known.id, key, Signer.load(known.key), time.sleep) as asker:
+                for found in asker.ask(rows):
+                    answers.append(found)
+                    typer.echo(json.dumps(found))
             if labels is not None:
                 write_labelled(labels, rows, answers)
 

@@ -60,11 +60,13 @@ class AnswerRoom:
             give: answers a batch. left: how many questions may still be taken.
         """
         self.ended = ""
-        self._terms, self._log, self._give, self._left = terms, log, give, left
+        self._terms, self._give, self._left = terms, give, left
         self._waiting: dict[str, Question] = {}
         self._ready: dict[str, Given] = dict(log.by_id)
         self._next: list[Given] = []
         self._asked: dict[str, str] = {one.id: one.question for one in log.by_id.values()}
+        # What a process before this one answered may leave: this one took a generation, so no copy answers otherwise.
+        self._may_leave: dict[str, Given] = dict(log.by_question)
         self._closed = False
         self._lock = threading.Lock()
 
@@ -108,7 +110,7 @@ class AnswerRoom:
         return question.digest if self._terms.repeated == STORED else question.id
 
     def _stored(self, question: Question) -> Given | None:
-        if self._terms.repeated != STORED or (found := self._log.by_question.get(question.digest)) is None:
+        if self._terms.repeated != STORED or (found := self._may_leave.get(question.digest)) is None:
             return None
         return Given(question.id, question.digest, found.step, found.answer)
 
@@ -124,6 +126,7 @@ class AnswerRoom:
     def let_out(self) -> None:
         """Let out what may leave: at the end, at a time that is a multiple of the cadence."""
         with self._lock:
+            self._take_stored()
             self._let_out()
             self._closed = True
 
@@ -134,20 +137,26 @@ class AnswerRoom:
     def _batch(self) -> list[Question]:
         """Those that are answered now: of equal ones the first, where the others get its answer."""
         batch: dict[str, Question] = {}
+        self._take_stored()
         for question in list(self._waiting.values()):
-            if (stored := self._stored(question)) is not None:
-                self._next.append(stored)
-                del self._waiting[question.id]
-                continue
             key = self._key(question)
             if len(batch) < self._terms.at_once and key not in batch:
                 batch[key] = question
                 del self._waiting[question.id]
         return list(batch.values())
 
+    def _take_stored(self) -> None:
+        """Those that wait and were answered under another id."""
+        for question in list(self._waiting.values()):
+            if (stored := self._stored(question)) is not None:
+                self._next.append(stored)
+                del self._waiting[question.id]
+
     def _leave(self, answers: Sequence[Given]) -> None:
         with self._lock:
             self._next += answers
+            for one in answers:
+                self._may_leave.setdefault(one.question, one)
 
 
 def next_time(now_s: float, cadence_s: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx
 from torch import Tensor
@@ -49,6 +49,14 @@ class Asker:
         url = httpx.URL(address)
         self._http = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=not is_loopback(url.host))
         self._charge, self._room, self._signer, self._wait = charge, room, signer, wait
+
+    def __enter__(self) -> Self:
+        """Close with the block."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the connections."""
+        self._http.close()
 
     def ask(self, rows: Sequence[Tensor]) -> Iterator[c.Object]:
         """The answer to each, in order: ``{"answer": ..., "step": ...}``.

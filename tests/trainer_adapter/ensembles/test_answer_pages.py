@@ -11,6 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 from ledger.mechanisms.plan import EnsemblePlan
+from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.trainer_adapter.live_service import open_place
@@ -52,7 +53,7 @@ def test_answers_become_the_targets_of_a_students_data(tmp_path: Path) -> None:
     np.savez(tmp_path / "asked.npz", inputs=np.stack([one.numpy() for one in rows]))
     asked = read_questions(tmp_path / "asked.npz")
     assert all(torch.equal(one, other) for one, other in zip(asked, rows, strict=True))
-    answers = [{"class": 3}, {"screened": True}, {"class": 0}, {"class": 9}]
+    answers: list[c.Object] = [{"class": 3}, {"screened": True}, {"class": 0}, {"class": 9}]
     write_labelled(tmp_path / "student.npz", rows, [{"answer": one, "step": 1} for one in answers])
     with np.load(tmp_path / "student.npz") as held:
         assert held["inputs"].tolist() == [[0, 0], [2, 2], [3, 3]]

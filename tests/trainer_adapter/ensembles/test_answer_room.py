@@ -241,7 +241,8 @@ def test_answers_are_sealed_and_a_torn_line_is_dropped(tmp_path: Path) -> None:
     again = AnswerLog(path, BOUND, SECRET)
     assert (again.by_id, again.answered, again.steps) == (log.by_id, 1, 2)
     assert not path.read_bytes().endswith(b"torn")
-    for bound, secret in (({"charge": "run-2"}, SECRET), (BOUND, bytes(32))):
+    other: c.Object = {"charge": "run-2"}
+    for bound, secret in ((other, SECRET), (BOUND, bytes(32))):
         with pytest.raises(Malformed, match="was not sealed for this run"):
             AnswerLog(path, bound, secret)
 

@@ -109,8 +109,13 @@ def _asked(place: Place, job: Job, rows: list[torch.Tensor]) -> tuple[AnswerRepo
     thread = threading.Thread(target=lambda: found.append(answer_job(job, place.service, say)))
     thread.start()
     assert there.wait(60)
-    asker = Asker(address[0], job.id, room_key(place.service, job.id), Signer.load(job.key), threading.Event().wait)
-    told = list(asker.ask(rows))
+    key, never = room_key(place.service, job.id), threading.Event()
+
+    def wait(seconds: float) -> None:
+        never.wait(seconds)
+
+    with Asker(address[0], job.id, key, Signer.load(job.key), wait) as asker:
+        told = list(asker.ask(rows))
     thread.join(60)
     return found[0], told
 
@@ -241,7 +246,7 @@ def test_what_is_refused_before_anything_is_recorded(place: Place) -> None:
 
 def test_fewer_records_than_teachers_is_no_error_in_the_room(place: Place) -> None:
     """It would tell how many there are: teachers without a record vote a fixed class."""
-    job = _sealed(place, "few", 2, teachers="3000")
+    job = _sealed(place, "few", 12, teachers="3000")
     with Opened(job, place) as one:
         one.give(0)
         assert [*one.out[0].answer] == ["class"]
