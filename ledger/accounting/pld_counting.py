@@ -50,6 +50,13 @@ def count_capacity(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) ->
 
 
 @lru_cache(maxsize=4_096)
+def estimate_count(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) -> int:
+    """A number near :func:`count_capacity` and hardly above it, from the coarsest grid alone: for searches."""
+    certain = _by_renyi(step, epsilon, delta, ISSUED)
+    return max(certain, _search(step, float_down(epsilon), float_down(delta), _INTERVALS[0], certain))
+
+
+@lru_cache(maxsize=4_096)
 def count_keeps(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, count: int) -> bool:
     """Whether so many steps keep (ε, δ): by Rényi, or on one of the grids."""
     if count > COUNT_MAX:

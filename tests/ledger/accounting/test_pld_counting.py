@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ledger.accounting.pld_counting import COUNT_MAX, count_capacity, count_epsilon, count_keeps
+from ledger.accounting.pld_counting import COUNT_MAX, count_capacity, count_epsilon, count_keeps, estimate_count
 from ledger.accounting.pld_mechanisms import repeated
 from ledger.mechanisms.mechanism import PoissonGaussian
 
@@ -74,3 +74,18 @@ def test_an_epsilon_of_a_count_is_the_least_of_the_grids() -> None:
     for count in (1, 30):
         found = count_epsilon(STEP, count, Fraction(1, 1_000))
         assert found == Fraction(min(repeated(STEP, ZERO_OUT, count, interval).epsilon(0.001) for interval in GRIDS))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        PoissonGaussian(Fraction(1, 20), Fraction(2), 1),
+        PoissonGaussian(Fraction(1, 4), Fraction(5), 1),
+        PoissonGaussian(Fraction(1, 1_000), Fraction(7, 10), 1),
+    ],
+    ids=repr,
+)
+def test_an_estimate_is_near_and_not_above(step: PoissonGaussian) -> None:
+    """A coarse grid says more loss than there is, by some hundredths where steps are tiny."""
+    found, exact = (of(step, Fraction(2), Fraction(1, 1_000)) for of in (estimate_count, count_capacity))
+    assert 0.95 * exact < found <= exact

@@ -53,6 +53,22 @@ def test_its_corners_are_as_written_down() -> None:
     assert {tuple(one["blocks"]) for one in found if isinstance(one["blocks"], list)} == {(4, 7)}
 
 
+def test_more_than_two_kinds_take_shorter_ways_to_as_many_loads() -> None:
+    """One round, at most eight ticks a block for three kinds, and the best ratios once more at up to twelve."""
+    kinds = (
+        PoissonGaussian(Fraction(1, 5), Fraction(3), 30),
+        PoissonGaussian(Fraction(1, 10), Fraction(2), 40),
+        PoissonGaussian(Fraction(1, 4), Fraction(5), 20),
+    )
+    found = [one.to_json() for one in corners(Opening(Fraction(1, 100), (Fraction(3),), Composed(kinds), RELATION))]
+    assert [[one[name] for name in ("alone", "loads", "prices", "ticks")] for one in found[:3]] == [
+        [[9, 12, 20], 4, [6, 6, 7], 437],
+        [[9, 12, 16], 3, [2, 2, 3], 145],
+        [[9, 11, 25], 4, [9, 10, 9], 694],
+    ]
+    assert len(found) == 10
+
+
 @pytest.mark.parametrize(
     ("load", "steps", "ticks", "alone"),
     [

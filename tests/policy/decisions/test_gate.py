@@ -14,7 +14,7 @@ from policy.checks.field_readers import parse_time
 from policy.decisions.documents_in_force import binding, policy_in_force
 from policy.decisions.gate import gate
 from tests.factories.decision_facts import build, decide
-from tests.factories.decision_scene import ASKED, CONTRACT, DECIDED_AT, POLICY, REF, SCENE
+from tests.factories.decision_scene import ASKED, CONTRACT, DECIDED_AT, POLICY, RECOMMENDATION, REF, SCENE, STREAM
 from tests.factories.path_changes import GONE, changed
 from tests.factories.people import BANK_A, HOSPITAL, SRO
 
@@ -49,6 +49,10 @@ def test_headers_hold_what_the_book_keeps() -> None:
     assert decide("policy").header == Header("policy", "health-policy", 2, domain="health", starts=NOW_MS)
     assert decide("dataset").header == Header("dataset", "letters", 1, domain="health", providers=(HOSPITAL,))
     assert decide("contract").header == Header("contract", "new", 1, "", BANK_A, (HOSPITAL,), *dates)
+    assert decide("stream").header == Header("stream", STREAM["dataset"], STREAM["version"], providers=(HOSPITAL,))
+    advised = RECOMMENDATION
+    about = Header("recommendation", advised["dataset"], advised["version"], providers=(advised["provider"],))
+    assert decide("recommendation").header == about
 
 
 @pytest.mark.parametrize(
@@ -184,6 +188,8 @@ def test_an_unknown_kind_is_denied() -> None:
     verdict = gate(odd, facts)
     assert not verdict.permit
     assert [check.code for check in verdict.checks] == ["kind_unknown"]
+    longer = dataclasses.replace(request, command=structs.replace(request.command, kind="w" * 90))
+    assert gate(longer, facts).checks[0].text == f"no rule permits '{'w' * 80}'"
 
 
 @pytest.mark.parametrize("kind", ["charge", "key_release", "model_release"])
@@ -202,7 +208,15 @@ def test_a_body_of_another_kind_denies() -> None:
     other, _ = build("post", changed({**SCENE, "signers": [], **ASKED["post"]}, {}))
     verdict = gate(dataclasses.replace(request, body=other.body), facts)
     assert [check.code for check in verdict.checks] == ["evaluation_error"]
-    assert "TypeError" in verdict.checks[0].text
+    assert verdict.checks[0].text == "TypeError: a charge command cannot hold a Post"
+
+
+def test_what_a_denial_says_of_an_error_is_short() -> None:
+    """The first two hundred characters of what the error says."""
+    request, facts = build("charge", changed({**SCENE, "signers": [], **ASKED["charge"]}, {}))
+    odd = type("O" * 300, (), {})()
+    verdict, whole = gate(dataclasses.replace(request, body=odd), facts), f"a charge command cannot hold a {'O' * 300}"
+    assert verdict.checks[0].text == f"TypeError: {whole[:200]}"
 
 
 @pytest.mark.parametrize("data", [b'{"\\ud800":1,"\\ud800":2}', b'{"\\ud800":1}', b"[" * 9999, b"\xff", b""])
