@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
@@ -135,6 +136,24 @@ def test_a_listing_among_hundreds_looks_at_no_more_than_it_may() -> None:
     found = listed(market(many, [(100, 100)] * 300), work=500)
     assert (found.searched, found.complete) == (10, False)
     assert all(len(members) == 11 for members, _ in found.coalitions)
+
+
+def test_each_prefix_of_a_coalition_is_one_unit_of_work() -> None:
+    """Four bodies of which any two are over: three begin a pair, six pairs are visited; one unit has to be left."""
+    state = market([{run} for run in range(4)], [(600, 600)] * 4)
+    assert [listed(state, work).complete for work in (1, 4, 9, 10, 11)] == [False, False, False, True, True]
+    assert [listed(state, work).searched for work in (1, 9, 10)] == [1, 1, 2]
+    assert [len(listed(state, work).coalitions) for work in (1, 2, 3, 9, 10)] == [0, 0, 1, 5, 6]
+
+
+def test_as_many_as_may_be_listed_are_complete_and_those_of_most_use_come_first() -> None:
+    """Six pairs where six may be listed; of fewer the pair that uses most is found first."""
+    state = market([{run} for run in range(4)], [(510, 510), (700, 700), (520, 520), (600, 600)])
+    for most, complete in ((5, False), (6, True), (7, True)):
+        found = listed(state, most=most)
+        assert (len(found.coalitions), found.complete) == (min(most, 6), complete)
+    (first,) = listed(state, most=1).coalitions
+    assert first == (("did:web:bank-01.example", "did:web:bank-03.example"), Fraction(13, 10))
 
 
 @settings(deadline=None, max_examples=20)
