@@ -5,14 +5,15 @@ ticks. Its capacity C is the greatest number of ticks whose potential (:mod:`led
 (ε, δ less slack). ``reference`` is its case of one type.
 
 Why counting ticks is sound although each request may depend on every answer: a step with q <= q_i and σ >= σ_i is a
-post-processing of a step of type i, the same for both neighbours. Let the analyst see a whole block of type i when the
-first of its steps begins: that is one draw of the type's dominating pair, of which everything else about the block (its
-steps, a stop, a refund, another run between them) is a post-processing. So any interaction within C ticks is an
-adaptive sequence of such draws, each paid when it begins, and V_b(l) bounds what any of them reaches (Bellman). A block
-that did not begin has drawn nothing, so its ticks can be given back. Any other mechanism pays c ticks if
-E V_(b-c)(l + L) <= V_b(l) for every l and every b from c to the greatest number of ticks that an ε is reported for:
-then V stays a supermartingale along every order of charges. A cap ε' below ε shifts the loss by ε - ε', so one price
-serves all caps. The δ of black boxes goes to the slack.
+post-processing of a step of type i, the same for both neighbours; so is an ε-DP step, where type i takes every record
+and its Gaussian has at least the ε's total variation (:func:`ledger.filters.step_types.dominating`). Let the analyst
+see a whole block of type i when the first of its steps begins: that is one draw of the type's dominating pair, of which
+everything else about the block (its steps, a stop, a refund, another run between them) is a post-processing. So any
+interaction within C ticks is an adaptive sequence of such draws, each paid when it begins, and V_b(l) bounds what any
+of them reaches (Bellman). A block that did not begin has drawn nothing, so its ticks can be given back. Any other
+mechanism pays c ticks if E V_(b-c)(l + L) <= V_b(l) for every l and every b from c to the greatest number of ticks that
+an ε is reported for: then V stays a supermartingale along every order of charges. A cap ε' below ε shifts the loss by
+ε - ε', so one price serves all caps. The δ of black boxes goes to the slack.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from msgspec import Meta
 from ledger.filters.capacity import Cap, NoRoom
 from ledger.filters.odometer_checkpoints import checkpoint_epsilon
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
-from ledger.filters.step_types import TYPES_MAX, StepType, as_sampled, potential
+from ledger.filters.step_types import TYPES_MAX, StepType, dominating, potential
 from ledger.filters.unlisted_ticks import Piece, PriceLine, least_ticks, pays
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment
@@ -177,7 +178,7 @@ def _epsilon(rule: Catalogue, ticks: int, delta: Fraction) -> Fraction | None:
 
 @lru_cache(maxsize=4_096)
 def _segment(rule: Catalogue, count: int, step: Mechanism, relation: str) -> Segment:
-    sampled = as_sampled(step)
+    sampled = dominating(step)
     listed = [one.segment(count) for one in rule.types if sampled and one.dominates(sampled)]
     if listed:
         return min(listed, key=lambda one: (-(-count // one.unit) * (one.price[0] or 0), one.unit))
@@ -192,7 +193,7 @@ def _covered(rule: Catalogue, one: Segment, count: int, step: Mechanism, relatio
     ticks, units = one.price
     if one.steps != count:
         return False
-    sampled = as_sampled(step)
+    sampled = dominating(step)
     listed = (kind.segment(count) for kind in rule.types if sampled and kind.dominates(sampled))
     if units is not None and any(one.covers(least) for least in listed if least.unit == one.unit):
         return True

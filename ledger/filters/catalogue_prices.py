@@ -16,7 +16,7 @@ from typing import Final
 from ledger.accounting.pld_counting import count_capacity, estimate_count
 from ledger.filters.catalogue import TICKS_MAX, Catalogue, odometers_at, require_added, require_delta
 from ledger.filters.rule import Opening
-from ledger.filters.step_types import PRICE_MAX, TYPES_MAX, StepType, as_sampled, potential
+from ledger.filters.step_types import PRICE_MAX, TYPES_MAX, StepType, dominating, potential
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
 from ledger.wire.canonical_json import Object
@@ -161,7 +161,7 @@ class _Search:
 
 
 def _sampled(step: Mechanism) -> PoissonGaussian:
-    sampled = as_sampled(step)
+    sampled = dominating(step)
     if sampled is None:
         raise Malformed("load", f"must be of Poisson-sampled Gaussian steps, and holds a step of {step.kind}")
     return sampled

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final
 
+from ledger.accounting.gaussian_certificates import exact_square
 from ledger.accounting.pld import GridTooLarge
 from ledger.accounting.pld_mechanisms import compose
 from ledger.mechanisms.loss import Segment
-from ledger.mechanisms.mechanism import STEPS_MAX, Gaussian, Mechanism, PoissonGaussian
+from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Gaussian, Mechanism, PoissonGaussian, Pure
 from ledger.mechanisms.price_proofs import ZERO_OUT, NotPriced
+from ledger.wire.exact_numbers import NAT
 from ledger.wire.field_types import Positive, between
 from ledger.wire.records import Record
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 TYPES_MAX: Final = 8
 PRICE_MAX: Final = 64
 """Ticks of one block."""
+_PLACES: Final = 10**6
 INTERVAL: Final = 1e-4
 """The grid on which the steps of a block are composed, in nats."""
 
@@ -61,6 +65,21 @@ def as_sampled(step: Mechanism) -> PoissonGaussian | None:
     if isinstance(step, Gaussian):
         return PoissonGaussian(Fraction(1), step.noise_multiplier, 1)
     return step if isinstance(step, PoissonGaussian) else None
+
+
+def dominating(step: Mechanism) -> PoissonGaussian | None:
+    """The sampled Gaussian step that a step is, or is a post-processing of; None if none is known.
+
+    What is ε-DP is a post-processing of randomised response (Kairouz, Oh, Viswanath 2015, Theorem 2.1), and that of the
+    Gaussian of the same total variation: on which side of the middle its output lies (Dong, Roth, Su 2022).
+    """
+    if not isinstance(step, Pure):
+        return as_sampled(step)
+    square = exact_square(step, step.relation)
+    assert square
+    # Rounded down: less noise dominates.
+    noise = Fraction(math.isqrt(_PLACES**2 * NAT // square), _PLACES)
+    return PoissonGaussian(Fraction(1), min(noise, NOISE_MAX), 1) if noise >= NOISE_MIN else None
 
 
 @lru_cache(maxsize=4)

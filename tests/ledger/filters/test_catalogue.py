@@ -168,7 +168,11 @@ NINE = Composed(tuple(PoissonGaussian(Fraction(1, 99 + n), Fraction(1), 9) for n
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"load": None}, "load", KINDS),
     ({"load": Laplace(Fraction(3))}, "load", f"{SAMPLED} laplace"),
-    ({"load": Composed((COVID, Pure(Fraction(1, 9), RELATION)))}, "load", f"{SAMPLED} pure"),
+    (
+        {"load": Composed((COVID, BlackBox(Fraction(1, 10**5), Fraction(1, 9), RELATION)))},
+        "load",
+        f"{SAMPLED} black_box",
+    ),
     ({"load": Composed((COVID, Group(2, MNIST)))}, "load", f"{SAMPLED} group"),
     ({"load": NINE}, "load", KINDS),
     ({"load": PoissonGaussian(Fraction(1), Fraction(1, 50), 1)}, "epsilon", r"has no room for one step of noise 0\.02"),

@@ -59,6 +59,7 @@ REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
     (1, {"edges": [1]}, "edges[0]", "must be"),
     (1, {"edges": ["1000000000001"]}, "edges[0]", "must lie between"),
     (1, {"column": "secret"}, "column", "must be 'inputs' or 'targets'"),
+    (2, {"values": None}, "values", "is missing"),
     (2, {"values": [1, 1]}, "values", "names an item twice"),
     (3, {"columns": [{**BOUNDED, "upper": "-4"}]}, "columns[0].upper", "must rise"),
     (5, {"epsilon": None, "rho": "0.1"}, "rho", "permute-and-flip"),
