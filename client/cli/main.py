@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from client.cli import charge, clock, contract, lineage, policy
+from client.cli import charge, clock, contract, lineage, model, policy
 from client.cli.command_group import TOP_LEVEL, Result
 from client.cli.output import cell, objects, print_rows
 from client.cli.signing_keys import recovery
@@ -27,6 +27,7 @@ _GROUPS: Final = (
     show.group,
     contract.group,
     charge.group,
+    model.group,
     lineage.group,
     recovery.group,
     clock.group,

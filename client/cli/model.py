@@ -1,0 +1,46 @@
+"""``epsilon model``: what a finished model was made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from client.cli.arguments import ChargeId
+from client.cli.command_group import CommandGroup
+from client.cli.output import cell, epsilon_lines, objects, print_rows
+
+if TYPE_CHECKING:
+    from client.service.service import Service
+    from ledger.wire.canonical_json import Object
+
+group = CommandGroup("model", "Models: what was taken of whose data for one, and what it cost.")
+
+
+def _print_stages(shown: Object) -> None:
+    model = shown["model"] or "none: its post names no model"
+    typer.echo(f"Charge {shown['charge']}, {shown['state']}; model {model}")
+    rows = [
+        (
+            cell(one["stage"]),
+            cell(one["name"] or one["kind"]),
+            cell(one["kind"]),
+            ", ".join(map(cell, one["columns"])) if isinstance(one["columns"], list) else "",
+            cell(price["partition"]),
+            cell(price["epsilon"]) if price["epsilon"] is not None else "no finite one",
+            "not posted yet" if one["began"] is None else ("yes" if one["began"] else "no"),
+        )
+        for one in objects(shown["stages"])
+        for price in objects(one["of"])
+    ]
+    print_rows(("stage", "name", "kind", "columns", "of", "ε alone", "began"), rows, fold_from=3)
+    for line in epsilon_lines(shown["run_epsilon"]):
+        typer.echo(f"All together, composed once: {line}")
+
+
+@group.read_command("auditor.toml run-1", "hospital.toml run-1 --json", table=_print_stages)
+def show(service: Service, charge: ChargeId) -> Object:
+    """Show what a charge's model was made of: which statistics, training and metrics, of whose data, at which ε."""
+    from client.service.charged_stages import charged_stages
+
+    return charged_stages(service, charge)

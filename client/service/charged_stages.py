@@ -1,0 +1,111 @@
+"""What a charged run did with the data, stage by stage, and what each stage costs by itself: read off its entry.
+
+The entry of a charge holds the signed plan, so this needs no word of whoever ran it. The prices of stages do not add up
+to that of the run: that composes them once, and is the number that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from client.service.service import Service
+from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounts.run_epsilon import ChargeEpsilon
+from ledger.commands.entry import Entry
+from ledger.mechanisms.decomposition import group_privacy
+from ledger.mechanisms.mechanism import Mechanism
+from ledger.mechanisms.plan import RunPlan, StagedPlan, StatisticsPlan, parse_plan
+from ledger.mechanisms.price_proofs import NotPriced
+from ledger.mechanisms.statistics import Statistic, columns_of, mechanism_of
+from ledger.mechanisms.unit_groups import group_of
+from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import ceil_decimal
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import convert
+
+_PLACES = 9
+
+
+class Stage(NamedTuple):
+    """One part of a run: ``statistic``, ``training``, ``metric``, or ``mechanism`` of a run that states no more."""
+
+    stage: str
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    steps: int
+    mechanism: Mechanism
+
+
+def stages_of(plan: RunPlan) -> Iterator[Stage]:
+    """The stages of a plan, in their order."""
+    if isinstance(plan, StatisticsPlan):
+        yield from (_answer("statistic", one, plan.relation) for one in plan.statistics)
+    elif isinstance(plan, StagedPlan):
+        yield from (_answer("statistic", one, plan.relation) for one in plan.statistics)
+        yield Stage("training", "", "dp_sgd", (), plan.training.steps, plan.training.whole)
+        yield from (_answer("metric", one, plan.relation) for one in plan.metrics)
+    else:
+        kind = str(plan.to_json()["kind"])
+        yield Stage("training" if kind == "dp_sgd" else "mechanism", "", kind, (), plan.steps, plan.whole)
+
+
+def _answer(stage: str, statistic: Statistic, relation: str) -> Stage:
+    kind = str(statistic.__struct_config__.tag)
+    return Stage(stage, statistic.name, kind, columns_of(statistic), 1, mechanism_of(statistic, relation))
+
+
+def charged_stages(service: Service, charge: str) -> c.Object:
+    """The charge of a model: each stage of its run, whether it began, and its ε alone on each partition it was of.
+
+    Returns:
+        ``charge``, ``model`` (its digest; null where its post names none), ``state``, ``stages`` and ``run_epsilon``.
+        A stage ``began`` if its first step was posted; null while nothing is.
+
+    Raises:
+        Refused, Unreachable, Malformed.
+    """
+    known, figures = service.charge(charge), service.run_epsilon(charge)
+    entry = Entry.parse(service.entry(c.integer(known.get("index"), "answer.index", 0, 2**53 - 1)))
+    plan, joined = parse_plan(entry.request["plan"]), entry.request.get("unit_records_max")
+    lines = convert(ChargeEpsilon, figures, "answer").run_epsilon
+    terms = {line.partition: service.partition(line.partition) for line in lines}
+    posted, before, stages = known.get("steps_posted"), 0, list[c.Json]()
+    for one in stages_of(plan):
+        priced: list[c.Json] = []
+        for line in lines:
+            records = terms[line.partition].get("unit_records_max")
+            group = group_of(plan, line.unit, records if isinstance(records, int) else 1, _whole(joined))
+            mechanism = group_privacy(group, one.mechanism)
+            try:
+                epsilon: str | None = ceil_decimal(
+                    report_epsilon(mechanism, line.delta, line.relation).epsilon, _PLACES
+                )
+            except (Malformed, NotPriced):
+                epsilon = None
+            priced.append({"epsilon": epsilon, "group": group, "partition": line.partition})
+        stages.append(
+            {
+                "began": before < posted if isinstance(posted, int) else None,
+                "columns": [*one.columns],
+                "kind": one.kind,
+                "name": one.name,
+                "of": priced,
+                "stage": one.stage,
+                "steps": one.steps,
+            }
+        )
+        before += one.steps
+    return {
+        "charge": charge,
+        "model": known.get("model"),
+        "run_epsilon": figures["run_epsilon"],
+        "stages": stages,
+        "state": known.get("state"),
+        "steps_posted": posted,
+    }
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
