@@ -14,6 +14,8 @@ BIN    := .venv/bin
 UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain filters log mechanisms organisation_lineage wire) \
           tests/ledger/state_tree/test_sparse_tree.py \
           $(addprefix tests/policy/,attestation checks decisions depa documents planning)
+# Of `make depa`: at Level 2 no model leaves.
+LEVEL  ?= 1
 # Seconds of processor time that all tests together may use: those of two cores in twelve and a quarter minutes.
 TEST_CPU_S ?= 1470
 UNIT_CPU_S ?= 240
@@ -26,7 +28,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit check docs openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
+.PHONY: help demo depa test unit check docs openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -34,6 +36,9 @@ help: ## show this list
 
 demo: .venv/.ready ## set everything up and run the main job, from policy to model
 	@$(BIN)/epsilon demo
+
+depa: .venv/.ready ## play DEPA's COVID scenario: three providers, one contract, one charge; EPSILON_DEPA=folder takes DEPA's own files
+	@$(BIN)/python -m api.demo.depa demo-depa --level $(LEVEL)
 
 test: .venv/.ready .venv/.witness .venv/.clients ## set everything up and run the tests
 	@$(BIN)/python -m pytest --cpu-budget $(TEST_CPU_S)
@@ -144,7 +149,7 @@ lock: ## write the locks anew (needs uv)
 	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, notebooks.lock, service.lock, clients.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
-	@rm -rf .venv demo demo-[0-9]* dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
+	@rm -rf .venv demo demo-[0-9]* demo-depa dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
 	  .import_linter_cache *.egg-info
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -58,7 +58,7 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
     """
     if (earlier := make_room(folder, replace=replace)) is not None:
         console.print(f"[dim]The earlier demonstration and its book are kept in {earlier}.[/dim]")
-    _make_folders(folder)
+    prepare(folder)
     Signer.generate().save(folder / "log.pem")
     log_key = load_private(folder / "log.pem")
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
@@ -142,7 +142,8 @@ def make_room(folder: Path, *, replace: bool) -> Path | None:
     return folder.with_name(earlier.name)
 
 
-def _make_folders(folder: Path) -> None:
+def prepare(folder: Path) -> None:
+    """Make the folders of a demonstration, and the mark by which a later one knows it. Raises: OSError."""
     for name in ("data", "jobs", "keys", "runs"):
         (folder / name).mkdir(parents=True)
     (folder / _MARK).touch()

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from client.service.service import Service
+from ledger.mechanisms.plan import StagedPlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
 from trainer_adapter.cli.job_model import JobModel
@@ -56,12 +57,17 @@ class JobCheck:
 
     def in_words(self) -> str:
         """For people."""
-        plan = self.job.training
+        plan, whole = self.job.training, self.job.plan
+        stages: tuple[str, ...] = ()
+        if isinstance(whole, StagedPlan):
+            asked = f"{len(whole.statistics)} statistics before and {len(whole.metrics)} metrics after the training"
+            stages = (f"stages: {asked}, {whole.steps} steps in all, one price",)
         lines = (
             f"{self.job.id}: model {self.job.model} trains {self.parameters} numbers, loss {self.job.loss}, optimiser",
             f"  {self.job.optimiser}; {self.test} public test records",
             f"plan: {plan.steps} steps, noise multiplier {format_number(plan.noise_multiplier)}, clipping norm",
             f"  {format_number(plan.clipping_norm)}, about {plan.batch_size_expected} records a step",
+            *stages,
             f"clipping norm recommended: {self.clipping}, the median norm of a public record's gradient at the first",
             "  weights: a smaller one distorts most records, a larger one adds noise for nothing",
             str(self.quote),

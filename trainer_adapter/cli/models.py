@@ -73,6 +73,8 @@ def make(name: str, folder: Path | None = None, seed: int = 0, *, made_for: Shap
         given = partial(_SIZED[name], made_for)
     elif folder is not None and (folder / name).is_dir():
         given = partial(pretrained, folder / name, made_for if isinstance(made_for, Task) else Task())
+    elif name.lower().replace("-", "_") in _TREES:
+        raise Malformed("model", _NO_TREES)
     else:
         raise unknown(name)
     with torch.random.fork_rng(devices=[]):
@@ -124,6 +126,11 @@ _MODELS: Final[dict[str, Callable[[], nn.Module]]] = {
     "digits-mlp": _digits_mlp,
 }
 _SIZED: Final[dict[str, Callable[[Shape], nn.Module]]] = {"linear": _linear, "mlp": _mlp}
+_TREES: Final = ("gradient_boosted_trees", "lightgbm", "xgboost")
+_NO_TREES: Final = (
+    "gradient-boosted trees have no private engine here: it would need splits and leaf sums with a proven sensitivity, "
+    "feature bounds that are public, and cryptographic noise that is charged for each tree"
+)
 _OTHERS: Final = "linear, mlp, or a folder of public weights beside the job"
 
 

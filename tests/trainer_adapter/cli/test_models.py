@@ -36,3 +36,10 @@ def test_an_unknown_model_is_refused() -> None:
     """The names that are known are told."""
     with pytest.raises(Malformed, match="must be one of digits-linear, digits-mlp"):
         make("digits-gpt")
+
+
+def test_boosted_trees_are_refused_by_name() -> None:
+    """With what a private engine of them would need."""
+    for name in ("xgboost", "gradient-boosted-trees"):
+        with pytest.raises(Malformed, match="leaf sums with a proven sensitivity"):
+            make(name)

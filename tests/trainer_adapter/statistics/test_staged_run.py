@@ -21,12 +21,14 @@ from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan, StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.check import check_job
 from trainer_adapter.cli.evaluate import measure
 from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.train import best_device, run_of, train_job
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job.preprocessing import OwnStatistic
 from trainer_adapter.layers.tensor_trees import chosen
 from trainer_adapter.statistics.held_out import held_out
 from trainer_adapter.statistics.staged_run import StagedRun
@@ -34,6 +36,7 @@ from trainer_adapter.training.attach import Options, attach
 from trainer_adapter.training.named_losses import cross_entropy
 
 PIXELS = 64
+(PAGE,) = (one.text for one in blocks(ROOT / "docs" / "statistics.md") if '"staged"' in one.text)
 TAKEN: list[c.Json] = ["poisson_gaussian", "pure", "zcdp"]
 TRAINING = Plan(Fraction(1, 4), Fraction(8), Fraction(1), 12, digits.RECORDS // 4)
 SCALED = '\n[[train.preprocessing]]\nkind = "normalise"\nstatistic = "scale"\n'
@@ -109,6 +112,7 @@ def test_all_stages_are_one_charge_and_one_post(place: Place) -> None:
     job = Job.load(written(place, "whole", plan))
     checked = check_job(job, place.service)
     assert checked.quote.permitted
+    assert "2 statistics before and 1 metrics after the training, 15 steps in all, one price" in checked.in_words()
     report = train_job(job, place.service, lambda _: None)
     kinds = [kind for kind, _ in place.kinds() if kind != "step_lease"]
     assert kinds[-5:] == ["charge", "key_release", "post", "release_notice", "model_release"]
@@ -244,6 +248,17 @@ def test_what_is_refused_before_the_charge(place: Place, change: dict[str, Any],
         train_job(Job.load(written(place, name, staged(**change), more)), place.service, lambda _: None)
     assert words in str(refused.value)
     assert place.charge(name) is None
+
+
+def test_the_page_has_a_job_of_stages(place: Place) -> None:
+    """Its plan and its preprocessing are a job's, and are those of the COVID scenario's kinds."""
+    path = place.job("page", TRAINING)
+    path.write_text(path.read_text().split("[train.plan]")[0] + PAGE)
+    job = Job.load(path)
+    plan = StagedPlan.of(job.plan)
+    assert [one.name for one in (*plan.statistics, *plan.metrics)] == ["scale", "roc"]
+    assert (plan.steps, plan.held_out, job.training.steps) == (188, Fraction(3, 10), 186)
+    assert [one.source for one in job.preprocessing] == [OwnStatistic("scale")]
 
 
 def test_a_loop_of_ones_own_takes_no_stages(place: Place) -> None:

@@ -34,7 +34,7 @@ PIXELS = "".join(
     f'[[train.plan.statistics.columns]]\ncolumn = "inputs[{place}]"\nlower = "0"\nupper = "1"\n' for place in range(64)
 )
 PAGE = blocks(ROOT / "docs" / "statistics.md")
-COMMAND, ASKED, CONSTANTS = (block.text for block in PAGE)
+COMMAND, ASKED, CONSTANTS = (block.text for block in PAGE[:3])
 SCALE = f'[[train.plan.statistics]]\nkind = "moments"\nname = "scale"\nrho = "0.01"\n{PIXELS}'
 ONE = '[[train.plan.statistics]]\nkind = "count"\nname = "rows"\nepsilon = "0.1"\n'
 

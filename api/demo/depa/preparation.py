@@ -1,0 +1,65 @@
+"""What each provider does on its own machine: choose columns, put tokens in place of phone numbers, seal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from api.demo.depa.parties import Parties
+from api.demo.depa.plans import INPUTS, PHONE, TARGET
+from api.demo.depa.raw_files import NAMES, made_up
+from api.keys.data_key_store import FileKeyStore
+from client.dataset_files.record_schema import RecordSchema
+from client.dataset_files.seal import SEALED, open_records, seal_dataset
+from client.dataset_files.table_chunks import open_table
+from ledger.files.atomic_file import create_file
+
+PUBLIC_PEOPLE: Final = 200
+
+
+def sealed(parties: Parties, keys: FileKeyStore, raw: dict[str, Path], folder: Path, partition: str) -> dict[str, Path]:
+    """Each provider's table, sealed for its partition, in the order of the join: references to files.
+
+    Raises:
+        Malformed: for a table with a person twice, a column missing, or a value that is no number. OSError.
+    """
+    found = {}
+    for name in NAMES:
+        schema = RecordSchema(
+            target=(TARGET,) if name == NAMES[0] else (),
+            inputs=INPUTS[name],
+            join=(PHONE[name],),
+        )
+        key = folder / f"{name}.key"
+        create_file(key, keys.create(parties.tdps[name].did, f"{name}-{partition}").reveal())
+        # The providers share the key of the tokens, and give it to nobody else.
+        records, ref = open_records(raw[name], schema, folder / "join.key"), parties.reference(name, partition)
+        made = seal_dataset(records, ref, folder / name, key, None)
+        found[ref] = made.folder / SEALED
+    return found
+
+
+def public_sample(folder: Path) -> Path:
+    """Made-up people in the joined form: public, on which the model is tried before anything is charged."""
+    made = folder / "made-up"
+    made.mkdir()
+    tables = {name: _numbers(path, name) for name, path in made_up(made, PUBLIC_PEOPLE, Random(1)).items()}  # noqa: S311 - nobody's data
+    phones = sorted(tables[NAMES[0]])
+    inputs = [[number for name in NAMES for number in tables[name][phone][0]] for phone in phones]
+    targets = [tables[NAMES[0]][phone][1] for phone in phones]
+    path = folder / "public.npz"
+    np.savez(path, inputs=np.array(inputs, dtype=np.float32), targets=np.array(targets, dtype=np.int64))
+    return path
+
+
+def _numbers(path: Path, name: str) -> dict[str, tuple[list[float], int]]:
+    found = {}
+    for chunk in open_table(path).chunks():
+        columns = chunk.columns
+        for place, phone in enumerate(columns[PHONE[name]]):
+            target = int(columns[TARGET][place]) if TARGET in columns else 0
+            found[str(phone)] = [float(columns[one][place]) for one in INPUTS[name]], target
+    return found
