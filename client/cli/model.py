@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 group = CommandGroup("model", "Models: what was taken of whose data for one, and what it cost.")
 
 
-def _print_stages(shown: Object) -> None:
+def print_stages(shown: Object) -> None:
+    """A table of stages and partitions, and the run's own ε below it."""
     model = shown["model"] or "none: its post names no model"
     typer.echo(f"Charge {shown['charge']}, {shown['state']}; model {model}")
     rows = [
@@ -38,7 +39,7 @@ def _print_stages(shown: Object) -> None:
         typer.echo(f"All together, composed once: {line}")
 
 
-@group.read_command("auditor.toml run-1", "hospital.toml run-1 --json", table=_print_stages)
+@group.read_command("auditor.toml run-1", "hospital.toml run-1 --json", table=print_stages)
 def show(service: Service, charge: ChargeId) -> Object:
     """Show what a charge's model was made of: which statistics, training and metrics, of whose data, at which ε."""
     from client.service.charged_stages import charged_stages

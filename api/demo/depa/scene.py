@@ -105,6 +105,9 @@ class Scene:
             adapted = adapt(contract, pipeline, terms, decided)
         for change in adapted.changes:
             self._say(f"changed {change.field}: {change.before or 'nothing'} -> {change.after} ({change.reason})")
+        self._say(
+            "what was fitted and exact goes; the clean room standardises and measures by charged statistics instead"
+        )
         checked = adapted.checked
         if checked.contract is None or checked.priced is None:
             raise RuntimeError(f"the pair cannot be adapted: {'; '.join(one.text for one in checked.reasons)}")
@@ -196,7 +199,7 @@ class Scene:
                     name = f"{rule}-{number}"
                     found = admission_counts.count_runs(self.parties, self.contract, name, rule, plan, self.now)
                 self.counted.append((told, found))
-                self._say(f"{told}, rule {rule}: {found.runs} ({found.why[:120]})")
+                self._say(f"{told}, rule {rule}: {found.runs}{'' if found.runs else f' ({found.why})'}")
 
 
 def verify(folder: Path, console: Console) -> None:

@@ -24,6 +24,7 @@ from api.demo.depa.__main__ import play
 from api.demo.depa.scene import RUN, Scene
 from api.demo.stage import ORIGIN, opened, prepare
 from api.keys.data_key_store import FileKeyStore
+from client.cli.model import print_stages
 from client.dataset_files.stored_partition import StoredPartition
 from client.http.problems import Refused
 from client.keys.signer import Signer, load_private
@@ -61,7 +62,9 @@ def scene(folder: Path, level: int = 1) -> Iterator[tuple[Scene, Book]]:
         book.close()
 
 
-def test_the_run_costs_what_its_plan_says_and_its_auc_is_near_the_truth(tmp_path: Path) -> None:
+def test_the_run_costs_what_its_plan_says_and_its_auc_is_near_the_truth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """DEPA's pair is adapted and signed by all; one charge of three partitions; an auditor sees each stage of it."""
     with scene(tmp_path / "covid") as (played, book):
         job = Job.load(played.ready())
@@ -82,7 +85,13 @@ def test_the_run_costs_what_its_plan_says_and_its_auc_is_near_the_truth(tmp_path
         assert error < 0.35
         # A stated error holds in 95 of 100 draws; twice as much is passed in none.
         assert abs(float(answers["roc.auc"]) - _exact_auc(played, job)) <= 2 * error
-        _check_audit(charged_stages(played.parties.auditor.service, RUN), job, wanted)
+        shown = charged_stages(played.parties.auditor.service, RUN)
+        _check_audit(shown, job, wanted)
+        print_stages(shown)
+        told = capsys.readouterr().out
+        assert told.count("All together, composed once: ") == 3
+        assert "statistic" in told
+        assert "metric" in told
 
 
 def _exact_auc(played: Scene, job: Job) -> float:
