@@ -17,7 +17,7 @@ def test_help_lists_every_target() -> None:
     done = _make(path=os.environ["PATH"])
     assert done.returncode == 0, done.stderr
     listed = " ".join(line.split()[1] for line in done.stdout.splitlines())
-    assert listed == "help demo test unit check docs openapi bench bench-book datasets utility mutants soak lock clean"
+    assert listed == "help demo depa test unit check docs openapi bench bench-book datasets utility mutants soak lock clean"
 
 
 @pytest.mark.parametrize(

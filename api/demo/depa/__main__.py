@@ -7,14 +7,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-import migrations
 from api.demo.depa.scene import Scene, verify
+from api.demo.heartbeat import heartbeat
 from api.demo.stage import ORIGIN, make_room, opened, prepare
 from api.keys.data_key_store import FileKeyStore
 from client.keys.signer import Signer, load_private
@@ -33,9 +35,11 @@ def play(folder: Path, console: Console, level: int = 1) -> Scene:
     log_key = load_private(folder / "log.pem")
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     (folder / "log.vkey").write_text(f"{log.vkey}\n", encoding="ascii")
-    url, keys = url_of(folder / "book.sqlite"), FileKeyStore(folder / "data-keys")
-    migrations.upgrade(url)
-    book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
+    path, keys = folder / "book.sqlite", FileKeyStore(folder / "data-keys")
+    upgrade = [sys.executable, "-m", "epsilon_ledger", "db", "upgrade", str(path)]
+    with heartbeat(console, "making the book"):
+        subprocess.run(upgrade, check=True, capture_output=True)  # noqa: S603 - our own command
+    book = Book.open(url_of(path), gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
     try:
         with opened(book, keys, log) as (address, enrol):
             scene = Scene(folder, address, enrol, keys, console, unix_ms() // 1000 * 1000, level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -165,7 +165,8 @@ def test_a_named_folder_is_taken_or_named_in_the_error(tmp_path: Path, monkeypat
         raw_files.raw_files(tmp_path / "else")
 
 
-SPOILT = {
+Rows = list[list[str]]
+SPOILT: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "a person twice": ("is of a person that another record has", lambda rows: [*rows, rows[1]]),
     "no column": ("names the column pasymp, which the table lacks", lambda rows: [_renamed(rows[0]), *rows[1:]]),
     "no number": (

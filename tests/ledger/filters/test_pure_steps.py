@@ -30,7 +30,7 @@ def test_its_gaussian_tells_the_neighbours_apart_at_least_as_well(epsilon: Fract
     """Randomised response of ε has no greater δ at any ε' (the definitions; Balle, Wang 2018, Theorem 8)."""
     found = dominating(Pure(epsilon=epsilon, relation=RELATION))
     assert found is not None
-    assert (found.probability, found.steps) == (1, 1)
+    assert (found.probability, found.steps) == (Fraction(1), 1)
     of, at, mu = float(epsilon), part * float(epsilon), 1 / float(found.noise_multiplier)
     response = (exp(of) - exp(at)) / (1 + exp(of))
     gaussian = norm.cdf(mu / 2 - at / mu) - exp(at) * norm.cdf(-mu / 2 - at / mu)
