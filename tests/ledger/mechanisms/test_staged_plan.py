@@ -10,12 +10,12 @@ import pytest
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.mechanisms.decomposition import kinds_of, to_steps
-from ledger.mechanisms.mechanism import Composed, PoissonGaussian, Pure
+from ledger.mechanisms.mechanism import Composed, Pure
 from ledger.mechanisms.plan import Plan, StagedPlan, StatisticsPlan, parse_plan
 from ledger.mechanisms.price_proofs import NotPriced, require_priced
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
-from policy.documents.run_bounds import noise_multiplier_of
+from policy.documents.run_bounds import RunBounds, noise_multiplier_of
 
 RELATION = "REPLACE_SPECIAL"
 TRAINING = Plan(Fraction(1, 8), Fraction(4), Fraction(1), 10, 50)
@@ -134,4 +134,6 @@ def test_the_noise_that_a_statistic_states() -> None:
     assert stated == [10, 4, Fraction(5, 2), 5]
     asked = StatisticsPlan.parse({"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1})
     assert noise_multiplier_of(asked.whole, asked) is None
-    assert isinstance(plan.training.whole, PoissonGaussian)
+    bounds = {least: RunBounds(None, least, None, None, None) for least in (Fraction(5, 2), Fraction(13, 5))}
+    told = {least: one.bars(Fraction(1, 10**5), plan) for least, one in bounds.items()}
+    assert told == {Fraction(5, 2): "", Fraction(13, 5): "the noise multiplier must be at least 2.6"}
