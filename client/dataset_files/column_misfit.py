@@ -12,17 +12,19 @@ from typing import Final
 from ledger.wire.malformed import Malformed
 
 CLASSES: Final = "is no number: name its values in order, {classes}"
-VALUES: Final = "is no number: name its values, {values}, or leave it out of the inputs"
+VALUES: Final = "is no number: name its values, {values}, or leave it out{leave_out}"
 EMPTY: Final = "is empty or NaN: say what replaces it, {missing}, or leave the record out"
 _BY_OPTION: Final = {
     "classes": "as --classes A,B",
     "values": "as --values {name}=A,B",
     "missing": "as --missing {name}=NUMBER",
+    "leave_out": " of the inputs",
 }
 _BY_SCHEMA: Final = {
     "classes": 'in {file}, under [records]: classes = ["A", "B"]',
     "values": 'in {file}, under [records.values]: {name} = ["A", "B"]',
     "missing": 'in {file}, under [records.missing]: {name} = "NUMBER"',
+    "leave_out": ", under [records]: leave_out = [{name}]",
 }
 _DELIMITERS: Final = (";", "\t", "|")
 _ANY: Final = "COLUMN"

@@ -68,6 +68,16 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
     sync_folder(path.parent)
 
 
+def check_room(path: Path, size: int) -> None:
+    """See that a file of so many bytes can be written: its room is taken, and given back at once.
+
+    Raises:
+        OSError: naming the file, if the disk or a quota has no such room, or the folder cannot be written.
+    """
+    with _part_of(path, PRIVATE) as part, part.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+
+
 def remove_leftovers(path: Path) -> None:
     """Delete what processes that were killed left of a file, written by :func:`replace_file` alone, if it can be."""
     leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part")
@@ -101,6 +111,11 @@ def _part_of(path: Path, mode: int) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         yield part
+    except OSError as error:
+        # A full disk names no file.
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         for suffix in _DATABASE_SUFFIXES:
             Path(f"{part}{suffix}").unlink(missing_ok=True)

@@ -25,6 +25,7 @@ from client.service.answers import Answer
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.domain.exit_codes import ExitCode
+from ledger.files.atomic_file import check_room
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
@@ -44,6 +45,8 @@ from trainer_adapter.session.quote_report import QuoteReport
 
 LOG_FILE: Final = "steps.log"
 ERROR_MAX: Final = 1_000
+ROOM_BYTES: Final = 1 << 20
+"""What the files of a run take beside its model: the step log, receipts."""
 """How much of an error's text is in what leaves with the post."""
 _NOT_OF_RECORDS: Final = (Refused, Unreachable, KeyboardInterrupt)
 """Errors that say what the service answered, or that someone ended the run."""
@@ -77,6 +80,7 @@ class Run:
         output: what leaves the run before its model: of a run that leases its steps behind its leases and its post.
         model_data: the one model that may leave the run, which its post names: its bytes, set before the block ends. A
             run that leases its steps has no other.
+        room_bytes: so much a disk must have room for before the run is charged.
         watched: whether the loop takes its steps from the budget; if not, nothing is posted: the charge stays in full.
     """
 
@@ -105,6 +109,7 @@ class Run:
         self.checkpoints: CheckpointStore | None = None
         self.over = self._resumed = False
         self.watched, self.model_data = True, b""
+        self.room_bytes = ROOM_BYTES
         self.output: Final = FencedOutput()
         self._leases: BlockLeases | None = None
         self._stack, self._owns_service = ExitStack(), service is None
@@ -174,6 +179,8 @@ class Run:
         if not self._resume and any(folder.iterdir()):
             more = "" if store is None else ", or go on with it"
             raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
+        # A disk that is full is found before anything is charged, and not when the model leaves.
+        check_room(folder / LOG_FILE, self.room_bytes)
         self._session = session
         session.load_privacy(self._charge(session, fresh=identity is None))
         self._resumed = identity is not None

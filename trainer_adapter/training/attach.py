@@ -148,6 +148,8 @@ class ModelRun(Run):
         """Use :func:`attach`."""
         super().__init__(assignment, options.service, options.say, resume=options.resume)
         self.model, self.optimiser, self.options = model, optimiser, options
+        # The model as it leaves, and as it is sealed.
+        self.room_bytes += 2 * sum(one.nbytes for one in model.state_dict().values() if isinstance(one, torch.Tensor))
         self.constants = PreparedConstants()
         self._loss = loss
         self._engine: Engine | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -116,6 +117,23 @@ def test_a_table_becomes_a_released_model(place: Place) -> None:
         assert sentence in errors, words
         assert errors.splitlines()[-1].startswith(then), words
     assert len(place.kinds()) == size
+
+
+def test_a_full_disk_is_found_before_a_run_is_charged(place: Place) -> None:
+    """By one sentence that names the file; the same job is charged once there is room."""
+    job, size = _job(place, "full"), len(place.kinds())
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, most[1]))
+    try:
+        code, told, errors = _invoke("train", str(job))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert (code, told, len(place.kinds())) == (2, "", size), errors
+    assert "full/steps.log: File too large" in errors
+    assert errors.splitlines()[-1].startswith("Nothing was recorded")
+    assert [*(place.folder / "runs" / "full").iterdir()] == []
+    code, _, errors = _invoke("job", "check", str(job))
+    assert code == 0, errors
 
 
 def test_commitments_open_a_partition_once(place: Place) -> None:
