@@ -40,6 +40,8 @@ Examples:
   epsilon account demo/profile.toml --json
 """
 """The exit codes of :mod:`ledger.domain.outcomes` and of the packages' commands."""
+INTERRUPTED: Final = 130
+"""128 and the number of SIGINT: how a shell, and Typer, end an interrupted command."""
 PACKAGES: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
 
 
@@ -63,8 +65,12 @@ def main() -> None:
         os.environ.setdefault("COLUMNS", PIPED_COLUMNS)
     completing = any(name.endswith("_COMPLETE") for name in os.environ)
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
-    root = assemble(None if completing else "".join(words[:1]))
-    if completing or not _print_help(root, sys.argv[1:]):
+    try:
+        root = assemble(None if completing else "".join(words[:1]))
+        helped = not completing and _print_help(root, sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    if not helped:
         root()
 
 

@@ -127,19 +127,21 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the service's own log, in JSON.")] = False,
 ) -> None:
     """Make and run a ledger for development on this machine."""
-    typer.echo(f"Starting in {folder}; Ctrl-C stops it.")
     import logging
 
-    from api.cli.up import run_development
-    from api.middleware.json_log import log_to
-    from api.setup.development_folder import FolderTaken
-    from ledger.book.submitted_command import BookUnusable
-    from ledger.domain.outcomes import Code
+    from api.cli.interrupts import interrupts
 
-    with errors_reported():
+    with interrupts() as received, errors_reported():
+        typer.echo(f"Starting in {folder}; Ctrl-C stops it.")
+        from api.cli.up import run_development
+        from api.middleware.json_log import log_to
+        from api.setup.development_folder import FolderTaken
+        from ledger.book.submitted_command import BookUnusable
+        from ledger.domain.outcomes import Code
+
         try:
             log_to(sys.stderr, logging.INFO if verbose else logging.ERROR)
-            run_development(folder, port, issuer_port, typer.echo)
+            run_development(folder, port, issuer_port, typer.echo, received)
         except (FolderTaken, BookUnusable) as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(Code.CONFLICT.exit_code) from None

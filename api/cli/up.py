@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from errno import EADDRINUSE
 from pathlib import Path
 from typing import Final
@@ -21,13 +20,16 @@ PORT: Final = 8000
 ISSUER_PORT: Final = 8100
 
 
-def run_development(folder: Path, port: int | None, issuer_port: int | None, report: Report) -> None:
-    """Make what is missing of a folder and serve it until SIGINT or SIGTERM.
+def run_development(
+    folder: Path, port: int | None, issuer_port: int | None, report: Report, received: Sequence[int] = ()
+) -> None:
+    """Make what is missing of a folder and serve it until it is interrupted.
 
     Args:
         port: of the service, and ``issuer_port`` of the issuer: 0 for any free one; None for the folder's own, or
             8000 and 8100 in a new folder.
         report: gets each line for people.
+        received: the signals that came (:mod:`api.cli.interrupts`).
 
     Raises:
         FolderTaken: with one sentence that says what to do.
@@ -35,20 +37,26 @@ def run_development(folder: Path, port: int | None, issuer_port: int | None, rep
     """
     if not development.is_ours_or_free(folder):
         raise FolderTaken(f"{shown(folder)} holds what `epsilon up` did not make: name another folder")
-    with _sigterm_interrupts():
-        try:
-            with ExitStack() as opened:
-                made, listeners = _held(folder, port, issuer_port, opened)
-                report(f"Making what is missing in {shown(folder)}: keys, profiles, book.")
-                development.complete(made)
-                report("Starting the service and the development issuer.")
-                _start(made, listeners, opened, report)
-                for line in _summary(made):
-                    report(line)
-                # Never set: to wait for it is to wait for a signal.
-                threading.Event().wait()
-        except KeyboardInterrupt:
-            report(f"Stopped. To go on: {epsilon_command('up', folder)}")
+
+    def step(line: str) -> None:
+        """Report it, unless an interrupt was dropped."""
+        if received:
+            raise KeyboardInterrupt
+        report(line)
+
+    try:
+        with ExitStack() as opened:
+            made, listeners = _held(folder, port, issuer_port, opened)
+            step(f"Making what is missing in {shown(folder)}: keys, profiles, book.")
+            development.complete(made)
+            step("Starting the service and the development issuer.")
+            _start(made, listeners, opened, step)
+            for line in _summary(made):
+                step(line)
+            # Never set: to wait for it is to wait for a signal.
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        report(f"Stopped. To go on: {epsilon_command('up', folder)}")
 
 
 def _held(
@@ -160,17 +168,3 @@ def next_commands(path: Path) -> tuple[str, ...]:
         epsilon_command("quote", tdc, path / "charge.json", "--contract", contract),
         epsilon_command("account", path / "auditor.toml"),
     )
-
-
-@contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,28 @@
+"""Ctrl-C and SIGTERM, which end a command wherever it is."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Let SIGTERM end the block as Ctrl-C does; gives the list of the signals that come. One that is ignored stays so.
+
+    Python drops an interrupt that comes while it frees an object: who looks into the list finds it.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    numbers = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, interrupt) for one in numbers}
+    try:
+        yield received
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
