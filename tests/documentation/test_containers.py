@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import venv
 from ipaddress import IPv4Network, ip_address
@@ -154,6 +155,24 @@ def test_each_run_line_of_the_dockerfile_works_in_an_empty_environment(tmp_path:
                 check=False,
             )
             assert done.returncode == 0, (rest, done.stdout, done.stderr)
-    epsilon = stages["last"] / "environment" / "bin" / "epsilon"
-    shown = subprocess.run([epsilon, "serve", "--help"], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "Serve a book over HTTP" in shown.stdout
+    assert "Serve a book over HTTP" in _said(stages["last"], tmp_path, ["epsilon", "serve", "--help"])
+    # The driver of PostgreSQL comes with it, and a service starts.
+    assert _said(stages["last"], tmp_path, ["python", "-c", "import psycopg; print(psycopg.__name__)"]) == "psycopg\n"
+    up = ["epsilon", "up", "made", "--port", "0", "--issuer-port", "0"]
+    assert "Serving until interrupted.\n" in _said(stages["last"], tmp_path, up, until="until interrupted.\n")
+
+
+def _said(stage: Path, place: Path, command: list[str], until: str = "") -> str:
+    """What a command of a stage's environment prints until it ends; or until a line ends so, and it is interrupted."""
+    bin_ = stage / "environment" / "bin"
+    process = subprocess.Popen(
+        [bin_ / command[0], *command[1:]], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line)
+        if until and line.endswith(until):
+            process.send_signal(signal.SIGINT)
+    assert process.wait() == 0, said
+    return "".join(said)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Final
 
+import pytest
 from safetensors.numpy import load_file
 
 from tests.e2e.page_walk import ENVIRONMENT, served
@@ -28,41 +30,92 @@ OWN: Final = ("own table", "own.toml")
 """What is for the reader's own table."""
 
 
-def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path) -> None:
-    """No command fails; the model was released, and the book verifies."""
+def _up() -> str:
     (up,) = (
         text for language, where, text in BLOCKS if (language, where) == ("sh", "terminal 1") and "up" in text.split()
     )
+    return up
+
+
+def _pasted_into(place: Path, text: str) -> str:
+    """What a block of shell printed in the second terminal."""
+    done = subprocess.run(
+        ["bash", "-euc", text], cwd=place, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, text + done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path) -> None:
+    """No command fails; the model was released, and the book verifies."""
     printed = ""
-    with served(tmp_path, up) as told:
+    with served(tmp_path, _up()) as told:
         for language, where, text in BLOCKS:
             if where in OWN:
                 continue
             if language != "sh":
                 (tmp_path / where).write_text(text)
             elif not where:
-                done = subprocess.run(
-                    ["bash", "-euc", text], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
-                )
-                assert done.returncode == 0, text + done.stdout + done.stderr
-                printed += done.stdout
+                printed += _pasted_into(tmp_path, text)
         # What `epsilon up` printed is of another dataset: a reader may follow both.
         commands = [line.strip() for line in told if line.startswith("  ") and " first/" in line]
         assert len(commands) == 7
         for command in commands[:-2]:
-            done = subprocess.run(
-                ["bash", "-euc", command], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, command + done.stderr
+            _pasted_into(tmp_path, command)
     weights = load_file(tmp_path / "runs" / "first-run" / "model.safetensors")
     assert sorted(one.shape for one in weights.values()) == [(2,), (2, 30)]
-    accuracy = re.search(r"accuracy ([\d.]+)% on the public test set", printed)
-    assert accuracy is not None
     # Four of ten are of the smaller class.
-    assert float(accuracy[1]) > 80
+    assert _accuracy(printed) > 80
     assert "first-run" in printed
     assert "more such runs fit" in printed
     assert "1 charge priced again" in printed
+
+
+def _accuracy(printed: str) -> float:
+    found = re.search(r"accuracy ([\d.]+)% on the public test set", printed)
+    assert found is not None, printed
+    return float(found[1])
+
+
+@pytest.mark.soak
+def test_a_table_of_ones_own_becomes_a_verified_model(tmp_path: Path) -> None:
+    """Its files changed as the page says, and nothing else; the wall time of each line is printed, set-up first."""
+    (tmp_path / "table.csv").write_text(own_table(1_501))
+    own = {where: text for _, where, text in BLOCKS if where in OWN}
+    began, printed = time.monotonic(), ""
+    spent: list[tuple[str, float]] = []
+
+    def took(what: str) -> None:
+        spent.append((what, time.monotonic() - began - sum(seconds for _, seconds in spent)))
+
+    with served(tmp_path, _up()):
+        took("epsilon up")
+        for language, where, text in BLOCKS:
+            if where in OWN:
+                if language == "sh":
+                    _pasted_into(tmp_path, text)
+            elif where == "schema.toml":
+                (tmp_path / where).write_text(own["own.toml"])
+            elif language != "sh":
+                (tmp_path / where).write_text(text.replace("469", str(_sealed(printed))))
+            elif not where and not text.startswith("python "):
+                for line in text.splitlines():
+                    printed += _pasted_into(tmp_path, line)
+                    took(" ".join(line.split()[:3]))
+    for what, seconds in [*spent, ("in all", sum(seconds for _, seconds in spent))]:
+        print(f"{seconds:7.1f} s  {what}")  # noqa: T201 - what it is run for
+    weights = load_file(tmp_path / "runs" / "first-run" / "model.safetensors")
+    # 24 numbers, a weight, three values of the one text column and three of the other.
+    assert sorted(one.shape for one in weights.values()) == [(2,), (2, 31)]
+    assert _accuracy(printed) > 75
+    assert "1 charge priced again" in printed
+    assert sum(seconds for _, seconds in spent) < 600
+
+
+def _sealed(printed: str) -> int:
+    """How many records `epsilon dataset seal` said; before it is run, what the page says."""
+    found = re.search(r"(\d+) records sealed for", printed)
+    return int(found[1]) if found else 469
 
 
 def test_both_ways_take_few_pasted_lines() -> None:

@@ -88,38 +88,55 @@ def test_a_ledger_runs_without_pytorch(installed: Installed, tmp_path: Path) -> 
     named = site_packages / "libraries.pth"
     before = named.read_text()
     named.write_text(f"{tmp_path / 'libraries'}\n")
-    (tmp_path / "table.csv").write_text("age,ill\n" + "41,0\n52,1\n" * 60)
-    command = [str(installed.home / "bin" / "epsilon"), "up", "first", "--port", "0", "--issuer-port", "0"]
-    up = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert up.stdout is not None
     try:
-        assert any(line.endswith("until interrupted.\n") for line in up.stdout), up.wait()
-        sealed, ref = str(tmp_path / "sealed"), "did:web:tdp.localhost/example/first"
-        installed.run(
-            "epsilon", "dataset", "seal", str(tmp_path / "table.csv"), ref, "--target", "ill", "--out", sealed
-        )
-        folder = tmp_path / "first"
-        installed.run("epsilon", "dataset", "register", str(folder / "tdp.toml"), str(folder / "dataset.yaml"))
-        own = ("--target", "outcome", "--identity", "person", "--out", str(tmp_path / "made"))
-        installed.run("epsilon", "dataset", "commit", str(folder / "records.csv"), *own)
-        opened = (str(folder / "tdp.toml"), str(folder / "partition.json"))
-        made = str(tmp_path / "made" / "share" / "commitments-1.bin")
-        installed.run("epsilon", "dataset", "open-partition", *opened, "--commitments", made)
-        signed = installed.run("epsilon", "contract", "sign", str(folder / "tdp.toml"), str(folder / "contract.yaml"))
-        (tmp_path / "tdp.jws").write_text(signed)
-        contract = str(folder / "contract.yaml")
-        tdc = str(folder / "tdc.toml")
-        installed.run("epsilon", "contract", "enter", tdc, contract, "--signature", str(tmp_path / "tdp.jws"))
-        quote = installed.run("epsilon", "quote", tdc, str(folder / "charge.json"), "--contract", contract)
+        quote, charge = _quoted(installed, tmp_path)
         assert "The run would be admitted." in quote
         for words in (("train",), ("job", "check"), ("evaluate",), ("release",), ("statistics",)):
-            done = installed.ended("epsilon", *words, str(folder / "charge.json"))
+            done = installed.ended("epsilon", *words, charge)
             assert (done.returncode, "pip install 'epsilon-ledger[train]'" in done.stderr) == (2, True), words
     finally:
         named.write_text(before)
+
+
+@pytest.mark.soak
+def test_pip_brings_all_that_a_ledger_needs(tmp_path: Path) -> None:
+    """Into an environment with nothing but pip, from the package index: the wheel serves, seals and quotes."""
+    _run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "dist"))
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    home = tmp_path / "environment"
+    venv.create(home, with_pip=True)
+    _run(str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    fresh = Installed(wheel, home)
+    assert Path(fresh.run("python", "-c", WHERE, "httpx").strip()).is_relative_to(home)
+    assert "The run would be admitted." in _quoted(fresh, tmp_path)[0]
+
+
+def _quoted(installed: Installed, place: Path) -> tuple[str, str]:
+    """What a quote says that a consumer asks of `epsilon up`, all parties played; and the file of its charge."""
+    (place / "table.csv").write_text("age,ill\n" + "41,0\n52,1\n" * 60)
+    command = [str(installed.home / "bin" / "epsilon"), "up", "first", "--port", "0", "--issuer-port", "0"]
+    up = subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert up.stdout is not None
+    try:
+        assert any(line.endswith("until interrupted.\n") for line in up.stdout), up.wait()
+        ref, folder = "did:web:tdp.localhost/example/first", place / "first"
+        tdp, tdc, contract = (str(folder / name) for name in ("tdp.toml", "tdc.toml", "contract.yaml"))
+        sealed = ("--target", "ill", "--out", str(place / "sealed"))
+        installed.run("epsilon", "dataset", "seal", str(place / "table.csv"), ref, *sealed)
+        installed.run("epsilon", "dataset", "register", tdp, str(folder / "dataset.yaml"))
+        own = ("--target", "outcome", "--identity", "person", "--out", str(place / "made"))
+        installed.run("epsilon", "dataset", "commit", str(folder / "records.csv"), *own)
+        made = str(place / "made" / "share" / "commitments-1.bin")
+        opened = (tdp, str(folder / "partition.json"), "--commitments", made)
+        installed.run("epsilon", "dataset", "open-partition", *opened)
+        (place / "tdp.jws").write_text(installed.run("epsilon", "contract", "sign", tdp, contract))
+        installed.run("epsilon", "contract", "enter", tdc, contract, "--signature", str(place / "tdp.jws"))
+        charge = str(folder / "charge.json")
+        return installed.run("epsilon", "quote", tdc, charge, "--contract", contract), charge
+    finally:
         up.send_signal(signal.SIGINT)
         up.communicate()
-    assert up.returncode == 0
+        assert up.returncode == 0
 
 
 def test_the_wheel_holds_every_file_of_its_packages(installed: Installed) -> None:
