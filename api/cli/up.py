@@ -146,7 +146,8 @@ def _summary(folder: DevelopmentFolder) -> Iterator[str]:
         yield f"  {command}"
     yield ""
     yield f"The service is {folder.service}, the issuer {folder.issuer}."
-    yield f"To look at it with a browser, as sro, tdp, tdc, auditor or operator: {folder.service}/"
+    yield "To look at it with a browser, as sro, tdp, tdc, auditor or operator:"
+    yield f"  {folder.service}/"
     yield "Serving until interrupted."
 
 

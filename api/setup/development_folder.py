@@ -174,7 +174,8 @@ def complete(folder: DevelopmentFolder) -> None:
     upgrade = [sys.executable, "-m", "epsilon_ledger", "db", "upgrade", str(folder.book)]
     done = subprocess.run(upgrade, check=False, capture_output=True, text=True)  # noqa: S603 - our own command
     if done.returncode:
-        raise FolderTaken(f"{folder.book}: {done.stderr.strip()}")
+        # It names the book.
+        raise FolderTaken(done.stderr.strip())
 
 
 def _client(folder: DevelopmentFolder, party: Party, vkey: str) -> dict[str, Value]:

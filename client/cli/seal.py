@@ -239,7 +239,11 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
     if ref:
         typer.echo(f"  data key in {made.data_key}: for your key store; no one else may read it")
         typer.echo(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
-        count = made.report["records"]
+        count, distinct = made.report["records"], made.report.get("commitments")
+        if isinstance(count, int) and isinstance(distinct, int) and distinct < count:
+            # A policy that asks for commitments wants one for each record that the partition states.
+            typer.echo(f"  {count - distinct} records equal others: --identity COLUMN says who is who, if they differ")
+            count = distinct
         typer.echo(
             "Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on; its file"
         )

@@ -113,8 +113,8 @@ def test_a_table_of_ones_own_becomes_a_verified_model(tmp_path: Path) -> None:
 
 
 def _sealed(printed: str) -> int:
-    """How many records `epsilon dataset seal` said; before it is run, what the page says."""
-    found = re.search(r"(\d+) records sealed for", printed)
+    """How many records `epsilon dataset seal` said to state; before it is run, what the page says."""
+    found = re.search(r'says "records": (\d+)', printed)
     return int(found[1]) if found else 469
 
 

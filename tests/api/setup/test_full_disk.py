@@ -27,8 +27,8 @@ size = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """
-SIZES: Final = (20, 100, 400, 700, BOOK, 1 << 18, 3 << 17, 1 << 19)
-"""The mark, a key, a profile, the folder's own profile, the book, and entries do not fit."""
+SIZES: Final = (20, 100, 400, 700, BOOK, 214_000)
+"""The mark, a key, the folder's own profile, the book, and entries do not fit."""
 
 
 def _up(place: Path, size: int = resource.RLIM_INFINITY) -> subprocess.Popen[str]:
