@@ -242,7 +242,7 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
         count, distinct = made.report["records"], made.report.get("commitments")
         if isinstance(count, int) and isinstance(distinct, int) and distinct < count:
             # A policy that asks for commitments wants one for each record that the partition states.
-            typer.echo(f"  {count - distinct} records equal others: --identity COLUMN says who is who, if they differ")
+            typer.echo(f"  records that equal others: {count - distinct}; --identity COLUMN tells apart whose they are")
             count = distinct
         typer.echo(
             "Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on; its file"
