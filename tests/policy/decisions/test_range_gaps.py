@@ -45,3 +45,22 @@ def test_what_was_missed_is_named_and_the_search_ends(names: tuple[str, ...], mi
     found = _faults(WEEK, *names)
     assert bool(found) is (missed is not None)
     assert missed is None or missed in found[0]
+
+
+def test_a_range_ends_before_the_gap_that_is_no_part_of_it() -> None:
+    """What opened after its last partition is not looked at."""
+    partitions: list[Any] = [
+        {**PARTITION, "name": name, "index": 20 + place, "run": "2"}
+        for place, name in enumerate(("2026-W20", "2026-W21", "2026-W23"))
+    ]
+    named = {"dataset": f"{HOSPITAL}/digits", "first": "2026-W20", "last": "2026-W21"}
+    change = {
+        "streams": [{**STREAM, "window_max": 1024}],
+        "stream_indexes": [15],
+        "partitions": partitions,
+        "body|partitions": [],
+        "body|ranges": [named],
+    }
+    assert not any(one.code == "range_has_gaps" for one in decide("charge", change).checks)
+    named["last"] = "2026-W23"
+    assert any(one.code == "range_has_gaps" for one in decide("charge", change).checks)

@@ -1,0 +1,72 @@
+"""A charge over a range whose partitions are not alike: each check names those that it is of; each has its terms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledger.domain.gate import Verdict
+from tests.factories.decision_facts import decide
+from tests.factories.decision_scene import PARTITION, POLICY
+from tests.factories.people import HOSPITAL
+
+DATASET = f"{HOSPITAL}/digits"
+NAMES = ("one", "two", "three", "four")
+
+
+def _charged(*changes: dict[str, Any], **scene: Any) -> Verdict:  # noqa: ANN401 - JSON
+    """The verdict on a charge over all of these partitions, each with a change of its own."""
+    partitions = [
+        {**PARTITION, "name": name, "index": 20 + place, **change}
+        for place, (name, change) in enumerate(zip(NAMES, changes, strict=False))
+    ]
+    named = {"dataset": DATASET, "first": NAMES[0], "last": NAMES[len(changes) - 1]}
+    return decide("charge", {"partitions": partitions, "body|partitions": [], "body|ranges": [named], **scene})
+
+
+def _failed(verdict: Verdict, code: str) -> list[str]:
+    return [check.text for check in verdict.checks if check.code == code and not check.passed]
+
+
+def _passed(verdict: Verdict, code: str) -> list[str]:
+    return [check.text for check in verdict.checks if check.code == code and check.passed]
+
+
+def test_partitions_that_are_alike_are_checked_once_and_each_has_its_caps() -> None:
+    """One check for all; caps of each, the others' budgets too."""
+    verdict = _charged({}, {}, {"epsilon": "6.5"}, {})
+    caps = dict(verdict.caps)
+    assert {ref: str(found.everyone) for ref, found in caps.items()} == {
+        f"{DATASET}/one": "7",
+        f"{DATASET}/two": "7",
+        f"{DATASET}/three": "13/2",
+        f"{DATASET}/four": "7",
+    }
+    assert len(_passed(verdict, "partition_retired")) == len(_passed(verdict, "partition_too_old")) == 2
+
+
+def test_what_is_retired_is_named_and_the_others_are_not() -> None:
+    """The second of three."""
+    verdict = _charged({}, {"retired": True}, {})
+    (text,) = _failed(verdict, "partition_retired")
+    assert "two" in text
+    assert not any(name in text for name in ("one", "three"))
+
+
+def test_what_is_past_its_age_is_named_and_the_others_are_not() -> None:
+    """Ninety days: a partition of just that age is not past it, and one a second older is."""
+    verdict = _charged({"opened": "2026-03-02T23:59:59Z"}, {"opened": "2026-03-03T00:00:00Z"}, {})
+    (text,) = _failed(verdict, "partition_too_old")
+    assert "one" in text
+    assert "two" not in text
+    assert len(_passed(verdict, "partition_too_old")) == 1
+
+
+def test_partitions_under_two_policies_are_checked_by_their_own() -> None:
+    """The first opened while Level 1 bound it for good; the second later, without an age."""
+    later = {**POLICY, "effective": "2026-05-10T00:00:00Z", "level": 0, "version": 2}
+    older, newer = {"opened": "2026-02-01T00:00:00Z"}, {"opened": "2026-05-20T00:00:00Z", "index": 60}
+    verdict = _charged(older, newer, policies=[POLICY, later])
+    caps = dict(verdict.caps)
+    assert (caps[f"{DATASET}/one"].everyone is None, caps[f"{DATASET}/two"].everyone is None) == (False, True)
+    (text,) = _failed(verdict, "partition_too_old")
+    assert "one" in text
