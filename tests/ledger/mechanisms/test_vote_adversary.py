@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -126,3 +127,38 @@ def test_half_of_the_noise_is_seen() -> None:
     assert worst_delta(library(ran, 1), 1, epsilon_of(charged)) > 5 * DELTA
     both = plan_of(1, "40", "REPLACE_ONE", chunks_by="position")
     assert worst_delta(library(both, 2), 1, epsilon_of(both)) > 5 * DELTA
+
+
+def median_law(values: tuple[int, ...], places: int, epsilon: float) -> Law:
+    """The probability of each place of a grid 0, 1, ... for teachers whose outputs lie between places."""
+    ranks = np.array([sum(one < place for one in values) for place in range(places)])
+    weights: Law = np.exp(-epsilon * np.abs(ranks - len(values) / 2) / 2)
+    return weights / weights.sum()
+
+
+def median_library(teachers: int, places: int, epsilon: float) -> list[tuple[Law, Law]]:
+    """The laws of all small outputs, and of those with one of them moved."""
+    return [
+        (median_law(values, places, epsilon), median_law((moved, *values[1:]), places, epsilon))
+        for values in product(range(-1, places), repeat=teachers)
+        for moved in range(-1, places)
+    ]
+
+
+@pytest.mark.parametrize("teachers", [2, 3])
+def test_a_median_keeps_its_range(teachers: int) -> None:
+    """Of all outputs of few teachers, log-ratios of neighbours differ by at most ε, and nearly ε is reached."""
+    ranges = [np.ptp(np.log(p / q)) for p, q in median_library(teachers, 4, 0.8)]
+    assert 0.79 <= max(ranges) <= 0.8 + 1e-12
+
+
+def test_several_medians_never_exceed_delta() -> None:
+    """Three of them, each chosen by the answers so far; half of what is charged would be passed."""
+    answer = {"epsilon": "0.8", "grid": ["0", "1", "2"], "kind": "median"}
+    plan = EnsemblePlan.parse({**plan_of(3, "1").to_json(), "answer": answer, "teachers": 3})
+    epsilon = epsilon_of(plan)
+    laws = median_library(3, 3, 0.8)
+    worst = {tuple(np.round(np.concatenate(pair), 9)): pair for pair in laws if not np.allclose(*pair)}
+    pairs = list(worst.values())[:40]
+    assert worst_delta(pairs, 3, epsilon) <= DELTA
+    assert worst_delta(pairs, 3, epsilon / 4) > DELTA
