@@ -18,7 +18,9 @@ UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain f
 LEVEL  ?= 1
 # Seconds of processor time that all tests together may use: those of two cores in twelve and a quarter minutes.
 TEST_CPU_S ?= 1470
-UNIT_CPU_S ?= 240
+UNIT_CPU_S ?= 180
+# Worker processes of what waits for nothing.
+CHILDREN ?= $(shell nproc)
 # For tests that take hours: none is ended because it takes long.
 ENDLESS := -o faulthandler_timeout=0
 
@@ -44,7 +46,7 @@ test: .venv/.ready .venv/.witness .venv/.clients ## set everything up and run th
 	@$(BIN)/python -m pytest --cpu-budget $(TEST_CPU_S)
 
 unit: .venv/.ready ## run the tests of the pure packages: no file, no network, no process
-	@$(BIN)/python -m pytest --cpu-budget $(UNIT_CPU_S) $(UNIT)
+	@$(BIN)/python -m pytest -n $(CHILDREN) --cpu-budget $(UNIT_CPU_S) $(UNIT)
 
 check: .venv/.ready ## format, lint, strict types, import contracts
 	@echo "check: format"
@@ -81,7 +83,6 @@ utility: .venv/.ready ## how many runs each admission rule lets through
 # reached (u) and what had no time (n), after tests were added.
 # MUTANTS='ledger.filters.*' tries those of some modules, MUTANT_CPU_S=60 gives the tests of each more time, CHILDREN=1
 # leaves the other cores alone.
-CHILDREN ?= $(shell nproc)
 RUN      ?= yes
 AGAIN    ?=
 mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, rules, decisions and lineage: hours; it can be interrupted and goes on

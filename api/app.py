@@ -80,18 +80,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     trusted = issuers if callable(issuers) else _always(tuple(issuers))
     tokens = Tokens(trusted, log.origin, clock)
     book.meter_pricing(quotas.count_pricing)
-    app = FastAPI(
-        title="Epsilon Ledger",
-        version="1",
-        summary="Privacy budgets, charged, settled and proven",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        default_response_class=Response,
-        redirect_slashes=False,
-        dependencies=[Depends(Authenticator(book, tokens, quotas)), Depends(check_query)],
-    )
-    problems.install(app)
+    app = _empty_app(Authenticator(book, tokens, quotas))
     secret = secret or secrets.token_bytes(32)
     cursors, challenges = Cursors(_derived(secret, b"cursors")), Challenges(_derived(secret, b"challenges"), clock)
     context = ReadContext(
@@ -113,6 +102,23 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     key, terms = _derived(secret, b"console"), console or LoginTerms()
     _mount(app, Console(context, tokens, trusted, clock, url=base_of(url, "url"), key=key, terms=terms))
     app.add_middleware(Requests, metrics=metrics, quotas=quotas)
+    return app
+
+
+def _empty_app(authenticator: Authenticator) -> FastAPI:
+    """An application without routes, whose every route asks for its token and refuses a query that it does not know."""
+    app = FastAPI(
+        title="Epsilon Ledger",
+        version="1",
+        summary="Privacy budgets, charged, settled and proven",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        default_response_class=Response,
+        redirect_slashes=False,
+        dependencies=[Depends(authenticator), Depends(check_query)],
+    )
+    problems.install(app)
     return app
 
 

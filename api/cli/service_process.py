@@ -11,6 +11,7 @@ from threading import Thread
 
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fastapi import FastAPI
 
 from api.app import create_app
 from api.auth.caller_quotas import CallerQuotas
@@ -67,19 +68,7 @@ def run_service(
         url = settings.url or base_url(listener)
         typer.echo(f"Its console, for browsers: {url}/", err=True)
         typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
-        secret = service_secret(log_key, settings.origin)
-        quotas = CallerQuotas(settings.quotas, settings.proxies, forwarded=settings.forwarded)
-        app = create_app(
-            book,
-            store,
-            url=url,
-            log=log,
-            clock=unix_ms,
-            issuers=issuers,
-            secret=secret,
-            quotas=quotas,
-            console=settings.console,
-        )
+        app = _app_of(settings, log_key, book, store, issuers, url)
         preload_pricing()
         server = server_of(app, settings.proxies, settings.quotas)
 
@@ -96,6 +85,28 @@ def run_service(
     if submission.failure is not None:
         typer.echo(f"The service stopped: {submission.failure}.", err=True)
         raise typer.Exit(submission.failure.exit_code)
+
+
+def _app_of(  # noqa: PLR0913, PLR0917 - what a profile's service is made of
+    settings: Settings,
+    log_key: Ed25519PrivateKey,
+    book: Book,
+    store: KeyStore,
+    issuers: IssuerFiles,
+    url: str,
+) -> FastAPI:
+    """The service over an open book, on the profile's terms."""
+    return create_app(
+        book,
+        store,
+        url=url,
+        log=LogKey(settings.origin, log_key.public_key().public_bytes_raw()),
+        clock=unix_ms,
+        issuers=issuers,
+        secret=service_secret(log_key, settings.origin),
+        quotas=CallerQuotas(settings.quotas, settings.proxies, forwarded=settings.forwarded),
+        console=settings.console,
+    )
 
 
 def _submission(settings: Settings, log_key: Ed25519PrivateKey) -> WitnessSubmission:

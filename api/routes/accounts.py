@@ -17,6 +17,7 @@ from api.http.query_parameters import At
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire import account_answers as answers
 from api.wire import charge_answers
+from api.wire.account_book import AccountBook, last_charge
 from api.wire.responses import shows_text
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
 from ledger.book.past_snapshot import PastSnapshot
@@ -104,12 +105,12 @@ def list_frozen_accounts(view: View, partition: QueryRef, at: At = None) -> Page
     return _page(view, "frozen-accounts", found, accounts.frozen, at)
 
 
-def _accounts(view: View, ref: str, at: int | None = None) -> tuple[domain.Partition, answers.AccountBook]:
+def _accounts(view: View, ref: str, at: int | None = None) -> tuple[domain.Partition, AccountBook]:
     found = visible_partition(view.facts, ref, "partition", view.caller)
     if at is not None and not view.caller.watches(found):
         # By the caps of many times the part of others could be searched.
         raise Malformed("at", "is for who sees every account of the partition: its provider, an SRO, an auditor")
-    return found, answers.AccountBook.at(view.facts, found, view.time if at is None else at, view.caller)
+    return found, AccountBook.at(view.facts, found, view.time if at is None else at, view.caller)
 
 
 def _page(
@@ -198,7 +199,7 @@ def _figures(view: View, provider: str, dataset: str, partitions: list[domain.Pa
     own = GLOBAL if watches else _own_holder(view)
     shown = facts if watches else facts_as_shown(facts, partitions, view.time, own)
     newest = sorted(partitions, key=lambda one: -one.index)[:_LOOKED_AT_MAX]
-    last = next((one for each in newest if (one := answers.last_charge(facts, each.ref, caller, all_=watches))), None)
+    last = next((one for each in newest if (one := last_charge(facts, each.ref, caller, all_=watches))), None)
     contract = None if last is None or own == GLOBAL else facts.contracts[last.contract]
     return StreamFigures(
         shown,

@@ -5,10 +5,10 @@ request leaves as a problem, too, as long as nothing of another answer is on its
 
 A head is the request line with its header fields; the trailers and the chunk extensions of a body count as one.
 
-A kept connection is closed only while nothing is asked on it. uvicorn starts its timer when an answer is sent and stops
-it when bytes come; here a request that is complete in one packet would not be seen by it, so the timer itself looks
-whether an answer is under way. (The loop reads its sockets before it runs its timers, so a process that stood still
-learns of what came in the meantime first.)
+A kept connection is closed only while no request is open on it. uvicorn starts its timer when an answer is sent and
+stops it when bytes come; here a request that is complete in one packet would not be seen by it, so the timer itself
+looks whether an answer is under way. (The loop reads its sockets before it runs its timers, so a process that stood
+still learns of what came in the meantime first.)
 """
 
 from __future__ import annotations

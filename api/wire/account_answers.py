@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
 from msgspec import Meta
 
-from api.auth.authorisation import Caller
 from api.http.field_types import (
     Cursor,
     Holder,
@@ -21,37 +18,17 @@ from api.http.field_types import (
     Time,
     one_of,
 )
-from api.http.pagination import Page, fetch_from
-from api.http.problems import RemainingShare
-from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.registration.partition import UNITS, RuleTerms
-from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsilon
-from ledger.commands.runs.charge_entry import MakeCharge
-from ledger.commands.runs.model_ancestry import charged_body
 from ledger.domain import facts as domain
-from ledger.domain.decision import Rejected
-from ledger.domain.facts import GLOBAL, Facts, holder_of
-from ledger.domain.partition_ranges import partitions_within
+from ledger.domain.facts import Facts
 from ledger.filters import read_rule
-from ledger.mechanisms.loss import Loss, loss_of
+from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import RELATIONS
-from ledger.organisation_lineage.holder_names import holder_name
-from ledger.store.snapshot import Snapshot
-from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
-from policy.decisions.last_run import LastRun
-from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
-from policy.planning.account_figures import PartitionFigures
-from policy.planning.hypothetical_facts import HypotheticalFacts
+from policy.planning.account_caps import AccountStatus, PartitionBounds
 from policy.planning.reported_values import Percent
-from policy.planning.shared_account import is_rounded, rounded_account
-from policy.planning.streams.slice_status import CLOSED, PARTITION_STATES, slice_status
-
-_SHARE_UNIT: Final = 10_000
-_LINEAGES_MAX: Final = 200
-_RUNS_MAX: Final = 20
-"""Lineages of a partition, and newest runs of each, among which the last charge is looked for."""
+from policy.planning.streams.slice_status import PARTITION_STATES, slice_status
 
 Organisations = Annotated[tuple[Did, ...], Meta(description="the organisations of the lineage now")]
 Amount = Annotated[str, Meta(pattern="^(0|[1-9][0-9]*)$", description="units of loss, as text")]
@@ -155,159 +132,3 @@ class AccountPage(Record, frozen=True):
     partition: Ref
     retired: bool
     state: Annotated[str, one_of(*PARTITION_STATES)]
-
-
-@dataclass(frozen=True)
-class AccountBook:
-    """The accounts of one partition under all that binds them at one time.
-
-    ``runs_like_the_last`` is how many more runs at the full price of the newest charge would be admitted
-    if no one else charged; null before the first charge.
-    """
-
-    facts: Snapshot | PastSnapshot
-    partition: domain.Partition
-    bounds: PartitionBounds | None
-    figures: PartitionFigures
-    newest: dict[str, domain.Charge]
-    rounded: domain.Account | None
-
-    @classmethod
-    def at(cls, facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int, caller: Caller) -> Self:
-        """Under the bounds in force at ``now`` (ms), as ``caller`` is shown them."""
-        newest = _newest(facts, partition.ref)
-        rounded = _rounded(facts, partition, now, caller)
-        if rounded is not None:
-            newest = {holder: one for holder, one in newest.items() if caller.sees_charge(one, facts)}
-        last = max(newest.values(), key=lambda one: one.index, default=None)
-        run = _last_run(facts, partition, last) if last else None
-        shown = facts if rounded is None else HypotheticalFacts(facts, accounts={(partition.ref, GLOBAL): rounded})
-        figures = PartitionFigures.at(shown, partition, now, run)
-        return cls(facts, partition, partition_bounds(facts, partition, now), figures, newest, rounded)
-
-    def page(self, page: Page[Account]) -> AccountPage:
-        """A page of accounts, with what all of them share."""
-        one = self.partition
-        return AccountPage.project(
-            page,
-            bounds=self.bounds,
-            budget=Budget.project(one),
-            partition=one.ref,
-            retired=one.retired,
-            state=slice_status(self.figures.facts, one, self.figures.now).status,
-        )
-
-    def account(self, account: domain.Account) -> Account:
-        """One of them, with what a person wants to know."""
-        rule, account = read_rule(self.partition.terms), self._shown(account)
-        epsilon = odometer_epsilon if account is self.rounded else account_epsilon
-        found = epsilon(self.facts, account)
-        figures = self.figures.of(account.holder, self._contract(account.holder))
-        return Account(
-            binding=figures.binding,
-            bound=found.bound,
-            closed=figures.closed,
-            holder=account.holder,
-            name=holder_name(self.facts, account.holder),
-            odometer=None if found.epsilon is None else ceil_decimal(found.epsilon, 4),
-            organisations=_organisations(self.facts, account.holder),
-            pending=AccountLoss.of_loss(account.pending),
-            posted=AccountLoss.of_loss(account.posted),
-            runs_like_the_last=figures.runs,
-            share=figures.share,
-            share_of_budget=ceil_decimal(rule.share(account.loss, rule.cap(self.partition.epsilon)), 4),
-            under_its_cap=self._status(account),
-        )
-
-    def _contract(self, holder: str) -> domain.Contract | None:
-        """The newest version of the contract of the newest run that a lineage itself has charged."""
-        charge = self.newest.get(holder)
-        contract = self.facts.contracts.get(charge.contract) if charge else None
-        return self.facts.contracts[self.facts.contract_heads[contract.id]] if contract else None
-
-    def frozen(self, account: domain.Account) -> FrozenAccount | None:
-        """One of them, if it is over its cap."""
-        status = self._status(self._shown(account))
-        if status is None or not status.over:
-            return None
-        return FrozenAccount.project(status, organisations=_organisations(self.facts, account.holder))
-
-    def _shown(self, account: domain.Account) -> domain.Account:
-        """Everyone's as the caller is shown it; every other one as it is."""
-        return self.rounded if self.rounded is not None and account.holder == GLOBAL else account
-
-    def _status(self, account: domain.Account) -> AccountStatus | None:
-        return account_status(self.facts, account, self.bounds) if self.bounds else None
-
-
-def _rounded(
-    facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int, caller: Caller
-) -> domain.Account | None:
-    """Everyone's account as a caller is shown it who does not watch the partition; None where it is shown exactly."""
-    if caller.watches(partition) or not is_rounded(facts, partition, now):
-        return None
-    known = facts.organisations.get(caller.organisation)
-    return rounded_account(facts, partition, holder_of(known.node) if known else "")
-
-
-def _last_run(facts: Snapshot | PastSnapshot, partition: domain.Partition, charge: domain.Charge) -> LastRun:
-    body = charged_body(facts, charge)
-    price = loss_of(charge.price_of(partition.ref), charge.steps)
-    return LastRun(price, body.plan, body.unit_records_max)
-
-
-def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, domain.Charge]:
-    """By lineage that knows something of the partition its newest charge to it, among its newest ones."""
-    holders = (holder for (_, holder), _ in fetch_from(facts.accounts, partition=ref)(None, _LINEAGES_MAX))
-    authors = {holder: int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL}
-    found = (
-        (holder, next((one for one in facts.latest(at, _RUNS_MAX) if ref in one.partitions), None))
-        for holder, at in authors.items()
-    )
-    return {holder: one for holder, one in found if one}
-
-
-def last_charge(facts: Snapshot | PastSnapshot, ref: str, caller: Caller, *, all_: bool) -> domain.Charge | None:
-    """The newest charge to a partition; ``all_``: of anybody, and else of those that the caller may see."""
-    found = (one for one in _newest(facts, ref).values() if all_ or caller.sees_charge(one, facts))
-    return max(found, key=lambda one: one.index, default=None)
-
-
-def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:
-    node = None if holder == GLOBAL else facts.nodes.get(int(holder.partition(":")[2]))
-    return () if node is None else tuple(sorted(node.members))
-
-
-_LEAST_MAX: Final = 32
-"""Shares that the refusal of a charge with ranges shows."""
-
-
-def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[RemainingShare, ...]:
-    """For a rejected charge: the share of capacity left on the global account and on that of the caller's lineage.
-
-    Nothing is left of a partition that takes no more charges. Of ranges, the least shares alone.
-    """
-    known = facts.organisations.get(caller.organisation)
-    holders = [GLOBAL, *([holder_of(known.node)] if known else [])]
-    try:
-        refs = partitions_within(facts, body.partitions, body.ranges)
-    except Rejected:
-        return ()
-    if body.ranges:
-        facts.fetch_accounts(refs, holders)
-    shares: list[tuple[Fraction, RemainingShare]] = []
-    for ref in refs:
-        partition = facts.partitions.get(ref)
-        if partition is None or not caller.sees_partition(partition, facts):
-            continue
-        closed = slice_status(facts, partition, facts.time).status in CLOSED
-        for holder in holders:
-            rounded = _rounded(facts, partition, facts.time, caller) if holder == GLOBAL else None
-            account = rounded or facts.accounts.get((partition.ref, holder))
-            rule = read_rule(partition.terms)
-            used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
-            used = Fraction(1) if closed else used
-            floor = Fraction(int(max(1 - used, Fraction(0)) * _SHARE_UNIT), _SHARE_UNIT)
-            shares.append((floor, RemainingShare(holder=holder, partition=ref, share=format_number(floor))))
-    least = sorted(shares, key=lambda one: one[0])[:_LEAST_MAX] if body.ranges else shares
-    return tuple(one for _, one in least)

@@ -11,7 +11,7 @@ from msgspec import structs
 from api.auth.authorisation import Caller
 from api.http.field_types import EntityTag, Schema, schema_of
 from api.http.problems import Problem, Reason, RemainingShare, declared
-from api.wire.account_answers import remaining
+from api.wire.account_book import remaining
 from api.wire.command_answers import CommandAnswer
 from client.http.endpoints import JSON_TYPE
 from ledger.book.book import Book, Outcome

@@ -42,9 +42,9 @@ class Refused(Exception):  # noqa: N818 - the glossary's word
         field: where in the input, as a dotted path; empty where no field is to blame.
         id: the command's id, empty where none was read.
         index: the index of the entry that records the refusal; None where it is not recorded.
-        retry_s: seconds after which the service would be asked again, as it says; 0 where it does not.
-        advice: lines for people, by who asked: what would be admitted instead.
-        next_step: a sentence for people, by who asked, in place of the usual one; empty where that fits.
+        retry_s: seconds after which to retry, as the service says; 0 where it does not.
+        advice: lines for people, by the caller: what would be admitted instead.
+        next_step: a sentence for people, by the caller, in place of the usual one; empty where that fits.
     """
 
     def __init__(self, status: int, problem: Object, retry_s: int = 0) -> None:

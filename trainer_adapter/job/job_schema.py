@@ -22,8 +22,8 @@ from trainer_adapter.job.answer_terms import (
     TEACHER_STEPS_MAX,
 )
 from trainer_adapter.job.estimator import MILLISECONDS_MAX
+from trainer_adapter.job.job_fields import CHARGES_MAX
 from trainer_adapter.job.job_spec import (
-    CHARGES_MAX,
     JOIN_MAX,
     LEASE_S_MAX,
     LORA_ALPHA_MAX,

@@ -59,22 +59,19 @@ user. :mod:`trainer_adapter.job.job_schema` has the whole form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from client.http.problems import Refused
 from client.profile.profile import Profile, read_table
-from client.service.detached_signatures import digest_of
-from ledger.domain.command import parse_ref
-from ledger.domain.facts import EVERYONE
-from ledger.domain.range_names import is_range, range_named
+from ledger.domain.range_names import is_range
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import USER, EnsemblePlan, Plan, RunPlan, StagedPlan, parse_plan
+from ledger.mechanisms.plan import USER, EnsemblePlan, Plan, RunPlan, StagedPlan
 from ledger.mechanisms.statistics import Moments
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
@@ -82,14 +79,22 @@ from ledger.wire.exact_numbers import parse_number, parse_positive
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.answer_terms import AnswerTerms, TeacherTerms
 from trainer_adapter.job.estimator import Estimator
+from trainer_adapter.job.job_fields import (
+    path_in,
+    plain,
+    read_by,
+    read_contract,
+    read_data,
+    read_fields,
+    read_model,
+    read_plan,
+    read_recipients,
+    read_several,
+)
 from trainer_adapter.job.preprocessing import Constants, OwnStatistic, read_preprocessing
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-CHARGES_MAX: Final = 16
 OUTPUTS_MAX: Final = 1 << 20
 SGD: Final = "sgd"
 OPTIMISERS: Final = (SGD, "adam", "adamw", "rmsprop")
@@ -109,43 +114,7 @@ JOIN_MAX: Final = 16
 """Tables that a clean room joins."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
-Table = TypeVar("Table", bound="DataclassInstance")
 Assigned = TypeVar("Assigned", bound="Assignment")
-Reader: TypeAlias = Callable[[Any, str, Path], Any]
-"""From a value, its field and the folder of the file to what is read. Raises: Malformed."""
-
-
-def _read_by(reader: Reader) -> Mapping[str, Reader]:
-    """The metadata of a dataclass's field that :func:`_read_fields` reads."""
-    return {"reader": reader}
-
-
-def _plain(read: Callable[..., object], *bounds: object) -> Mapping[str, Reader]:
-    """The same for a reader of a value that names no file."""
-    return _read_by(lambda value, where, _: read(value, where, *bounds))
-
-
-def _path_in(value: object, where: str, folder: Path) -> Path:
-    """A path relative to a folder. Raises: Malformed."""
-    text = c.string(value, where)
-    if "\0" in text:
-        raise Malformed(where, "is no path: it holds a null character")
-    return folder / text
-
-
-def _read_fields(kind: type[Table], value: object, where: str, folder: Path, /, **unread: object) -> Table:
-    """A dataclass from a table of its fields with readers, of which those without a default must be there.
-
-    Raises:
-        Malformed: naming the field.
-    """
-    readers = {one.name: one for one in fields(kind) if "reader" in one.metadata}
-    required = tuple(name for name, one in readers.items() if one.default is MISSING)
-    known = c.fields(value, where, required, tuple(readers))
-    own = {name: f"{where}.{name}" if where else name for name in known}
-    return kind(**{name: readers[name].metadata["reader"](known[name], own[name], folder) for name in own}, **unread)
-
-
 Planner: TypeAlias = "Callable[[PrivacyTarget, Assignment], Plan]"
 """The plan that keeps a target, for an assignment whose own plan is not yet there."""
 
@@ -155,9 +124,9 @@ def _read_train(kind: type[Assigned], path: Path, planner: Planner | None, **unr
     table = _with_profile(read_table(path, "train", ()), path.parent)
     try:
         if "privacy" not in table:
-            return _read_fields(kind, table, "", path.parent, **unread)
+            return read_fields(kind, table, "", path.parent, **unread)
         target = _read_target(table, planner)
-        found = _read_fields(kind, {**table, "plan": target.placeholder.to_json()}, "", path.parent, **unread)
+        found = read_fields(kind, {**table, "plan": target.placeholder.to_json()}, "", path.parent, **unread)
     except Malformed as error:
         raise error.under("train") from None
     assert planner is not None
@@ -182,69 +151,27 @@ def _with_profile(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         if name in rest:
             raise Malformed(f"train.{name}", "is given together with profile, which holds it: leave out one of the two")
     try:
-        profile = Profile.load(_path_in(table["profile"], "train.profile", folder))
+        profile = Profile.load(path_in(table["profile"], "train.profile", folder))
         own = {"actor": profile.actor, "issuer": profile.issuer, "key": str(profile.key.absolute())}
     except Refused as refused:
         raise Malformed("train.profile", refused.detail) from None
     return {**rest, **own, "log": profile.log.vkey, "service": profile.service}
 
 
-def _read_data(value: object, where: str, folder: Path) -> dict[str, Path]:
-    if not isinstance(value, dict) or not value:
-        raise Malformed(where, "must name the file of at least one partition")
-    return {
-        range_named(ref, where)[0] if is_range(ref) else parse_ref(ref, where): _path_in(file, f"{where}.{ref}", folder)
-        for ref, file in value.items()
-    }
-
-
-def _read_plan(value: object, where: str) -> RunPlan:
-    try:
-        return parse_plan(value)
-    except Malformed as error:
-        raise error.under(where) from None
-
-
-def _read_contract(value: object, where: str, folder: Path) -> str:
-    text = c.string(value, where)
-    path = _path_in(value, where, folder)
-    if path.is_file():
-        return digest_of(str(path))
-    try:
-        return c.sha256(text, where)
-    except Malformed:
-        raise Malformed(where, "is neither a contract's file nor its SHA-256 digest") from None
-
-
-def _read_model(value: object, where: str, folder: Path) -> str:
-    name = c.string(value, where, 200)
-    if ":" in name:
-        _path_in(name.rpartition(":")[0], where, folder)
-    return name
-
-
-def _read_several(read: Callable[[object, str], str], value: object, where: str) -> list[str]:
-    return [read(one, f"{where}[{place}]") for place, one in enumerate(c.strings(value, where, CHARGES_MAX))]
-
-
-def _read_recipients(value: object, where: str) -> list[str] | str:
-    return EVERYONE if value == EVERYONE else _read_several(c.did, value, where)
-
-
 @dataclass(frozen=True, slots=True)
 class Attester:
     """The development attester that signs for the clean room: the name that a policy trusts, and its key's file."""
 
-    issuer: str = field(metadata=_plain(c.string, 200))
-    key: Path = field(metadata=_read_by(_path_in))
+    issuer: str = field(metadata=plain(c.string, 200))
+    key: Path = field(metadata=read_by(path_in))
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     """How a killed run may go on: the file of the key that its state is sealed under, and how often it is saved."""
 
-    key: Path = field(metadata=_read_by(_path_in))
-    every_s: int = field(metadata=_plain(c.integer, 0, 86_400))
+    key: Path = field(metadata=read_by(path_in))
+    every_s: int = field(metadata=plain(c.integer, 0, 86_400))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +183,9 @@ class Lora:
         modules: the names of the layers that get one; those that PEFT knows for the model if it is None.
     """
 
-    rank: int = field(metadata=_plain(c.integer, 1, LORA_RANK_MAX))
-    alpha: int | None = field(default=None, metadata=_plain(c.integer, 1, LORA_ALPHA_MAX))
-    modules: tuple[str, ...] | None = field(default=None, metadata=_plain(c.strings, LORA_MODULES_MAX))
+    rank: int = field(metadata=plain(c.integer, 1, LORA_RANK_MAX))
+    alpha: int | None = field(default=None, metadata=plain(c.integer, 1, LORA_ALPHA_MAX))
+    modules: tuple[str, ...] | None = field(default=None, metadata=plain(c.strings, LORA_MODULES_MAX))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,33 +197,33 @@ class Assignment:
     was chosen for, where the job states its ε.
     """
 
-    id: str = field(metadata=_plain(c.name))
-    service: str = field(metadata=_plain(c.string))
-    issuer: str = field(metadata=_plain(c.string))
-    log: LogKey = field(metadata=_plain(lambda value, where: parse_log_key(c.string(value, where))))
-    actor: str = field(metadata=_plain(c.did))
-    key: Path = field(metadata=_read_by(_path_in))
-    contract: str = field(metadata=_read_by(_read_contract))
-    deadline_s: int = field(metadata=_plain(c.integer, 60, 30 * 86_400))
-    block_steps: int = field(metadata=_plain(c.integer, 1, BLOCK_STEPS_MAX))
-    output: Path = field(metadata=_read_by(_path_in))
-    attester: Attester = field(metadata=_read_by(partial(_read_fields, Attester)))
-    data: dict[str, Path] = field(metadata=_read_by(_read_data))
-    plan: RunPlan = field(metadata=_plain(_read_plan))
-    grants: Path | None = field(default=None, metadata=_read_by(_path_in))
-    pipeline: Path | None = field(default=None, metadata=_read_by(_path_in))
+    id: str = field(metadata=plain(c.name))
+    service: str = field(metadata=plain(c.string))
+    issuer: str = field(metadata=plain(c.string))
+    log: LogKey = field(metadata=plain(lambda value, where: parse_log_key(c.string(value, where))))
+    actor: str = field(metadata=plain(c.did))
+    key: Path = field(metadata=read_by(path_in))
+    contract: str = field(metadata=read_by(read_contract))
+    deadline_s: int = field(metadata=plain(c.integer, 60, 30 * 86_400))
+    block_steps: int = field(metadata=plain(c.integer, 1, BLOCK_STEPS_MAX))
+    output: Path = field(metadata=read_by(path_in))
+    attester: Attester = field(metadata=read_by(partial(read_fields, Attester)))
+    data: dict[str, Path] = field(metadata=read_by(read_data))
+    plan: RunPlan = field(metadata=plain(read_plan))
+    grants: Path | None = field(default=None, metadata=read_by(path_in))
+    pipeline: Path | None = field(default=None, metadata=read_by(path_in))
     preprocessing: tuple[Constants, ...] = field(
-        default=(), metadata=_read_by(lambda value, _, folder: read_preprocessing(value, folder))
+        default=(), metadata=read_by(lambda value, _, folder: read_preprocessing(value, folder))
     )
-    resume: Resume | None = field(default=None, metadata=_read_by(partial(_read_fields, Resume)))
-    base: list[c.Json] | None = field(default=None, metadata=_plain(partial(_read_several, c.name)))
-    recipients: list[c.Json] | str | None = field(default=None, metadata=_plain(_read_recipients))
-    unit_records_max: int | None = field(default=None, metadata=_plain(c.integer, 1, GROUP_MAX))
-    join: tuple[str, ...] | None = field(default=None, metadata=_plain(c.strings, JOIN_MAX))
-    step_leases: bool | None = field(default=None, metadata=_plain(c.boolean))
-    watermark: bool = field(default=False, metadata=_plain(c.boolean))
-    lease_s: int = field(default=1, metadata=_plain(c.integer, 0, LEASE_S_MAX))
-    estimator: Estimator | None = field(default=None, metadata=_read_by(Estimator.parse))
+    resume: Resume | None = field(default=None, metadata=read_by(partial(read_fields, Resume)))
+    base: list[c.Json] | None = field(default=None, metadata=plain(partial(read_several, c.name)))
+    recipients: list[c.Json] | str | None = field(default=None, metadata=plain(read_recipients))
+    unit_records_max: int | None = field(default=None, metadata=plain(c.integer, 1, GROUP_MAX))
+    join: tuple[str, ...] | None = field(default=None, metadata=plain(c.strings, JOIN_MAX))
+    step_leases: bool | None = field(default=None, metadata=plain(c.boolean))
+    watermark: bool = field(default=False, metadata=plain(c.boolean))
+    lease_s: int = field(default=1, metadata=plain(c.integer, 0, LEASE_S_MAX))
+    estimator: Estimator | None = field(default=None, metadata=read_by(Estimator.parse))
     listed: tuple[str, ...] | None = None
     ranges: tuple[c.Object, ...] = ()
     target: PrivacyTarget | None = None
@@ -354,20 +281,20 @@ class Job(Assignment):
     """One run of a model that :mod:`trainer_adapter.cli.models` makes; ``folder`` is the job's own."""
 
     folder: Path
-    model: str = field(metadata=_read_by(_read_model))
-    learning_rate: Fraction = field(metadata=_plain(parse_positive))
-    test: Path = field(metadata=_read_by(_path_in))
-    momentum: Fraction | None = field(default=None, metadata=_plain(parse_number))
-    optimiser: str = field(default=SGD, metadata=_plain(c.one_of, OPTIMISERS))
-    weight_decay: Fraction = field(default=Fraction(0), metadata=_plain(parse_number))
-    loss: str = field(default=LOSSES[0], metadata=_plain(c.one_of, LOSSES))
-    outputs: int | None = field(default=None, metadata=_plain(c.integer, 1, OUTPUTS_MAX))
-    schema: Path | None = field(default=None, metadata=_read_by(_path_in))
-    lora: Lora | None = field(default=None, metadata=_read_by(partial(_read_fields, Lora)))
-    accuracy_target: Fraction | None = field(default=None, metadata=_plain(parse_number))
-    records_per_user_max: int | None = field(default=None, metadata=_plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
-    teachers: TeacherTerms | None = field(default=None, metadata=_plain(TeacherTerms.parse))
-    answers: AnswerTerms | None = field(default=None, metadata=_plain(AnswerTerms.parse))
+    model: str = field(metadata=read_by(read_model))
+    learning_rate: Fraction = field(metadata=plain(parse_positive))
+    test: Path = field(metadata=read_by(path_in))
+    momentum: Fraction | None = field(default=None, metadata=plain(parse_number))
+    optimiser: str = field(default=SGD, metadata=plain(c.one_of, OPTIMISERS))
+    weight_decay: Fraction = field(default=Fraction(0), metadata=plain(parse_number))
+    loss: str = field(default=LOSSES[0], metadata=plain(c.one_of, LOSSES))
+    outputs: int | None = field(default=None, metadata=plain(c.integer, 1, OUTPUTS_MAX))
+    schema: Path | None = field(default=None, metadata=read_by(path_in))
+    lora: Lora | None = field(default=None, metadata=read_by(partial(read_fields, Lora)))
+    accuracy_target: Fraction | None = field(default=None, metadata=plain(parse_number))
+    records_per_user_max: int | None = field(default=None, metadata=plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
+    teachers: TeacherTerms | None = field(default=None, metadata=plain(TeacherTerms.parse))
+    answers: AnswerTerms | None = field(default=None, metadata=plain(AnswerTerms.parse))
 
     def __post_init__(self) -> None:
         """Hold its members to each other. Raises: Malformed."""

@@ -37,7 +37,7 @@ class Stated(NamedTuple):
 
 
 def _decide(context: Context[StateStatement]) -> Decision:
-    """A statement is the book's own, and of a state that is not long past. No policy is asked."""
+    """A statement is the book's own, and of a state that is not long past. No policy decides."""
     if context.command.actor != LEDGER_ACTOR:
         raise Rejected(Code.NOT_AUTHORISED, "a statement of state is the book's own entry", "actor")
     if not context.index - DISTANCE_MAX <= context.body.size <= context.index:

@@ -64,7 +64,7 @@ def decide(context: Context[Publish]) -> Decision:
 
 def brought_by(context: Context[Record], giver: Organisation, charge: Charge, *, declared: bool) -> Arrow:
     """What a model brings: its own ancestry, if its charge declared for whom it is; else all that its giver knows."""
-    # Whose collusion was found knew more when it asked than its own node says.
+    # A colluder that was found out later knew more at its request than its own node says.
     colluded = any(context.facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
     if declared and giver.did == charge.actor and not colluded:
         return Arrow(charge.author, charge.index + 1)

@@ -146,7 +146,7 @@ def _void(context: Context[Settle]) -> Decision:
 
 
 def _lapse(context: Context[Settle]) -> Decision:
-    """A deadline passed: posted if the key was released, voided if not. No policy is asked.
+    """A deadline passed: posted if the key was released, voided if not. No policy decides.
 
     Posted in full, or where the policies of a run that leases its steps state its refund, for what was leased.
     """

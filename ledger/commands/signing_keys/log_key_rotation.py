@@ -50,7 +50,7 @@ class RotateLogKey(Record, frozen=True):
 
 
 def _decide(context: Context[RotateLogKey]) -> Decision:
-    """A rotation is the book's own, signed by the key that it retires. No policy is asked."""
+    """A rotation is the book's own, signed by the key that it retires. No policy decides."""
     body, command = context.body, context.command
     if command.actor != LEDGER_ACTOR or body.retires.thumbprint != command.key_id:
         raise Rejected(Code.NOT_AUTHORISED, "the log's key is replaced by the log's own key alone", "actor")

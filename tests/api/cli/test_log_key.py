@@ -21,11 +21,11 @@ from ledger.store.engine import engine_of
 from ledger.verifier import Checkpoint, LogKey, Policy, VerificationError
 from policy.decisions.gate import gate
 from tests.api.server.processes import ISSUER, write_profile
+from tests.factories import third_party
 from tests.factories.callers import Everybody
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
 from tests.factories.service import machine_clock
 from tests.factories.stored import StoredWorld, founded_book, no_step, open_world
-from tests.ledger.log import third_party
 
 NEW_KEY = private_key("the log's second key")
 

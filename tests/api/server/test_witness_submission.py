@@ -27,13 +27,13 @@ from ledger.store.tables import COSIGNATURE
 from ledger.verifier import EMPTY_ROOT, Checkpoint
 from ledger.wire.malformed import Malformed
 from tests.api.server.processes import ISSUER, write_profile
+from tests.factories import third_party
 from tests.factories.callers import Everybody
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.service import machine_clock
 from tests.factories.stored import ENGINES, StoredWorld, copy, open_world, rows
 from tests.ledger.cli.test_witness_client import COSIGNER, PLAIN, Answer, answering, line, note_of
-from tests.ledger.log import third_party
 
 EMPTY = sign(Checkpoint(ORIGIN, 0, EMPTY_ROOT), LOG_KEY)
 

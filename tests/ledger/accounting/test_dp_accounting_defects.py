@@ -459,6 +459,7 @@ def test_a_loss_holds_under_its_own_relation(mechanism: Json) -> None:
         ours(mechanism, REPLACE_ONE)
 
 
+@pytest.mark.soak  # It is of what we do not do.
 def test_shuffled_epochs_gain_nothing_from_sampling() -> None:
     """What the library makes of the same batches as Poisson samples is below the truth by half and more."""
     batches = SelfComposedDpEvent(PoissonSampledDpEvent(0.001, GaussianDpEvent(0.5)), 1000)

@@ -19,7 +19,7 @@ from ledger.store.cosignatures import check_cosignatures
 from ledger.verifier import Checkpoint, LogKey, Note, Policy, VerificationError, WitnessKey, verify_receipt
 from tests.factories.people import LOG, ORIGIN, private_key
 from tests.factories.stored import ENGINES, StoredWorld, copy, open_world
-from tests.ledger.log.third_party import Witness, run, serving
+from tests.factories.third_party import Witness, run, serving
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from ledger.verifier import Checkpoint, LogKey, verify_tiles
 from ledger.wire.malformed import Malformed
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
 from tests.factories.stored import ENGINES, StoredWorld, no_step, open_world
-from tests.ledger.log.third_party import run
+from tests.factories.third_party import run
 
 
 @pytest.fixture(params=ENGINES)

@@ -78,6 +78,7 @@ def checkpoints(share: float, counts: tuple[int, ...] = (1, 2, 4, 7, 13)) -> Cal
     return lambda count: kept(min(at for at in counts if at >= count), share) if count else 0.0
 
 
+@pytest.mark.soak  # It is of what we do not do.
 def test_the_curve_of_all_that_ran_is_no_odometer() -> None:
     """ε at δ of PLD_n, told at the end of the n-th run, which the analyst picks: 3.77 times δ."""
     reached = at_run_ends(covid(1), lambda count: kept(count, 1.0) if count else 0.0, DELTA, RUNS, WIDTH)

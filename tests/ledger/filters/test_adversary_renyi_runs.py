@@ -98,8 +98,8 @@ def test_random_libraries_never_break_the_rule(batch: int) -> None:
 
 def test_random_libraries_do_break_the_curve_of_everything_so_far() -> None:
     """The same libraries, runs and refunds: the adversary is one, and the rule holds by more than luck."""
-    reached = [random_trial(seed).by_curve() for seed in range(40)]
-    assert sum(one > WITHIN for one in reached) >= 15
+    reached = [random_trial(seed).by_curve() for seed in range(16)]
+    assert sum(one > WITHIN for one in reached) >= 5
     assert max(reached) > 1.2
 
 

@@ -52,7 +52,7 @@ def told(book: RandomBook) -> Iterator[str]:
     yield book.fork().decide("decree", "decree-last", "did:web:sro.example", decree).detail
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (3, 4, 5))])
 def test_no_text_for_people_is_one_for_programs(seed: int) -> None:
     """Reports of plans, policies, mergers and breaches, and what is told of accounts."""
     lines = [*told(random_book(seed))]

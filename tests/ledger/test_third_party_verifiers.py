@@ -21,10 +21,10 @@ from ledger.verifier import (
     verify_inclusion,
     verify_tiles,
 )
+from tests.factories.third_party import other, run
 from tests.ledger.log.memory_log import KEY, ORIGIN, Cosigner, Log, log_of
 from tests.ledger.log.test_merkle import tampered
 from tests.ledger.log.test_tiles import published
-from tests.ledger.log.third_party import other, run
 
 LOG = log_of(300)
 SIZES = (1, 2, 3, 7, 8, 9, 33, 255, 256, 257, 300)
