@@ -90,7 +90,7 @@ mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, rules
 	  $(BIN)/python -m tests.mutants.run --children $(CHILDREN) $(if $(AGAIN),--again $(AGAIN)) $(if $(MUTANTS),'$(MUTANTS)')
 	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m tests.mutants.report
 
-soak: .venv/.ready .venv/.witness .venv/.clients .venv/.notebooks ## the long tests, and examples that no run drew before
+soak: .venv/.ready .venv/.witness .venv/.clients .venv/.notebooks .venv/.browser ## the long tests, and examples that no run drew before
 	@$(BIN)/python -m pytest -m "hypothesis and not bench and not soak" --hypothesis-profile=default
 	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m soak
 
@@ -113,6 +113,7 @@ lock: ## write the locks anew (needs uv)
 	uv pip compile --quiet --upgrade --universal --python-version 3.12 --prerelease disallow --no-deps \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group witness -o "$$t/others" > /dev/null && \
+	resolve --group browser -c "$$t/all" -o "$$t/walks" && \
 	{ echo "# Everything but PyTorch and what only it needs. Made by 'make lock'; do not edit."; \
 	  cat "$$t/dev"; } > "$$t/dev.lock" && \
 	{ echo "# What PyTorch and the training loops of others need beside dev.lock; install with --no-deps. PyTorch,"; \
@@ -143,11 +144,15 @@ lock: ## write the locks anew (needs uv)
 	  --group clients -o "$$t/generator" > /dev/null && \
 	{ echo "# What generates a Python client, and what that client needs; install with --no-deps into a folder of its own."; \
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/generator"; } > "$$t/clients.lock" && \
+	{ echo "# What walks the console with a browser needs beside dev.lock; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; \
+	  awk 'NR == FNR { if (/^[a-z]/) have[$$1] = 1; next } /^[a-z]/ { keep = !($$1 in have) } keep' \
+	    "$$t/dev" "$$t/walks"; } > "$$t/browser.lock" && \
 	{ echo "# The witness and the verifiers that are not ours; install with --no-deps into a folder of its own."; \
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, notebooks.lock, service.lock, clients.lock and witness.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, notebooks.lock, service.lock, clients.lock, browser.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo demo-[0-9]* demo-depa dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
@@ -234,6 +239,14 @@ INSTALL = $(BEAT); if command -v uv > /dev/null; then \
 	@$(INSTALL) && \
 	echo "setup: mutation testing" && \
 	install --no-deps --require-hashes --target .venv/mutmut -r mutants.lock
+	@touch $@
+
+# The driver alone: the browser is the distribution's (apt install chromium), and none is downloaded.
+.venv/.browser: browser.lock .venv/.ready
+	@rm -rf $@ .venv/browser
+	@$(INSTALL) && \
+	echo "setup: what walks the console with a browser" && \
+	install --no-deps --require-hashes --target .venv/browser -r browser.lock
 	@touch $@
 
 # With pip: the witness asks for Python 3.12 and runs with 3.11. What it needs beside itself, dev.lock brings.

@@ -52,9 +52,19 @@ class AccountBook:
     rounded: domain.Account | None
 
     @classmethod
-    def at(cls, facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int, caller: Caller) -> Self:
-        """Under the bounds in force at ``now`` (ms), as ``caller`` is shown them."""
-        newest = _newest(facts, partition.ref)
+    def at(
+        cls,
+        facts: Snapshot | PastSnapshot,
+        partition: domain.Partition,
+        now: int,
+        caller: Caller,
+        newest: dict[str, domain.Charge] | None = None,
+    ) -> Self:
+        """Under the bounds in force at ``now`` (ms), as ``caller`` is shown them.
+
+        ``newest`` is the newest charge of each lineage, where it is known.
+        """
+        newest = _newest(facts, partition.ref) if newest is None else newest
         rounded = _rounded(facts, partition, now, caller)
         if rounded is not None:
             newest = {holder: one for holder, one in newest.items() if caller.sees_charge(one, facts)}

@@ -143,13 +143,10 @@ class DatabaseState:
         return found
 
     def newest_on(self, ref: str, most: int) -> list[Charge]:
-        """The newest charges to a partition, oldest of them first; those that were voided are left out."""
+        """The newest charges to a partition, oldest of them first."""
         table = t.CHARGES.table
-        wanted = (
-            table.c.partitions.contains(json.dumps(ref), autoescape=True),
-            table.c.state != ChargeState.VOIDED.value,
-        )
-        newest = select(table.c.id).where(*wanted).order_by(table.c.entered.desc()).limit(most)
+        wanted = table.c.partitions.contains(json.dumps(ref), autoescape=True)
+        newest = select(table.c.id).where(wanted).order_by(table.c.entered.desc()).limit(most)
         return sorted(self.charges.where(table.c.id.in_(newest)), key=lambda one: one.index)
 
     def runs_posted(self, dataset: str) -> int:

@@ -78,6 +78,12 @@ class Log:
                 raise KeyError(start)
             yield from found
 
+    def newest_of(self, kinds: Sequence[str], start: int, most: int) -> list[tuple[int, bytes]]:
+        """The newest entries of some kinds from one index on, newest first, with their indexes and exact bytes."""
+        within = ENTRY.c.position >= start, ENTRY.c.position < self.size, ENTRY.c.kind.in_(kinds)
+        chosen = select(ENTRY.c.position, ENTRY.c.data).where(*within).order_by(ENTRY.c.position.desc()).limit(most)
+        return [(int(index), bytes(data)) for index, data in self.connection.execute(chosen)]
+
     def times(self, indexes: Sequence[int]) -> dict[int, int]:
         """The times (ms) of some entries by their indexes, in one statement; at most a few hundred."""
         chosen = select(ENTRY.c.position, ENTRY.c.time).where(ENTRY.c.position.in_(indexes))

@@ -15,6 +15,7 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
     "lock",
     [
         "bench.lock",
+        "browser.lock",
         "dev.lock",
         "docs.lock",
         "mutants.lock",
@@ -50,6 +51,9 @@ def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
     drawing = set(_names("notebooks.lock"))
     assert not drawing & (development | training)
     assert {"matplotlib", "pandas"} <= drawing
+    walks = set(_names("browser.lock"))
+    assert not walks & (development | training)
+    assert "playwright" in walks
     assert others == {"aics-tlog", "aics-witness", "metamorphic-log"}
 
 

@@ -28,6 +28,8 @@ from api.console.frame.cells import rounded
 _ROOM: Final = 1.08
 """So much above the highest line."""
 _LABEL_GAP: Final = 14.0
+_END: Final = WIDTH - RIGHT - 150.0
+"""Right of it are the names of the caps."""
 
 
 class Point(NamedTuple):
@@ -38,23 +40,23 @@ class Point(NamedTuple):
     whole: Fraction | None
 
 
-def burn_down(points: Sequence[Point], caps: Sequence[tuple[str, Fraction]]) -> Markup | None:
-    """The picture; None where there is nothing to draw."""
+def burn_down(points: Sequence[Point], caps: Sequence[tuple[str, Fraction]], now: int) -> Markup | None:
+    """The picture until ``now`` (ms); None where there is nothing to draw."""
     if not points:
         return None
     shown = [one for one in points if one.posted is not None and one.whole is not None]
     top = max([float(cap) for _, cap in caps] + [float(one.whole or 0) for one in shown])
-    first, last = points[0].time, max(points[-1].time, points[0].time + 1)
-    across = Scale(first, last, LEFT, WIDTH - RIGHT - 130)
+    first, last = points[0].time, max(now, points[-1].time, points[0].time + 1)
+    across = Scale(first, last, LEFT, _END)
     up = Scale(0, top * _ROOM, HEIGHT - BOTTOM, TOP)
     posted = _steps([(across(one.time), up(float(one.posted or 0))) for one in shown], up(0))
     whole = _steps([(across(one.time), up(float(one.whole or 0))) for one in shown], up(0))
     parts = [
-        *vertical_axis(up, "ε at the partition's δ"),
+        *vertical_axis(up, "ε at the partition's δ", right=_END),
         path([*whole, *reversed(posted)], "pending", closed=True),
         path(posted, "posted"),
         *_caps(caps, up),
-        element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=up(0), y2=up(0), class_="axis"),
+        element("line", x1=float(LEFT), x2=_END, y1=up(0), y2=up(0), class_="axis"),
         label(_day(first), LEFT, HEIGHT - BOTTOM + 20, class_="soft"),
         label(_day(last), across(last), HEIGHT - BOTTOM + 20, "end", "soft"),
     ]
@@ -71,7 +73,7 @@ def _steps(points: list[tuple[float, float]], bottom: float) -> list[tuple[float
     for x, y in points:
         line += [(x, before), (x, y)]
         before = y
-    return [*line, (WIDTH - RIGHT - 130.0, before)] if line else line
+    return [*line, (_END, before)] if line else line
 
 
 def _caps(caps: Sequence[tuple[str, Fraction]], up: Scale) -> list[Markup]:
@@ -83,8 +85,8 @@ def _caps(caps: Sequence[tuple[str, Fraction]], up: Scale) -> list[Markup]:
         while any(abs(place - one) < _LABEL_GAP for one in taken):
             place += _LABEL_GAP
         taken.append(place)
-        found.append(element("line", x1=float(LEFT), x2=WIDTH - RIGHT - 130.0, y1=y, y2=y, class_="cap"))
-        found.append(label(f"{name} {rounded(cap, up=False)}", WIDTH - RIGHT - 122, place + 4))
+        found.append(element("line", x1=float(LEFT), x2=_END, y1=y, y2=y, class_="cap"))
+        found.append(label(f"{name} {rounded(cap, up=False)}", _END + 8, place + 4))
     return found
 
 

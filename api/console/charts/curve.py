@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import log10
+from typing import Final
 
 from markupsafe import Markup
 
@@ -23,6 +24,8 @@ from api.console.charts.svg import (
     vertical_axis,
 )
 
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 def epsilon_curve(points: Sequence[tuple[Fraction, Fraction]], limit: tuple[Fraction, Fraction]) -> Markup | None:
     """The picture of (δ, ε), δ on a logarithmic axis; ``limit`` is the budget's δ and ε. None without two points."""
@@ -35,7 +38,10 @@ def epsilon_curve(points: Sequence[tuple[Fraction, Fraction]], limit: tuple[Frac
     x, y = across(log10(float(limit[0]))), up(float(limit[1]))
     parts = [
         *vertical_axis(up, "ε"),
-        *(label(f"10^{place}", across(place), HEIGHT - BOTTOM + 18, "middle", "soft") for place in _whole(exponents)),
+        *(
+            label(f"10{str(place).translate(_RAISED)}", across(place), HEIGHT - BOTTOM + 18, "middle", "soft")
+            for place in _whole(exponents)
+        ),
         label("δ", WIDTH - RIGHT, HEIGHT - 6, "end", "soft"),
         path(drawn, "posted"),
         *(element("circle", cx=float(at), cy=float(high), r=3, class_="area") for at, high in drawn),

@@ -22,7 +22,8 @@ def element(name: str, words: str | Markup = "", /, **attributes: object) -> Mar
     given = Markup(" ").join(
         Markup('{}="{}"').format(key.rstrip("_").replace("_", "-"), _number(one)) for key, one in attributes.items()
     )
-    return Markup("<{name} {given}>{words}</{name}>").format(name=name, given=given, words=words)
+    opening = Markup(" ").join((name, given)) if given else name
+    return Markup("<{opening}>{words}</{name}>").format(opening=opening, name=name, words=words)
 
 
 def _number(value: object) -> object:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from api.console.frame.cells import moment
 from ledger.wire import canonical_json as c
 
 FIELDS_MAX: Final = 400
 """Fields of one document that a page shows."""
+_TIMES: Final = frozenset({"effective", "ends", "starts"})
+"""Fields that hold a time in Unix milliseconds."""
 _ABSENT: Final = "–"
-_QUIET: Final = frozenset({"batch_size_expected", "kind", "v"})
+_QUIET: Final = frozenset({"batch_size_expected", "crv", "e", "kind", "kty", "n", "v", "x", "y"})
 """Fields that say nothing to people, or that a page never shows."""
 
 
@@ -41,6 +44,8 @@ def _flat(path: str, value: c.Json) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{path}[{place}]", one)
     elif isinstance(value, list):
         yield path, ", ".join(map(_words, value)) or "none"
+    elif isinstance(value, int) and path.rpartition(".")[2] in _TIMES:
+        yield path, moment(value).text
     else:
         yield path, _words(value)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
 from api.console.frame.reader import Reader
+from ledger.domain.gate import Check
 
 
 def organisation(reader: Reader, did: str) -> Cell:
@@ -28,3 +31,12 @@ def dataset(provider: str, name: str) -> Cell:
 def run(charge: str) -> Cell:
     """A run by the id of its charge."""
     return cells.text(charge, address("runs", charge))
+
+
+CHECK_COLUMNS: Final = ("Result", "What was compared", "Code", "Required by")
+
+
+def check(one: Check) -> tuple[Cell, ...]:
+    """One check as a row: a code names what fails, so the result is a word of its own."""
+    result = cells.mark("passed" if one.passed else "failed", passed=one.passed)
+    return result, cells.text(one.text), cells.text(one.code), cells.text(one.source or "–")

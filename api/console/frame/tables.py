@@ -22,7 +22,7 @@ class Table:
     Attributes:
         name: in the address of its CSV and as its id on the page.
         empty: said where there is no row; ``command`` is what brings one.
-        following: the address of the next page; empty if this is the last.
+        following: the address of the next page; empty if this is the last. ``following_words`` is what its link says.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Table:
     empty: str = "Nothing yet."
     command: str = ""
     following: str = ""
+    following_words: str = "Next rows"
 
     def to_csv(self) -> bytes:
         """The rows with their exact values; what a spreadsheet would run is text (RFC 4180)."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from api.auth.authorisation import sees_entry
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
-from api.console.frame.names import organisation, partition
+from api.console.frame.names import CHECK_COLUMNS, check, organisation, partition
 from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
@@ -17,9 +18,16 @@ from api.routes import log as log_routes
 from api.wire.command_answers import Decision
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
+from ledger.domain.gate import Check
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
+from ledger.wire.records import convert
 
 PAGES: Final = Pages()
+KINDS_MAX: Final = 200
+"""Newest entries of some kinds that are read for one page."""
+LOOKED_MAX: Final = 100_000
+"""The newest entries among which those of some kinds are looked for."""
 READ_MAX: Final = 1_000
 """Entries that are read for one page."""
 _CHUNK: Final = 250
@@ -94,6 +102,15 @@ def newest_first(reader: Reader, before: int, wanted: Wanted) -> tuple[list[tupl
     return found, stop
 
 
+def newest_of(reader: Reader, kinds: Sequence[str]) -> list[tuple[int, Entry]]:
+    """The newest entries of some kinds that the caller may see, among the last hundred thousand of the log."""
+    facts = reader.facts
+    assert isinstance(facts, Snapshot)
+    found = facts.newest_of(kinds, max(0, facts.size - LOOKED_MAX), KINDS_MAX)
+    parsed = ((index, Entry.parse(data)) for index, data in found)
+    return [(index, one) for index, one in parsed if sees_entry(reader.caller, one, facts)]
+
+
 def place_of(text: str, most: int) -> int:
     """An index in an address, and the newest one for anything else."""
     return min(int(text), most) if text.isascii() and text.isdecimal() and len(text) <= 16 else most
@@ -103,7 +120,9 @@ def place_of(text: str, most: int) -> int:
 def decision(reader: Reader, inputs: Inputs) -> Page:
     """One decision with every check on record. Raises: Malformed, Problem."""
     known = reader.read(log_routes.read_decision, inputs.path["id"])
-    failed = [one for one in known.checks if not one.passed]
+    # As the entry has them: the API's answer passes them through.
+    checks = convert(tuple[Check, ...], [*known.checks], "checks")
+    failed = [one for one in checks if not one.passed]
     facts = [
         ("Outcome", cells.mark(known.outcome.replace("_", " "), passed=known.permit)),
         ("Kind", cells.text(known.kind.replace("_", " "))),
@@ -115,7 +134,7 @@ def decision(reader: Reader, inputs: Inputs) -> Page:
     return Page(
         "decision.html",
         f"Decision on {known.id}",
-        (_checks(known), _named(known)),
+        (_checks(checks), _named(known)),
         {
             "about": facts,
             "known": known,
@@ -126,13 +145,9 @@ def decision(reader: Reader, inputs: Inputs) -> Page:
     )
 
 
-def _checks(known: Decision) -> Table:
-    rows = tuple(
-        (cells.mark(one.code.replace("_", " "), passed=one.passed), cells.text(one.text), cells.text(one.source or "–"))
-        for one in known.checks
-    )
+def _checks(checks: tuple[Check, ...]) -> Table:
     empty = "The entry holds no check: of a permit it records what was decided, and the rules of its versions hold."
-    return Table("checks", "Checks", ("Check", "Numbers", "Required by"), rows, empty)
+    return Table("checks", "Checks", CHECK_COLUMNS, tuple(map(check, checks)), empty)
 
 
 def _named(known: Decision) -> Table:

@@ -11,15 +11,20 @@ from api.console.frame.names import organisation, partition, run
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
+from api.console.views.decisions import newest_of
 from api.routes import accounts, registry
 from api.routes import log as log_routes
-from api.wire.charge_answers import Charge
+from ledger.domain.facts import Charge
 from ledger.domain.roles import SRO, TDC, TDP
+from ledger.store.snapshot import Snapshot
 from policy.planning.streams.slice_status import OPEN
 
 PAGES: Final = Pages()
 SHOWN_MAX: Final = 20
 """Rows of each list on the first page."""
+PENDING_MAX: Final = 1_000
+"""Pending runs, by deadline, among which those are looked for that the caller may see."""
+_EVER: Final = 2**62
 SOON_MS: Final = 14 * 86_400_000
 """A partition that closes within this time is shown."""
 _NEXT: Final = {
@@ -69,35 +74,45 @@ def _health(reader: Reader) -> list[tuple[str, Cell]]:
 
 
 def _pending(reader: Reader) -> Table:
-    page = reader.page(accounts.list_charges, SHOWN_MAX, None, state="pending")
-    rows = tuple(_charge_row(reader, one) for one in page.items)
+    """The pending runs whose deadline comes first."""
+    found = pending_runs(reader, SHOWN_MAX)
+    rows = tuple(
+        (
+            run(one.id),
+            organisation(reader, one.actor),
+            cells.count(len(one.partitions)),
+            cells.count(one.steps),
+            cells.moment(one.deadline),
+            cells.text("released" if one.key_release else "withheld"),
+        )
+        for one in found
+    )
     return Table(
         "pending",
-        "Runs that are pending",
+        "Runs that are pending, by deadline",
         ("Run", "By", "Partitions", "Steps charged", "Deadline", "Data key"),
         rows,
         "No run is pending.",
-        following=address("runs", state="pending") if page.next_cursor else "",
+        following=address("runs", state="pending"),
+        following_words="All pending runs",
     )
 
 
-def _charge_row(reader: Reader, one: Charge) -> tuple[Cell, ...]:
-    return (
-        run(one.id),
-        organisation(reader, one.actor),
-        cells.count(len(one.partitions)),
-        cells.count(one.steps),
-        cells.moment(one.deadline),
-        cells.text("released" if one.key_release else "withheld"),
-    )
+def pending_runs(reader: Reader, most: int) -> list[Charge]:
+    """The pending runs that the caller may see, of the first thousand by deadline."""
+    facts = reader.facts
+    assert isinstance(facts, Snapshot)
+    names = facts.due(_EVER, PENDING_MAX)
+    facts.charges.fetch_keys(names)
+    seen = (facts.charges[one] for one in names)
+    return [one for one in seen if reader.caller.sees_charge(one, facts)][:most]
 
 
 def _announced(reader: Reader) -> Table:
-    """Models that their clean rooms announced, whose release is not on record."""
-    page = reader.page(accounts.list_charges, SHOWN_MAX, None, state="posted")
-    found = [reader.facts.charges[one.id] for one in page.items]
+    """The models that were announced last."""
     rows = tuple(
-        (run(one.id), cells.digest(model), cells.moment(since)) for one in found for model, since in one.notices
+        (run(str(one.request.get("charge"))), cells.digest(str(one.request.get("model"))), cells.moment(one.time))
+        for _, one in newest_of(reader, ("release_notice",))[:SHOWN_MAX]
     )
     return Table(
         "announced",
@@ -106,6 +121,7 @@ def _announced(reader: Reader) -> Table:
         rows,
         "No model was announced.",
         following=address("models"),
+        following_words="All models",
     )
 
 
@@ -129,6 +145,7 @@ def _partitions(reader: Reader) -> Table:
         rows,
         "Every partition on this page of the list is open, and stays so for two weeks.",
         following=address("datasets"),
+        following_words="All datasets",
     )
 
 

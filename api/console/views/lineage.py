@@ -108,6 +108,7 @@ def merger(reader: Reader, inputs: Inputs) -> Page:
     first, second = inputs.get("first"), inputs.get("second")
     tables: tuple[Table, ...] = ()
     if first and second:
+        reader.view.context.quotas.admit_questions(reader.caller)
         question = c.dump({"organisations": [*sorted({first, second})]})
         found = reader.read(planning.ask_merger_impact, question)
         rows = tuple(

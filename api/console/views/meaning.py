@@ -81,7 +81,7 @@ def growth(epsilon: Fraction) -> Fraction:
 def shrinking(epsilon: Fraction) -> Fraction:
     """e^-ε, rounded down."""
     context = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
-    return Fraction(context.next_minus(context.divide(Decimal(1), Decimal(1) * _decimal_up(growth(epsilon)))))
+    return Fraction(context.next_minus(context.divide(Decimal(1), _decimal_up(growth(epsilon)))))
 
 
 def _decimal_up(number: Fraction) -> Decimal:

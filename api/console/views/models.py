@@ -11,7 +11,7 @@ from api.console.frame.names import organisation, run
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
-from api.console.views.decisions import Wanted, newest_first
+from api.console.views.decisions import newest_of
 from api.routes import log as log_routes
 from ledger.commands.entry import Entry
 
@@ -31,14 +31,13 @@ _KINDS: Final = {
 @PAGES.page("/models", "Models", log_routes.list_decisions, log_routes.read_model_release)
 def models(reader: Reader, _inputs: Inputs) -> Page:
     """The models that the caller may see, among the newest entries. Raises: Malformed."""
+    found = newest_of(reader, [*_KINDS])
     tables = tuple(
         Table(
             name,
             caption,
             ("Run", "By", "Model", "Time", "Outcome", "Entry"),
-            tuple(
-                _row(reader, index, entry) for index, entry in newest_first(reader, reader.facts.size, Wanted(kind))[0]
-            ),
+            tuple(_row(reader, index, entry) for index, entry in found if entry.kind == kind),
             empty,
             following=address("decisions", kind=kind),
         )

@@ -12,12 +12,13 @@ from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
 from api.console.frame.names import dataset, organisation, run
-from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
+from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
-from api.routes import accounts
-from api.wire.account_answers import AccountPage
+from api.routes import accounts, lineage
+from api.wire import account_answers as answers
 from ledger.domain import facts as domain
+from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import Rule, read_rule
 from ledger.mechanisms.loss import Loss, loss_of
@@ -37,15 +38,19 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     ref = f"{provider}/{name}/{inputs.path['partition']}"
     known = reader.read(accounts.read_partition, ref)
     found = reader.facts.partitions[ref]
-    held = reader.page(accounts.read_accounts, ROWS_MAX, inputs.get("cursor"), ref)
-    runs = _runs(reader, found)
+    facts = reader.facts
+    assert isinstance(facts, Snapshot)
+    charges = facts.newest_on(found.ref, RUNS_MAX)
+    held = _held(reader, found, charges)
+    runs = _runs(reader, found, [one for one in charges if one.state is not ChargeState.VOIDED])
     points = [Point(one.time, one.counted, one.sum) for one in runs]
-    facts = [
+    about = [
         ("Dataset", dataset(provider, name)),
         ("Provider", organisation(reader, provider)),
         ("State", cells.mark(known.state.replace("_", " "), passed=known.state == "open")),
         ("Budget", cells.bound(found.epsilon)),
         ("at δ", cells.bound(found.delta)),
+        ("Level", cells.count(None if held.bounds is None else held.bounds.level)),
         ("Rule", cells.text(read_rule(found.terms).kind())),
         ("Neighbours", cells.text(f"{found.unit}, {found.relation}")),
         ("Closes", cells.moment(known.closes)),
@@ -57,14 +62,20 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     return Page(
         "partition.html",
         f"Partition {found.ref.rpartition('/')[2]}",
-        (_accounts(held, ref), _runs_table(reader, runs)),
+        (_accounts(reader, held), _runs_table(reader, runs)),
         {
-            "about": facts,
-            "chart": burn_down(points, caps),
+            "about": about,
+            "chart": burn_down(points, caps, reader.view.time),
             "whole": reader.caller.watches(found),
+            "knowledge": address("knowledge", provider, name) if _may_watch(reader, provider) else "",
             "command": shlex.join(["epsilon", "account", "tdp.toml", ref, "--proof", "proof.json"]),
         },
     )
+
+
+def _may_watch(reader: Reader, provider: str) -> bool:
+    """Whether the caller may see who knows what of the provider's data."""
+    return reader.may(lineage.read_exposure) and (reader.caller.sees_all or reader.caller.organisation == provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +93,17 @@ class RunShown:
     counted: Fraction | None
 
 
-def _runs(reader: Reader, found: domain.Partition) -> list[RunShown]:
+def _held(reader: Reader, found: domain.Partition, charges: list[domain.Charge]) -> answers.AccountBook:
+    """The accounts as the API shows them, with the newest charge of each lineage known already."""
+    newest = {holder_of(one.author): one for one in charges}
+    return answers.AccountBook.at(reader.facts, found, reader.view.time, reader.caller, newest)
+
+
+def _runs(reader: Reader, found: domain.Partition, charges: list[domain.Charge]) -> list[RunShown]:
     """The newest runs on a partition that the caller may see, each with the odometer of all shown until then."""
     facts = reader.facts
     assert isinstance(facts, Snapshot)
-    charges = [one for one in facts.newest_on(found.ref, RUNS_MAX) if reader.caller.sees_charge(one, facts)]
+    charges = [one for one in charges if reader.caller.sees_charge(one, facts)]
     times, rule = facts.times([one.index for one in charges]), read_rule(found.terms)
     total = settled = Loss.zero(len(rule.coordinates))
     runs = []
@@ -107,7 +124,14 @@ def _odometer(rule: Rule, loss: Loss) -> Fraction | None:
         return None
 
 
-def _accounts(held: AccountPage, ref: str) -> Table:
+def _accounts(reader: Reader, held: answers.AccountBook) -> Table:
+    """Everyone's account and the caller's own, each with all that the API says of it."""
+    ref = held.partition.ref
+    known = reader.facts.organisations.get(reader.caller.organisation)
+    holders = [GLOBAL, *([holder_of(known.node)] if known is not None else [])]
+    reader.facts.fetch_accounts([ref], holders)
+    stored = (reader.facts.accounts.get((ref, holder)) for holder in holders)
+    shown = [held.account(one) for one in stored if one is not None]
     rows = tuple(
         (
             Cell(one.name, exact=one.holder),
@@ -118,16 +142,15 @@ def _accounts(held: AccountPage, ref: str) -> Table:
             cells.count(one.runs_like_the_last),
             cells.text(one.closed or "–"),
         )
-        for one in held.items
+        for one in shown
     )
     return Table(
         "accounts",
-        "Accounts",
+        "Everyone's account" + (" and yours" if len(shown) > 1 else ""),
         ("Whose", "ε so far", "Proven by", "Used", "Of what binds", "Runs left", "Closed"),
         rows,
         "Nothing was charged here yet. A consumer asks what a run would get with:",
         "epsilon quote tdc.toml charge.json --contract contract.yaml",
-        address("partitions", *ref.rsplit("/", 2), cursor=held.next_cursor) if held.next_cursor else "",
     )
 
 

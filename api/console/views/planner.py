@@ -7,7 +7,7 @@ from typing import Final
 
 from api.console.frame import cells
 from api.console.frame.cells import Cell
-from api.console.frame.names import partition
+from api.console.frame.names import CHECK_COLUMNS, check, partition
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
@@ -78,10 +78,9 @@ def _command(given: dict[str, str]) -> list[str]:
 
 
 def _facts(found: PlanReport) -> list[tuple[str, Cell]]:
-    binding, runs = found.decision.binding, found.runs
+    runs = found.runs
     return [
         ("Decision", cells.mark(found.decision.outcome.replace("_", " "), passed=found.decision.permit)),
-        ("What binds", cells.text("nothing" if binding is None else binding.text)),
         ("Such runs that fit", cells.text(f"{runs.more} or more" if runs.or_more else runs.more)),
         ("Steps that fit", cells.count(found.steps_most.steps)),
         ("Epochs that fit", cells.bound(found.steps_most.epochs)),
@@ -93,10 +92,7 @@ def _facts(found: PlanReport) -> list[tuple[str, Cell]]:
 
 
 def _tables(found: PlanReport) -> tuple[Table, ...]:
-    checks = tuple(
-        (cells.mark(one.code.replace("_", " "), passed=one.passed), cells.text(one.text), cells.text(one.source or "–"))
-        for one in found.decision.checks
-    )
+    checks = tuple(map(check, found.decision.checks))
     epsilon = tuple(
         (
             partition(one.partition),
@@ -116,7 +112,7 @@ def _tables(found: PlanReport) -> tuple[Table, ...]:
         for one in found.lasts
     )
     return (
-        Table("checks", "Checks", ("Check", "Numbers", "Required by"), checks, "The question was not read as a run."),
+        Table("checks", "Checks", CHECK_COLUMNS, checks, "The question was not read as a run."),
         Table(
             "epsilon",
             "What the run would reveal",

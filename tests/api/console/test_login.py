@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +13,11 @@ import httpx
 import pytest
 
 from api.console.frame.addresses import local_path
+from api.console.session.login import LoginTerms
 from api.console.session.sealed_cookies import SealedCookies
+from ledger.wire.malformed import Malformed
 from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.factories.browser import with_query
 from tests.factories.people import ORIGIN
 from tests.factories.service import ServedWorld, founded_world
@@ -179,6 +183,18 @@ def test_a_page_of_the_console_comes_after_a_login() -> None:
     """With its query, in which an address may be."""
     for there in ("/console/", "/console/partitions/did:web:a.example/b/c?cursor=x", "/console/runs?q=//x"):
         assert local_path(there) == there
+
+
+def test_the_page_s_profile_is_read() -> None:
+    """The block of ``console.md``, and the terms without it; an issuer that is not trusted is no place to log in."""
+    page = next(one for one in blocks(ROOT / "docs" / "console.md") if one.language == "toml")
+    value = tomllib.loads(page.text)["serve"]["console"]
+    trusted = ("https://login.example", "https://other.example")
+    assert LoginTerms.parse(value, "serve.console", trusted) == LoginTerms(issuers=trusted[:1])
+    assert LoginTerms.parse({}, "serve.console", trusted) == LoginTerms("epsilon-console", "openid", ())
+    for wrong in ({"issuers": ["https://a.example"]}, {"scope": "profile"}, {"client_id": ""}, {"redirect": "x"}):
+        with pytest.raises(Malformed, match=r"^serve\.console"):
+            LoginTerms.parse(wrong, "serve.console", trusted)
 
 
 def test_over_tls_the_cookie_is_of_this_host_alone() -> None:

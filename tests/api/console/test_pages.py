@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Final
 
 import httpx
 import pytest
 
+import api.console
 from api.auth.authorisation import OPERATIONS, PUBLIC
 from api.console.frame.headers import POLICY
 from api.console.frame.tables import defused
@@ -196,6 +200,20 @@ def test_files_are_named_by_their_content_and_kept(looked: Looked) -> None:
     assert [http.get(f"/console/static/{one}").status_code for one in fonts] == [200, 200]
     for other in ("console.css", "vendored.json", "..%2fapp.py", "verify.js"):
         assert http.get(f"/console/static/{other}").status_code == 404
+
+
+def test_what_is_vendored_is_as_its_makers_publish_it() -> None:
+    """The fonts have the digests that are recorded beside them, with licence and version."""
+    folder = Path(api.console.__file__).parent / "static"
+    recorded = json.loads((folder / "vendored.json").read_bytes())
+    assert {recorded[name] for name in ("licence", "package", "version")} == {
+        "5.3.0",
+        "@fontsource-variable/inter",
+        "OFL-1.1",
+    }
+    found = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in folder.glob("*.woff2")}
+    assert found == recorded["files"]
+    assert (folder / "LICENSE").is_file()
 
 
 def test_an_error_is_a_page_that_says_what_happened(looked: Looked) -> None:

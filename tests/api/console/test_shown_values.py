@@ -1,0 +1,167 @@
+"""What pages make of values: rounding, names that mean mischief, refusals, and charts that agree with their tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import httpx
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.console.charts.burn_down import Point, burn_down
+from api.console.charts.graph import Edge, Vertex, layered
+from api.console.frame.cells import bound, loss, rounded, share
+from api.console.frame.document_fields import document_fields
+from api.console.views.meaning import advantage, growth, shrinking, true_positives
+from client.keys.signer import Signer
+from ledger.wire import canonical_json as c
+from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.factories.documents import plan
+from tests.factories.people import BANK_A, BANK_B, CleanRoom
+from tests.factories.service import ServedWorld, founded_world
+
+NAME: Final = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
+BACKWARDS: Final = "abc\u202egnp.exe"
+_POSITIVE: Final = st.fractions(min_value=Fraction(1, 10**12), max_value=10**6)
+
+
+class Seen(NamedTuple):
+    """A world whose other bank has a wild name, and a browser of the regulator's."""
+
+    world: ServedWorld
+    http: httpx.Client
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """One charge is refused, and two organisations are named by somebody who tries things."""
+    folder: Path = tmp_path_factory.mktemp("seen")
+    with (
+        founded_world(folder) as world,
+        world.issuing({"sro": PEOPLE["SRO"]}) as issuer,
+        browser(world.url) as http,
+    ):
+        for number, (did, name) in enumerate(((BANK_B, NAME), ("did:web:other.example", BACKWARDS))):
+            signer = Signer.generate()
+            claim: c.Object = {"key": signer.jwk, "name": name, "organisation": did, "roles": ["TDC"]}
+            body: c.Object = {**claim, "possession": signer.sign(c.dump(claim))}
+            world.service.submit(world.sro, PEOPLE["SRO"].organisation, "organisation", body, f"wild-{number}")
+        loud = {**world.charge_body(world.contract, CleanRoom()), "plan": plan(noise="0.8")}
+        raw = world.command_bytes(world.bank, BANK_A, "charge", loud, "run-9")
+        world.post("/v1/charges", raw, world.sign(world.bank, "/v1/charges", raw, "run-9"))
+        log_in(http, issuer, "sro")
+        yield Seen(world, http)
+
+
+def test_a_name_is_text_and_turns_nothing_around(seen: Seen) -> None:
+    """Markup is escaped, and each name is set apart from the direction of the words around it."""
+    page = seen.http.get("/console/lineage").text
+    assert "<img" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert "{{7*7}}" in page
+    assert f"<bdi>{BACKWARDS}</bdi>" in page
+
+
+def test_a_refusal_shows_each_check_and_what_binds(seen: Seen) -> None:
+    """In the order in which they were made; those that failed say so in a word."""
+    page = seen.http.get("/console/decisions/run-9").text
+    results = re.findall(r'<span class="mark (passed|failed)">[✓✗]</span> <bdi>(passed|failed)</bdi>', page)
+    assert {one for one, _ in results} == {"passed", "failed"}
+    assert all(one == other for one, other in results)
+    binding = re.search(r"What binds: .*?<code>(\w+)</code>", page)
+    assert binding is not None
+    assert binding[1] == "run_above_contract"
+    listed = seen.http.get("/console/decisions?outcome=refused").text
+    assert "/console/decisions/run-9" in listed
+    assert "/console/decisions/run-9" not in seen.http.get("/console/decisions?outcome=permitted").text
+
+
+@given(_POSITIVE)
+def test_a_loss_is_rounded_up_and_a_limit_down(number: Fraction) -> None:
+    """Both by less than a part in a thousand, and the exact number goes along."""
+    up, down = Fraction(rounded(number, up=True)), Fraction(rounded(number, up=False))
+    assert down <= number <= up
+    assert up - down <= number / 999 or number > 10**4
+    assert Fraction(loss(number).value) == Fraction(bound(number).value) == number
+
+
+@given(st.fractions(min_value=0, max_value=3))
+def test_a_share_is_never_shown_smaller_than_it_is(part: Fraction) -> None:
+    """In tenths of a percent; the bar ends at its end."""
+    shown = share(part)
+    percent = Fraction(shown.text.removesuffix(" %"))
+    assert 0 <= percent - 100 * part < Fraction(1, 10)
+    assert shown.percent is not None
+    assert min(100, percent) <= shown.percent <= 100
+
+
+def test_no_proof_of_a_loss_is_no_small_loss() -> None:
+    """It is infinite, and a limit that is none is none."""
+    assert (loss(None).text, bound(None).text, share(None).text) == ("infinite", "none", "no room at all")
+
+
+@given(st.fractions(min_value=0, max_value=20, max_denominator=1000), st.fractions(0, 1, max_denominator=10**6))
+def test_the_odds_bound_the_best_test_there_is(epsilon: Fraction, delta: Fraction) -> None:
+    """Against the trade-off of (ε, δ) computed to forty digits by another library, and never below it."""
+    with mpmath.workdps(40):
+        exact = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+        grown, shrunk = growth(epsilon), shrinking(epsilon)
+        assert mpmath.mpf(grown.numerator) / grown.denominator >= exact * (1 - mpmath.mpf(10) ** -38)
+        assert mpmath.mpf(shrunk.numerator) / shrunk.denominator <= 1 / exact * (1 + mpmath.mpf(10) ** -38)
+        small = mpmath.mpf(delta.numerator) / delta.denominator
+        rates = [mpmath.mpf(place) / 64 for place in range(65)]
+        best: float = max(float(min(exact * a + small, 1 - (1 - small - a) / exact, 1) - a) for a in rates)
+    assert float(advantage(epsilon, delta)) >= best - 1e-12
+    for place in range(0, 65, 8):
+        rate = Fraction(place, 64)
+        assert rate <= true_positives(epsilon, delta, rate) <= 1
+
+
+def test_a_burn_down_draws_what_its_points_say() -> None:
+    """A step for each run, each cap by its name, the greatest highest; nothing where there is no run."""
+    points = [Point(0, Fraction(1), Fraction(2)), Point(10, Fraction(2), Fraction(3))]
+    drawn = burn_down(points, [("budget", Fraction(6)), ("cap", Fraction(59, 10))], 20)
+    assert drawn is not None
+    posted = re.search(r'd="([^"]+)" class="posted"', drawn)
+    assert posted is not None
+    heights = [float(one) for one in re.findall(r"[ML][\d.]+ ([\d.]+)", posted[1])]
+    assert heights[1] > heights[3]
+    labels = [float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)" text-anchor="start" class="">', drawn)]
+    assert len(labels) == 2
+    assert abs(labels[0] - labels[1]) >= 14
+    assert burn_down([], [("budget", Fraction(6))], 20) is None
+
+
+def test_a_graph_has_every_vertex_below_what_it_comes_from() -> None:
+    """And an arrow that was cut is broken."""
+    vertices = [Vertex(number, f"<{number}>", number == 3) for number in range(4)]
+    drawn = layered(vertices, [Edge(0, 2, cut=False), Edge(1, 2, cut=True), Edge(2, 3, cut=False)])
+    assert drawn is not None
+    tops = {int(n): float(y) for y, n in re.findall(r'<rect x="[-\d.]+" y="([\d.]+)"[^>]*><title>&lt;(\d)&gt;', drawn)}
+    assert tops[0] == tops[1] < tops[2] < tops[3]
+    assert (drawn.count('class="arrow"'), drawn.count('class="arrow cut"')) == (2, 1)
+    assert layered(vertices, []) is None
+
+
+def test_versions_differ_where_a_field_does() -> None:
+    """A field that one of them lacks differs; what is never shown is no field."""
+    found = document_fields(
+        ["new", "old"],
+        [
+            {"a": 1, "ends": 1_803_232_640_000, "load": {"batch_size_expected": 5, "steps": 7}},
+            {"a": 1, "ends": 1_803_232_640_000, "load": {"steps": 8}, "b": [{"c": True, "key": {"x": "AAAA"}}]},
+        ],
+    )
+    assert dict(found.rows) == {
+        "a": ("1", "1"),
+        "b[0].c": ("–", "yes"),
+        "ends": ("2027-02-21 17:57 UTC", "2027-02-21 17:57 UTC"),
+        "load.steps": ("7", "8"),
+    }
+    assert found.changed == {"load.steps", "b[0].c"}
