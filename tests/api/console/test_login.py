@@ -19,7 +19,6 @@ from ledger.wire.malformed import Malformed
 from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.factories.browser import with_query
-from tests.factories.people import ORIGIN
 from tests.factories.service import ServedWorld, founded_world
 
 
@@ -47,14 +46,13 @@ def _answered(url: str, person: str = "tdc") -> str:
 
 
 def test_a_request_is_one_of_pkce_with_state_and_nonce(door: Door) -> None:
-    """For a code of this service's log, to be sent back here, with a cookie that no script reads."""
+    """For a code that is sent back here, with a cookie that no script reads."""
     with browser(door.world.url) as http:
         answer = http.get("/console/login", params={"issuer": door.issuer})
     sent = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
-    assert {name: sent[name] for name in ("response_type", "code_challenge_method", "resource", "redirect_uri")} == {
+    assert {name: sent[name] for name in ("response_type", "code_challenge_method", "redirect_uri")} == {
         "code_challenge_method": "S256",
         "redirect_uri": f"{door.world.url}/console/callback",
-        "resource": ORIGIN,
         "response_type": "code",
     }
     assert all(len(sent[name]) >= 43 for name in ("state", "nonce", "code_challenge"))

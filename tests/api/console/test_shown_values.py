@@ -98,7 +98,7 @@ def test_a_share_is_never_shown_smaller_than_it_is(part: Fraction) -> None:
     percent = Fraction(shown.text.removesuffix(" %"))
     assert 0 <= percent - 100 * part < Fraction(1, 10)
     assert shown.percent is not None
-    assert min(100, percent) <= shown.percent <= 100
+    assert min(Fraction(100), percent) <= shown.percent <= 100
 
 
 def test_no_proof_of_a_loss_is_no_small_loss() -> None:
