@@ -16,7 +16,7 @@ from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import accounts, lineage
-from api.wire import account_answers as answers
+from api.wire.account_book import AccountBook
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import ChargeState
@@ -93,10 +93,10 @@ class RunShown:
     counted: Fraction | None
 
 
-def _held(reader: Reader, found: domain.Partition, charges: list[domain.Charge]) -> answers.AccountBook:
+def _held(reader: Reader, found: domain.Partition, charges: list[domain.Charge]) -> AccountBook:
     """The accounts as the API shows them, with the newest charge of each lineage known already."""
     newest = {holder_of(one.author): one for one in charges}
-    return answers.AccountBook.at(reader.facts, found, reader.view.time, reader.caller, newest)
+    return AccountBook.at(reader.facts, found, reader.view.time, reader.caller, newest)
 
 
 def _runs(reader: Reader, found: domain.Partition, charges: list[domain.Charge]) -> list[RunShown]:
@@ -124,7 +124,7 @@ def _odometer(rule: Rule, loss: Loss) -> Fraction | None:
         return None
 
 
-def _accounts(reader: Reader, held: answers.AccountBook) -> Table:
+def _accounts(reader: Reader, held: AccountBook) -> Table:
     """Everyone's account and the caller's own, each with all that the API says of it."""
     ref = held.partition.ref
     known = reader.facts.organisations.get(reader.caller.organisation)
