@@ -17,7 +17,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
-from client.dataset_files.record_commitments import SIZE, commitments_to, documents_of, read_values
+from client.dataset_files.record_commitments import SIZE, RecordCommitments, read_values
 from client.keys.private_file import read_private
 from client.keys.signer import Signer
 from ledger.book.book import Book
@@ -93,34 +93,36 @@ class LocalBook:
         """Close the book."""
         self._book.close()
 
-    def commitments(self, identities: Iterable[bytes]) -> frozenset[bytes]:
+    def commitments(self, identities: Iterable[bytes]) -> RecordCommitments:
         """Commitments to records under the book's key. Raises: Malformed."""
-        return commitments_to(identities, self._keys["commitments"])
+        found = RecordCommitments(self._keys["commitments"])
+        found.add(identities)
+        return found
 
-    def partitions(self, commitments: frozenset[bytes]) -> list[str]:
+    def partitions(self, commitments: RecordCommitments) -> list[str]:
         """The partitions that hold any of these records; those that none holds get one of their own.
 
         Raises:
             Malformed: for more partitions than one run may touch. LocalRefused.
         """
-        touched, new = list[str](), commitments
+        own = commitments.values()
+        touched, new = list[str](), own
         with self._book.read() as facts:
             for ref, partition in facts.partitions.items():
                 theirs = {one for digest in partition.commitments for one in read_values(facts.documents[digest])}
-                if commitments & theirs:
+                if own & theirs:
                     touched.append(ref)
                     new -= theirs
         if new:
-            touched.append(self._open_partition(new))
+            touched.append(self._open_partition(commitments, new))
         if len(touched) > PARTITIONS_MAX:
             rule = f"share records with {len(touched)} sets of this book, and a run may touch {PARTITIONS_MAX}"
             raise Malformed("data", rule)
         return touched
 
-    def _open_partition(self, new: frozenset[bytes]) -> str:
+    def _open_partition(self, commitments: RecordCommitments, new: frozenset[bytes]) -> str:
         name = f"p{secrets.token_hex(6)}"
-        made = documents_of(sorted(new), self._keys["commitments"])
-        documents: list[c.Json] = [self._book.put_document(one) for one in made]
+        documents: list[c.Json] = [self._book.put_document(one) for one in commitments.documents(new)]
         body: c.Object = {
             "commitments": documents,
             "data_key": name,

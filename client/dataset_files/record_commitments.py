@@ -17,12 +17,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import merge
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Final
+from typing import Final
 
 from client.keys.private_file import read_private
 from ledger.domain.gate import DOCUMENT_BYTES_MAX
@@ -38,108 +35,37 @@ DOCUMENTS_MAX: Final = 32
 PER_DOCUMENT: Final = (DOCUMENT_BYTES_MAX - len(MAGIC) - SIZE) // SIZE
 COMMITTED_MAX: Final = DOCUMENTS_MAX * PER_DOCUMENT
 """Different records that one partition can commit to."""
-RUN_RECORDS: Final = 1 << 17
-"""So many are held in memory: with what Python adds, 16 MB."""
-_READ_RECORDS: Final = 1 << 10
 
 
 class RecordCommitments:
-    """The commitments to some records, each once; or to persons.
+    """The commitments to some records, each once; or to persons."""
 
-    More than memory should hold are written as sorted runs into unnamed files, and merged at the end.
-    """
-
-    def __init__(self, key: bytes, magic: bytes = MAGIC, folder: Path | None = None) -> None:
-        """None yet; ``magic`` says of what, and ``folder`` where runs are written; None: the system's own."""
-        self._key, self._magic, self._folder = key, magic, folder
-        self._recent: set[bytes] = set()
-        self._runs: list[IO[bytes]] = []
-        self._in_runs = 0
-        self.count = 0
-        """How many different ones the documents that were made hold."""
+    def __init__(self, key: bytes, magic: bytes = MAGIC) -> None:
+        """None yet; ``magic`` says of what."""
+        self._key, self._magic = key, magic
+        self._made: set[bytes] = set()
 
     def add(self, identities: Iterable[bytes]) -> None:
-        """Commit to more records. Raises: Malformed, for more than a partition can name; OSError."""
-        self._recent.update(hmac.digest(self._key, one, "sha256") for one in identities)
-        if len(self._recent) >= RUN_RECORDS:
-            self._write_run(sorted(self._recent))
-            self._recent.clear()
-            # What several runs hold counts in each, so they are merged before it is said that they are too many.
-            if self._in_runs > 2 * COMMITTED_MAX:
-                self._merge_runs()
+        """Commit to more records. Raises: Malformed, for more than a partition can name."""
+        self._made.update(hmac.digest(self._key, one, "sha256") for one in identities)
+        if len(self._made) > COMMITTED_MAX:
+            rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or make none"
+            raise Malformed("commitments", rule)
 
-    def documents(self) -> Iterator[bytes]:
-        """The documents that hold them, one after the other. Raises: as :meth:`add`."""
-        self.count = 0
-        head = len(self._magic) + SIZE
-        for document in documents_of(_merged(self._runs, self._recent), self._key, self._magic):
-            self.count += (len(document) - head) // SIZE
-            _check_count(self.count)
-            yield document
+    def __len__(self) -> int:
+        """How many different ones there are."""
+        return len(self._made)
 
-    def close(self) -> None:
-        """Let go of the files."""
-        for run in self._runs:
-            run.close()
-        self._runs.clear()
+    def values(self) -> frozenset[bytes]:
+        """Each of them."""
+        return frozenset(self._made)
 
-    def _write_run(self, ordered: Iterable[bytes]) -> None:
-        run = TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with the others
-        self._runs.append(run)
-        for part in _batched(ordered, _READ_RECORDS):
-            run.write(b"".join(part))
-            self._in_runs += len(part)
-        run.flush()
-
-    def _merge_runs(self) -> None:
-        before, self._runs, self._in_runs = self._runs, [], 0
-        try:
-            self._write_run(_merged(before, ()))
-        finally:
-            for run in before:
-                run.close()
-        _check_count(self._in_runs)
-
-
-def commitments_to(identities: Iterable[bytes], key: bytes) -> frozenset[bytes]:
-    """The commitments to records that memory holds. Raises: Malformed, for more than a partition can name."""
-    found = frozenset(hmac.digest(key, one, "sha256") for one in identities)
-    _check_count(len(found))
-    return found
-
-
-def documents_of(ordered: Iterable[bytes], key: bytes, magic: bytes = MAGIC) -> Iterator[bytes]:
-    """The documents that hold these commitments under a key, each once and in rising order."""
-    head = magic + hashlib.sha256(hmac.digest(key, b"", "sha256")).digest()
-    for part in _batched(ordered, PER_DOCUMENT):
-        yield head + b"".join(part)
-
-
-def _merged(runs: Sequence[IO[bytes]], recent: Iterable[bytes]) -> Iterator[bytes]:
-    """Each of them once, in rising order."""
-    before = b""
-    for one in merge(*map(_read_run, runs), sorted(recent)):
-        if one != before:
-            yield one
-        before = one
-
-
-def _batched(items: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
-    rest = iter(items)
-    while part := [*islice(rest, count)]:
-        yield part
-
-
-def _check_count(count: int) -> None:
-    if count > COMMITTED_MAX:
-        rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or make none"
-        raise Malformed("commitments", rule)
-
-
-def _read_run(run: IO[bytes]) -> Iterator[bytes]:
-    run.seek(0)
-    while part := run.read(SIZE * _READ_RECORDS):
-        yield from (part[at : at + SIZE] for at in range(0, len(part), SIZE))
+    def documents(self, only: frozenset[bytes] | None = None) -> Iterator[bytes]:
+        """The documents that hold them, or ``only`` these of them."""
+        head = self._magic + hashlib.sha256(hmac.digest(self._key, b"", "sha256")).digest()
+        ordered = sorted(self._made if only is None else self._made & only)
+        for start in range(0, len(ordered), PER_DOCUMENT):
+            yield head + b"".join(ordered[start : start + PER_DOCUMENT])
 
 
 def read_values(document: bytes) -> list[bytes]:

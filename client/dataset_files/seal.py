@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -105,12 +105,8 @@ def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
         Malformed: for records that cannot be sealed. FileExistsError: for a folder that is there. OSError.
         Then neither the folder nor a key that was made for it is left.
     """
-    with (
-        _keys(data_key, commitment_key) as (key, committing),
-        _new_folder(folder) as made,
-        closing(RecordCommitments(committing or b"", folder=made)) as commitments,
-    ):
-        report = SealReport(records.layout)
+    with _keys(data_key, commitment_key) as (key, committing), _new_folder(folder) as made:
+        commitments, report = RecordCommitments(committing or b""), SealReport(records.layout)
 
         def rows() -> Iterator[Rows]:
             for read in records.batches():
@@ -128,44 +124,36 @@ def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
             raise Malformed("records", "are none: the file has no record after its first line")
         if data_key is None:
             create_file(made / DATA_KEY, key)
-        digests = _write_documents(commitments, made) if committing is not None else {}
-        for name, content in ({} if beside is None else beside.files(report)).items():
+        documents = [*commitments.documents()] if committing is not None else []
+        found = {_document(number): one for number, one in enumerate(documents, start=1)}
+        found |= {} if beside is None else beside.files(report)
+        for name, content in found.items():
             create_file(made / name, content)
-            digests |= {name: c.digest(content)} if name.suffix == ".bin" else {}
-        shown = report.to_json(commitments.count if committing is not None else None)
+        shown = report.to_json(len(commitments) if committing is not None else None)
         create_file(made / REPORT, c.dump(shown) + b"\n")
-    files = tuple((folder / name, digest) for name, digest in digests.items())
+    files = tuple((folder / name, c.digest(one)) for name, one in found.items() if name.suffix == ".bin")
     return SealedDataset(folder, data_key or folder / DATA_KEY, files, shown)
 
 
 def commit_records(records: Records, commitment_key: Path, folder: Path) -> SealedDataset:
     """Make the commitments alone, in a folder that is made. Raises: as :func:`seal_dataset`."""
-    with (
-        _keys(None, commitment_key) as (_, committing),
-        _new_folder(folder) as made,
-        closing(RecordCommitments(committing or b"", folder=made)) as commitments,
-    ):
-        report = SealReport(records.layout)
+    with _keys(None, commitment_key) as (_, committing), _new_folder(folder) as made:
+        commitments, report = RecordCommitments(committing or b""), SealReport(records.layout)
         for batch in records.batches():
             report.add(batch.rows)
             commitments.add(batch.identities)
-        digests = _write_documents(commitments, made)
-        if not digests:
+        documents = [*commitments.documents()]
+        if not documents:
             raise Malformed("records", "are none: the file has no record after its first line")
+        for number, document in enumerate(documents, start=1):
+            create_file(made / _document(number), document)
         (made / REPORT.parent).rmdir()
-        count = commitments.count
-    files = tuple((folder / name, digest) for name, digest in digests.items())
-    return SealedDataset(folder, commitment_key, files, {"commitments": count, "records": report.records})
+    files = tuple((folder / _document(number), c.digest(one)) for number, one in enumerate(documents, start=1))
+    return SealedDataset(folder, commitment_key, files, {"commitments": len(commitments), "records": report.records})
 
 
-def _write_documents(commitments: RecordCommitments, made: Path) -> dict[Path, str]:
-    """Write the documents, one at a time; the SHA-256 of each. Raises: Malformed, OSError."""
-    digests: dict[Path, str] = {}
-    for number, document in enumerate(commitments.documents(), start=1):
-        name = Path("share", f"commitments-{number}.bin")
-        create_file(made / name, document)
-        digests[name] = c.digest(document)
-    return digests
+def _document(number: int) -> Path:
+    return Path("share", f"commitments-{number}.bin")
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import json
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,8 +81,7 @@ class SliceRecords:
 
     def pass_on(self, batch: Batch, key: bytes) -> Batch:
         """The records that may be in this slice. Raises: Malformed, for the first one that may not."""
-        if self._persons is None:
-            self._persons = RecordCommitments(key, PERSONS_MAGIC)
+        self._persons = self._persons or RecordCommitments(key, PERSONS_MAGIC)
         reasons = [self._reason(*one, key) for one in zip(batch.identities, batch.persons, strict=True)]
         first, self._seen = self._seen + 1, self._seen + len(reasons)
         for place, why in enumerate(reasons):
@@ -117,18 +115,15 @@ class SliceRecords:
             left = f", of which {self.left_out} were left out" if self.left_out else ""
             records = f"{self._seen} record{'s' * (self._seen != 1)}{left}"
             raise Malformed("FILE", f"has {records}: a slice of this stream needs at least {self._least}")
-        documents: list[bytes] = []
-        if self._persons is not None:
-            with closing(self._persons) as persons:
-                documents = [*persons.documents()]
+        documents = [] if self._persons is None else [*self._persons.documents()]
         stated: c.Object = {
             "body": self._body,
             "left_out": self.left_out,
             "named": self._named,
             "source": self._source,
         }
-        files = {Path("share", f"persons-{number}.bin"): one for number, one in enumerate(documents, start=1)}
-        return {**files, SLICE_FILE: c.dump(stated) + b"\n"}
+        persons = {Path("share", f"persons-{number}.bin"): one for number, one in enumerate(documents, start=1)}
+        return {**persons, SLICE_FILE: c.dump(stated) + b"\n"}
 
 
 def read_slice(folder: Path) -> dict[str, Any]:
