@@ -5,13 +5,15 @@ and the tensor's shape, and γ = strength / sqrt(number of marked values). The k
 or at the model, so this is post-processing of the model and costs no ε.
 
 The score of a model under a key is sum(a c) / sqrt(sum(a²)), where a adds up the model's tensors of one shape, each
-divided by its root mean square and cut off at ±4, so that no outlier outweighs the rest. Of weights that were made
-without knowledge of the key, whatever they are, the signs are independent fair coins: so the score is at least t with
-probability at most exp(-t²/2) (Hoeffding 1963, theorem 2), over the key's randomness alone. No model of foreign weights
-is assumed and none was fitted. The signs go by shape and not by name: renaming or reordering tensors hides nothing.
+less its mean, divided by its root mean square and cut off at ±4, so that no outlier outweighs the rest. Of weights that
+were made without knowledge of the key, whatever they are, the signs are independent fair coins: so the score is at
+least t with probability at most exp(-t²/2) (Hoeffding 1963, theorem 2), over the key's randomness alone. No model of
+foreign weights is assumed and none was fitted. The signs go by shape and not by name: renaming or reordering tensors
+hides nothing.
 
-The score of a marked model is about its strength. Half of it is left in the mean of two models that come from one, 0.7
-in the mean of two unrelated ones; noise, pruning and rounding of weights take as much as they change of the weights.
+The score of a marked model is about its strength. 0.7 of it is left in the mean of two unrelated models, half of it in
+the mean of a model with itself before the mark, which is too little where a thousand marks are searched; noise, pruning
+and rounding of weights take as much as they change of the weights.
 What removes it: permuting neurons, training anew on the model's answers (distillation), merging a low-rank adapter into
 its base, and whoever knows the key.
 """
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 from ledger.wire.malformed import Malformed
 
 KEY_BYTES: Final = 32
-STRENGTH: Final = 24.0
+STRENGTH: Final = 16.0
 """The score of a model that was just marked, about."""
 AMPLITUDE_MAX: Final = 0.1
 """The most that a mark may be of a tensor's root mean square: beyond it accuracy suffers."""
@@ -41,6 +43,8 @@ VALUES_MIN: Final = 256
 MARKED_MIN: Final = 14_400
 """Values that a mark needs together: fewer would not be found after half of them are pruned."""
 _CUT_OFF: Final = 4.0
+_FLAT: Final = 1e-6
+"""A tensor whose values differ by less, beside their size, is one value and carries nothing."""
 _DOMAIN: Final = b"epsilon-ledger watermark v1 "
 
 Shape = tuple[int, ...]
@@ -86,10 +90,10 @@ def marked(tensors: Mapping[str, Weights], key: bytes) -> dict[str, Weights]:
 
 
 def fingerprint(tensors: Iterable[Weights]) -> dict[Shape, NDArray[np.float32]]:
-    """What a search looks at: by shape the sum of a model's tensors, each divided by its root mean square and cut off.
+    """What a search looks at: by shape the sum of a model's tensors, each as its score takes it; empty without any.
 
     Raises:
-        Malformed: for weights that are not finite, or a model with nothing that could be marked.
+        Malformed: for weights that are not finite.
     """
     sums: dict[Shape, NDArray[np.float32]] = {}
     for one in tensors:
@@ -97,30 +101,43 @@ def fingerprint(tensors: Iterable[Weights]) -> dict[Shape, NDArray[np.float32]]:
             continue
         if not np.isfinite(one).all():
             raise Malformed("model", f"has a tensor of shape {list(one.shape)} with values that are not finite")
-        size = math.sqrt(float(np.mean(np.square(one, dtype=np.float64))))
-        if size:
-            part = np.clip(one / size, -_CUT_OFF, _CUT_OFF).astype(np.float32)
+        wide = one.astype(np.float64) - float(np.mean(one, dtype=np.float64))
+        size = math.sqrt(float(np.mean(np.square(wide))))
+        if size > _FLAT * float(np.abs(one).max()):
+            part = np.clip(wide / size, -_CUT_OFF, _CUT_OFF).astype(np.float32)
             sums[one.shape] = sums[one.shape] + part if one.shape in sums else part
-    if not sums:
-        raise Malformed("model", f"has no matrix of at least {VALUES_MIN} values: nothing in it could carry a mark")
     return sums
 
 
 def score(found: Mapping[Shape, NDArray[np.float32]], key: bytes) -> float:
-    """How well a fingerprint agrees with a key: at least t by chance with probability at most exp(-t²/2)."""
-    total = sum(float(np.vdot(values.astype(np.float64), signs(key, shape))) for shape, values in found.items())
-    square = sum(float(np.vdot(values.astype(np.float64), values.astype(np.float64))) for values in found.values())
-    return total / math.sqrt(square) if square else 0.0
+    """How well a fingerprint agrees with a key, as a whole or in the one shape that agrees best.
+
+    So a layer that was added to a marked model hides nothing. Of foreign weights each of these scores is at least t
+    with probability at most exp(-t²/2): :func:`threshold` counts all of them. 0 of an empty fingerprint.
+    """
+    total, square, reached = 0.0, 0.0, list[float]()
+    for shape, values in found.items():
+        wide = values.astype(np.float64)
+        own, size = float(np.vdot(wide, signs(key, shape))), float(np.vdot(wide, wide))
+        if size:
+            total, square = total + own, square + size
+            reached.append(own / math.sqrt(size))
+    return max(*reached, total / math.sqrt(square)) if reached else 0.0
 
 
-def threshold(keys: int) -> float:
-    """The score that a search of so many keys takes for a mark: any false one has probability at most 2^-40."""
-    return math.sqrt(2 * (FALSE_POSITIVE_BITS * math.log(2) + math.log(max(1, keys))))
+def threshold(keys: int, shapes: int = 1) -> float:
+    """The score from which on a search takes a key for found: any false one has probability at most 2^-40.
+
+    Args:
+        keys: that are searched. shapes: of the model.
+    """
+    scores = max(1, keys) * (shapes + 1 if shapes > 1 else 1)
+    return math.sqrt(2 * (FALSE_POSITIVE_BITS * math.log(2) + math.log(scores)))
 
 
 def search(found: Mapping[Shape, NDArray[np.float32]], keys: Mapping[str, bytes]) -> Iterator[tuple[str, float]]:
     """The names of the keys whose mark is in a model, with its score."""
-    least = threshold(len(keys))
+    least = threshold(len(keys), len(found))
     for name, key in keys.items():
         if (reached := score(found, key)) >= least:
             yield name, reached

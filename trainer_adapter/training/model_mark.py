@@ -27,15 +27,16 @@ def mark(model: nn.Module, key: bytes) -> None:
 
 
 def fingerprint_of(tensors: Iterable[Tensor]) -> bytes | None:
-    """What weights are searched by, as it is sent; None of a model that is too small to carry a mark, or all zeros.
+    """What weights are searched by, as it is sent; None of a model that is too small to carry a mark.
 
     Raises:
         Malformed: for weights that are not finite.
     """
     found = [_array(one) for one in tensors if one.is_floating_point() and is_marked(tuple(one.shape))]
-    if sum(one.size for one in found) < MARKED_MIN or not any(one.any() for one in found):
+    if sum(one.size for one in found) < MARKED_MIN:
         return None
-    return write_fingerprint(fingerprint(found))
+    seen = fingerprint(found)
+    return write_fingerprint(seen) if seen else None
 
 
 def _trained(model: nn.Module) -> dict[str, Tensor]:

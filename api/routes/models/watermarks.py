@@ -94,7 +94,9 @@ def watermark_router(book: Book, keys: WatermarkKeys, quotas: CallerQuotas) -> A
             reached = sorted(search(weights, found), key=lambda one: -one[1])
         with book.read() as facts:
             shown = tuple(_shown(*one) for one in reached if _may_see(caller, facts, one[0]))
-        return json_response(MarksFound(found=shown, searched=len(found), threshold=f"{threshold(len(found)):.2f}"))
+        return json_response(
+            MarksFound(found=shown, searched=len(found), threshold=f"{threshold(len(found), len(weights)):.2f}")
+        )
 
     return router
 

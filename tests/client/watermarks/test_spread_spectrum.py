@@ -70,14 +70,12 @@ def averaged(model: Model) -> Model:
     return {name: ((one + model_of(99)[name]) / 2).astype(np.float32) for name, one in model.items()}
 
 
-def averaged_with_its_origin(model: Model) -> Model:
-    """With the same weights without a mark."""
-    return {name: ((one + model_of(1)[name]) / 2).astype(np.float32) for name, one in model.items()}
-
-
 def renamed(model: Model) -> Model:
-    """Other names in another order, and a layer more."""
-    return {"new": np.ones((300, 300), np.float32), **{f"{name}_": one for name, one in reversed(model.items())}}
+    """Other names in another order, and a layer more that is larger than all others together."""
+    return {
+        "new": np.random.default_rng(8).normal(size=(400, 400)).astype(np.float32),
+        **{f"{name}_": one for name, one in reversed(model.items())},
+    }
 
 
 def marked_again(model: Model) -> Model:
@@ -87,7 +85,7 @@ def marked_again(model: Model) -> Model:
 
 @pytest.mark.parametrize(
     "change",
-    [dict, pruned, rounded, averaged, averaged_with_its_origin, renamed, marked_again],
+    [dict, pruned, rounded, averaged, renamed, marked_again],
     ids=lambda one: one.__name__,
 )
 def test_a_mark_is_found_after_what_weights_go_through(change: type) -> None:
@@ -96,27 +94,26 @@ def test_a_mark_is_found_after_what_weights_go_through(change: type) -> None:
 
 
 def test_an_unmarked_model_has_none_of_a_thousand_marks() -> None:
-    """Nor has one whose weights are all alike, or one of the model's own signs."""
+    """Nor has one of the model's own signs, of one size."""
     assert found(model_of(1)) == []
-    assert found({"one": np.ones((128, 400), np.float32)}) == []
     assert found({"one": np.sign(model_of(1)["one"])}) == []
 
 
 def test_the_score_of_foreign_weights_is_that_of_fair_coins() -> None:
     """Over a thousand keys of one model: mean 0, variance 1, and the greatest as Gauss' law has it."""
-    print_of_model = fingerprint(model_of(3).values())
+    print_of_model = fingerprint([model_of(3)["one"]])
     scores = np.array([score(print_of_model, key_of(number)) for number in range(1_000)])
     assert abs(scores.mean()) < 4 / math.sqrt(1_000)
     assert abs(scores.std() - 1) < 4 / math.sqrt(2_000)
     assert 2.4 < scores.max() < 5.0
 
 
-@given(st.integers(1, 10**9))
-def test_a_search_of_more_keys_asks_for_a_greater_score(keys: int) -> None:
-    """The bound of all of them together is 2^-40, and Gauss' own tail lies below the bound that is used."""
-    least = threshold(keys)
-    assert keys * math.exp(-least * least / 2) == pytest.approx(2.0**-40)
-    assert keys * norm.sf(least) < 2.0**-40
+@given(st.integers(1, 10**9), st.integers(1, 1_000))
+def test_a_search_of_more_keys_asks_for_a_greater_score(keys: int, shapes: int) -> None:
+    """The bound of all scores together is 2^-40, and Gauss' own tail lies below the bound that is used."""
+    least, scores = threshold(keys, shapes), keys * (shapes + 1 if shapes > 1 else 1)
+    assert scores * math.exp(-least * least / 2) == pytest.approx(2.0**-40)
+    assert scores * norm.sf(least) < 2.0**-40
 
 
 def test_a_mark_changes_each_value_by_one_amount() -> None:
@@ -148,5 +145,6 @@ def test_what_cannot_carry_a_mark_is_refused() -> None:
         marked({"one": np.ones((10, 100), np.float32)}, KEY)
     with pytest.raises(Malformed, match=r"^model: has a tensor of shape \[100, 200\] with values that are not finite"):
         fingerprint([np.full((100, 200), np.nan, np.float32)])
-    with pytest.raises(Malformed, match=rf"^model: has no matrix of at least {VALUES_MIN} values"):
-        fingerprint([np.ones(10_000, np.float32), np.ones((4, 4), np.float32)])
+    small = VALUES_MIN - 1
+    assert fingerprint([np.ones(10_000, np.float32), np.arange(small, dtype=np.float32).reshape(1, small)]) == {}
+    assert fingerprint([np.full((100, 200), 7, np.float32), np.zeros((300, 300), np.float32)]) == {}
