@@ -89,3 +89,9 @@ def test_an_estimate_is_near_and_not_above(step: PoissonGaussian) -> None:
     """A coarse grid says more loss than there is, by some hundredths where steps are tiny."""
     found, exact = (of(step, Fraction(2), Fraction(1, 1_000)) for of in (estimate_count, count_capacity))
     assert 0.95 * exact < found <= exact
+
+
+def test_what_no_grid_holds_is_not_kept_and_has_no_epsilon() -> None:
+    """A step of so little noise that its losses need more points than there may be."""
+    assert not count_keeps(LOUD, Fraction(2), Fraction(1, 1_000), 1)
+    assert count_epsilon(LOUD, 1, Fraction(1, 1_000)) is None

@@ -78,6 +78,8 @@ def test_caps(kind: str, change: dict[str, Any], caps: Caps) -> None:
     """Everyone together is capped but at Level 0; each lineage by the least of policy, contract, budget."""
     verdict = decide(kind, change)
     assert [cap for _, cap in verdict.caps] == [caps]
+    # Where the budget itself is the least, no document states it.
+    assert [cap.lineage_source for _, cap in verdict.caps if cap.lineage == cap.everyone] in ([], [""])
     assert verdict.permit
 
 

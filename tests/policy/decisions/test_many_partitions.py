@@ -37,5 +37,7 @@ def test_a_refusal_is_one_entry(old: list[str], code: str, said: str) -> None:
     assert {check.code for check in found} == {code}
     assert len(found) == (1 if code == "records_too_few" else 21)
     assert all(check.text.startswith(said) for check in found[:20])
+    if code == "commitments_key_changed":
+        assert not any(check.passed and check.code == code for check in verdict.checks)
     assert code == "records_too_few" or found[-1].text == f"and so of {EARLIER - 20} more partitions"
     assert len(c.dump([check.to_json() for check in verdict.checks])) < ENTRY_BYTES_MAX // 4
