@@ -14,7 +14,17 @@ from policy.checks.field_readers import parse_time
 from policy.decisions.documents_in_force import binding, policy_in_force
 from policy.decisions.gate import gate
 from tests.factories.decision_facts import build, decide
-from tests.factories.decision_scene import ASKED, CONTRACT, DECIDED_AT, POLICY, RECOMMENDATION, REF, SCENE, STREAM
+from tests.factories.decision_scene import (
+    ASKED,
+    CONTRACT,
+    DECIDED_AT,
+    PARTITION,
+    POLICY,
+    RECOMMENDATION,
+    REF,
+    SCENE,
+    STREAM,
+)
 from tests.factories.path_changes import GONE, changed
 from tests.factories.people import BANK_A, HOSPITAL, SRO
 
@@ -244,3 +254,26 @@ def test_the_scene_has_a_merged_lineage() -> None:
     merged = facts.organisations["did:web:bank-ab.example"].node
     assert facts.organisations[BANK_A].node in ancestors(facts.nodes, merged)
     assert facts.organisations[SRO].node not in ancestors(facts.nodes, merged)
+
+
+def test_each_partition_of_a_release_is_checked_by_name() -> None:
+    """A run over two partitions that one policy binds."""
+    verdict = decide("key_release", {"partitions|1": {**PARTITION, "name": "2026-q2", "index": 21}})
+    named = [check.text.partition(" ")[0] for check in verdict.checks if check.code == "policy_missing"]
+    assert named == [REF, f"{HOSPITAL}/digits/2026-q2"]
+
+
+def test_of_a_domain_without_a_policy_nobody_has_to_waive_anything() -> None:
+    """No one issues one; under a policy its issuer is looked for among those who waive."""
+    waiver = {
+        "ends": "2026-12-01T00:00:00Z",
+        "issuer": SRO,
+        "pipeline": "f" * 64,
+        "reason": "exact metrics",
+        "waives": "metrics_exact",
+    }
+    asked = {"entered|waivers": [waiver], "signers": [HOSPITAL, BANK_A, SRO]}
+    for policies, checks in (([], 0), ([POLICY], 1)):
+        verdict = decide("contract", {**asked, "policies": policies})
+        assert verdict.permit
+        assert len([check for check in verdict.checks if check.code == "waiver_missing"]) == checks
