@@ -27,6 +27,7 @@ from trainer_adapter.job.answer_terms import AnswerTerms
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.tensor_trees import concatenate
 from trainer_adapter.session.protocol import Say
+from trainer_adapter.session.quote_report import QuoteReport
 from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.training_records import user_numbers
@@ -120,6 +121,48 @@ class EnsembleJob:
         )
         seen = self.constants.inputs(inputs), targets
         return train_teachers(self.made.model, seen, np.concatenate(chunks), self.plan.teachers, how)
+
+
+@dataclass(frozen=True, slots=True)
+class EnsembleCheck:
+    """What was found of a job with an ensemble; ``quote`` is what its charge would get now."""
+
+    job: Job
+    plan: EnsemblePlan
+    test: int
+    quote: QuoteReport
+
+    def to_json(self) -> Object:
+        """For programs."""
+        return {
+            "charge": self.job.id,
+            "permitted": self.quote.permitted,
+            "plan": self.plan.to_json(),
+            "reasons": [{"code": one.code, "detail": one.detail} for one in self.quote.reasons],
+            "test_records": self.test,
+        }
+
+    def in_words(self) -> str:
+        """For people."""
+        plan = self.plan
+        lines = (
+            f"{self.job.id}: {plan.teachers} teachers of the model {self.job.model}, chunks by {plan.chunks_by};",
+            f"  {plan.questions} questions, each answered by {plan.answer.kind}; {self.test} public test records",
+            str(self.quote),
+            "Nothing was recorded.",
+        )
+        return "\n".join(lines)
+
+
+def check_ensemble(job: Job, service: Service, say: Say) -> EnsembleCheck:
+    """Try model, test set and plan, and get the decision on the charge; nothing is recorded.
+
+    Raises:
+        Malformed, Refused, Unreachable, OSError.
+    """
+    known = EnsembleJob.make(job, service)
+    quote = known.run(service, say).plan()
+    return EnsembleCheck(job, known.plan, len(known.made.test[1]), quote)
 
 
 def seal_ensemble(job: Job, service: Service, say: Say) -> SealedReport:

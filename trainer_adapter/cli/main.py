@@ -22,6 +22,8 @@ from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
 if TYPE_CHECKING:
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
+    from trainer_adapter.cli.check import JobCheck
+    from trainer_adapter.cli.ensemble import EnsembleCheck
     from trainer_adapter.cli.train import Report
     from trainer_adapter.job.job_spec import Job
     from trainer_adapter.run.charged_run import Run
@@ -137,11 +139,17 @@ def check(
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
+        from ledger.mechanisms.plan import EnsemblePlan
         from trainer_adapter.cli.check import check_job, load_for_check
+        from trainer_adapter.cli.ensemble import check_ensemble
 
         known = load_for_check(job)
         with consumer_service(known) as service:
-            found = check_job(known, service)
+            found: JobCheck | EnsembleCheck
+            if isinstance(known.plan, EnsemblePlan):
+                found = check_ensemble(known, service, say)
+            else:
+                found = check_job(known, service)
     typer.echo(json.dumps(found.to_json()) if as_json else plain(found.in_words()))
     if not found.quote.permitted:
         raise typer.Exit(ExitCode.REFUSED)

@@ -133,7 +133,8 @@ def median_law(values: tuple[int, ...], places: int, epsilon: float) -> Law:
     """The probability of each place of a grid 0, 1, ... for teachers whose outputs lie between places."""
     ranks = np.array([sum(one < place for one in values) for place in range(places)])
     weights: Law = np.exp(-epsilon * np.abs(ranks - len(values) / 2) / 2)
-    return weights / weights.sum()
+    law: Law = weights / weights.sum()
+    return law
 
 
 def median_library(teachers: int, places: int, epsilon: float) -> list[tuple[Law, Law]]:

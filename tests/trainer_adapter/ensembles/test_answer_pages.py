@@ -28,6 +28,13 @@ def test_the_job_of_the_page_is_sealed(tmp_path: Path) -> None:
         path = place.job("ensemble")
         path.write_text(path.read_text().split("[train.plan]")[0] + JOB)
         plan = EnsemblePlan.of(Job.load(path).plan)
+        size = len(place.kinds())
+        checked = CliRunner().invoke(app, ["job", "check", str(path), "--json"])
+        assert checked.exit_code == 0, checked.stderr
+        assert json.loads(checked.stdout)["plan"] == plan.to_json()
+        shown = CliRunner().invoke(app, ["job", "check", str(path)]).stdout
+        assert "40 teachers of the model digits-linear, chunks by position" in shown
+        assert len(place.kinds()) == size
         done = CliRunner().invoke(app, ["ensemble", str(path), "--json"])
         assert done.exit_code == 0, done.stderr
         told = json.loads(done.stdout)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -88,8 +89,8 @@ class Opened:
         self.answers = EnsembleAnswers(self.run, self.run.teachers(self.known.made.model), self.run.answer_log())
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.run.__exit__(*error)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.run.__exit__(kind, error, at)
 
     def give(self, *questions: int) -> str:
         """Answer these of the test set's rows."""
@@ -122,7 +123,7 @@ def _asked(place: Place, job: Job, rows: list[torch.Tensor]) -> tuple[AnswerRepo
 
 def test_an_ensemble_is_charged_sealed_asked_and_posted(place: Place) -> None:
     """Five questions and one of them again: five steps, answers that are mostly right, and nothing else that leaves."""
-    job = _sealed(place, "asked", answer=CLEAR)
+    job = _sealed(place, "asked", answer=CLEAR, teachers="120")
     before = [kind for kind, _ in place.kinds()]
     assert before[-2:] == ["charge", "key_release"]
     assert {one.name for one in job.output.iterdir()} == {"room.state", "model.state"}
