@@ -61,7 +61,10 @@ def answer(
     typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
 
 
-@GROUP.command("ensemble.toml questions.npz --room http://127.0.0.1:8300")
+@GROUP.command(
+    "ensemble.toml questions.npz --room http://127.0.0.1:8300",
+    "ensemble.toml public.npz --room http://127.0.0.1:8300 --labels student.npz",
+)
 def ask(
     job: _Answering,
     questions: Annotated[Path, typer.Argument(metavar="FILE", help="An archive whose `inputs` are the questions.")],
