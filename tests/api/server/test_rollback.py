@@ -91,14 +91,15 @@ def test_a_profile_that_allows_rollback_says_so(world: StoredWorld) -> None:
     assert not default_path(LOG).exists()
 
 
-def test_a_new_book_costs_one_line_and_no_question(tmp_path: Path) -> None:
+def test_a_new_book_costs_two_lines_and_no_question(tmp_path: Path) -> None:
     """Development as before; from then on the book is known here."""
     with open_world(tmp_path, founded=False) as world:
         world.book.close()
         served = Served(profile_of(world))
         served.end()
         assert [line.partition(":")[0] for line in served.before[:-1]] == [
-            f"The newest checkpoint is kept at {default_path(LOG)}"
+            f"The newest checkpoint is kept at {default_path(LOG)}",
+            "Its console, for browsers",
         ]
         assert default_path(LOG).exists()
 
