@@ -1,0 +1,136 @@
+"""Pages against the API: what a page shows of an account, a plan, a draft or the register is what the API answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx
+import pytest
+
+from ledger.wire import canonical_json as c
+from policy.checks.field_readers import format_time
+from tests.api.console.conftest import Looked
+from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.factories.people import HOSPITAL
+from tests.factories.service import PLAN, ServedWorld, founded_world
+
+PUBLIC: Final = ["budget", "level", "runs", "spent", "unit"]
+
+
+def _rows(http: httpx.Client, address: str, table: str) -> list[dict[str, str]]:
+    """A table of a page, by its columns."""
+    mark = "&" if "?" in address else "?"
+    text = http.get(f"{address}{mark}csv={table}").raise_for_status().content.decode("utf-8-sig")
+    return [*csv.DictReader(io.StringIO(text))]
+
+
+@pytest.mark.parametrize("role", ["TDP", "TDC", "AUDITOR"])
+def test_an_account_is_shown_as_the_api_shows_it(looked: Looked, role: str) -> None:
+    """ε, share, what binds and the runs left, to a consumer rounded up as there."""
+    pairs = looked.pairs
+    ref = pairs.own.partition
+    answer = pairs.world.http.get("/v1/accounts", params={"partition": ref}, headers=pairs.people[role].shown).json()
+    by_holder: dict[str, Any] = {one["holder"]: one for one in answer["items"]}
+    rows = _rows(looked.browsers[role], f"/console/partitions/{ref}", "accounts")
+    assert rows[0]["Whose"] == "global"
+    assert len(rows) == (2 if role == "TDC" else 1)
+    for row in rows:
+        known = by_holder[row["Whose"]]
+        assert row["ε so far"] == known["odometer"].rstrip("0").rstrip(".")
+        assert row["Proven by"] == known["bound"]
+        assert row["Of what binds"] == known["binding"]
+        assert row["Runs left"] == str(known["runs_like_the_last"])
+
+
+def test_the_planner_answers_as_the_api_does(looked: Looked) -> None:
+    """Its checks, the run's ε and what fits."""
+    pairs, own = looked.pairs, looked.pairs.own
+    asked = {"contract": own.contract, "partitions": [own.partition], "plan": {**PLAN, "noise_multiplier": "4"}}
+    headers = {**pairs.people["TDC"].shown, "content-type": "application/json"}
+    answer = pairs.world.http.post("/v1/plans", content=c.dump(asked), headers=headers).json()
+    plan: Any = asked["plan"]
+    given = {"noise": "4", "partition": own.partition, "contract": own.contract, "steps": str(plan["steps"])}
+    query = httpx.QueryParams({**given, "probability": plan["sampler"]["probability"]})
+    address = f"/console/planner?{query}"
+    rows = _rows(looked.browsers["TDC"], address, "checks")
+    assert [(row["Code"], row["Result"]) for row in rows] == [
+        (one["code"], "passed" if one["passed"] else "failed") for one in answer["decision"]["checks"]
+    ]
+    (line,) = _rows(looked.browsers["TDC"], address, "epsilon")
+    assert line["ε"] == answer["run_epsilon"][0]["epsilon"]
+    assert str(answer["steps_most"]["steps"]) in looked.browsers["TDC"].get(address).text
+
+
+class Council(NamedTuple):
+    """A world, and the regulator's browser in it."""
+
+    world: ServedWorld
+    http: httpx.Client
+    anyone: httpx.Client
+
+
+@pytest.fixture
+def council(tmp_path: Path) -> Iterator[Council]:
+    """One of their own: what is published changes it."""
+    with (
+        founded_world(tmp_path) as world,
+        world.issuing({"sro": PEOPLE["SRO"]}) as issuer,
+        browser(world.url) as http,
+        browser(world.url) as anyone,
+    ):
+        log_in(http, issuer, "sro")
+        yield Council(world, http, anyone)
+
+
+def _draft(world: ServedWorld, **changes: c.Json) -> c.Object:
+    later = format_time(world.clock.now + 1_000)
+    return {**world.policy(), "effective": later, "version": 2, **changes}
+
+
+def test_a_draft_shows_what_it_would_change_and_changes_nothing(council: Council) -> None:
+    """Before and after; without the form's own token, nothing is shown at all."""
+    draft = c.dump(_draft(council.world, lineage={"epsilon_max": "0.5"})).decode()
+    page = council.http.get("/console/policy-impact").text
+    token = re.search(r'name="form_token" value="([\w-]+)"', page)
+    assert token is not None
+    size = council.world.size
+    shown = council.http.post("/console/policy-impact", data={"document": draft, "form_token": token[1]})
+    assert shown.status_code == 200
+    assert "lineage_epsilon_max" in shown.text
+    assert "epsilon policy publish" in shown.text
+    assert council.http.post("/console/policy-impact", data={"document": draft}).status_code == 403
+    wrong = council.http.post("/console/policy-impact", data={"document": "kind: policy", "form_token": token[1]})
+    assert (wrong.status_code, 'class="problem"' in wrong.text) == (200, True)
+    assert council.world.size == size
+
+
+def test_nothing_is_public_before_a_policy_says_so(council: Council) -> None:
+    """Then what it says, and no more; to a person and to a program alike."""
+    world, anyone = council.world, council.anyone
+    assert anyone.get("/console/register.json").json()["datasets"] == []
+    world.enter("policy", _draft(world, register=["budget"]), PEOPLE["SRO"].organisation, world.sro)
+    world.clock.now += 2_000
+    (entry,) = anyone.get("/console/register.json").json()["datasets"]
+    assert entry == {
+        "dataset": "digits",
+        "delta": "0.00001",
+        "epsilon": "6",
+        "policy": "policy health-policy version 2",
+        "provider": HOSPITAL,
+    }
+    page = anyone.get("/console/register").text
+    assert (page.count("not public"), HOSPITAL in page) == (4, True)
+
+
+def test_all_that_may_be_public_is_rounded_up(council: Council) -> None:
+    """The ε so far is everyone's odometer; the runs are those that were posted."""
+    world = council.world
+    world.enter("policy", _draft(world, register=PUBLIC), PEOPLE["SRO"].organisation, world.sro)
+    world.clock.now += 2_000
+    (entry,) = council.anyone.get("/console/register.json").json()["datasets"]
+    assert (entry["level"], entry["runs"], entry["spent"]) == (1, 0, "0.0000")
