@@ -19,7 +19,7 @@ from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.factories.people import HOSPITAL
 from tests.factories.service import PLAN, ServedWorld, founded_world
 
-PUBLIC: Final = ["budget", "level", "runs", "spent", "unit"]
+PUBLIC: Final[list[c.Json]] = ["budget", "level", "runs", "spent", "unit"]
 
 
 def _rows(http: httpx.Client, address: str, table: str) -> list[dict[str, str]]:
@@ -50,7 +50,11 @@ def test_an_account_is_shown_as_the_api_shows_it(looked: Looked, role: str) -> N
 def test_the_planner_answers_as_the_api_does(looked: Looked) -> None:
     """Its checks, the run's ε and what fits."""
     pairs, own = looked.pairs, looked.pairs.own
-    asked = {"contract": own.contract, "partitions": [own.partition], "plan": {**PLAN, "noise_multiplier": "4"}}
+    asked: c.Object = {
+        "contract": own.contract,
+        "partitions": [own.partition],
+        "plan": {**PLAN, "noise_multiplier": "4"},
+    }
     headers = {**pairs.people["TDC"].shown, "content-type": "application/json"}
     answer = pairs.world.http.post("/v1/plans", content=c.dump(asked), headers=headers).json()
     plan: Any = asked["plan"]
