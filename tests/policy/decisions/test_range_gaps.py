@@ -32,7 +32,7 @@ def _faults(period: str, *names: str) -> list[str]:
     [
         (("2026-W20", "2026-W21"), None),
         (("2026-W20", "2026-W22"), "2026-W21:"),
-        (("2026-W20", "2026-W43"), "2026-W40 and 2 more"),
+        (("2026-W20", "2026-W43"), "2026-W39, 2026-W40 and 2 more"),
         # What opened before the stream may be called anything.
         (("9999-W10", "2026-W21"), None),
         (("2026-W21", "2026-W21x"), None),
