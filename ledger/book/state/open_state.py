@@ -136,7 +136,7 @@ class OpenCharges(OpenPart[Charge]):
             self.sums.add(value)
             self._records.charges += 1
         elif before is None or not value.has_leased_since(before):
-            self._records.changes.add(name, self._records.position)
+            self._records.add_change(name, is_settled=before is None)
             if before is not None and before.state is ChargeState.PENDING is not value.state:
                 self.sums.settle(value)
         super().__setitem__(name, value)
@@ -248,7 +248,7 @@ class OpenState(MemoryState):
     def change_charge(self, name: str, change: Callable[[Charge], Charge]) -> None:
         """Change a charge. Of a settled one whose row another has written, it is only noted where that is said."""
         if self.folding and name not in self.open_charges.open:
-            self._records.changes.add(name, self._records.position)
+            self._records.add_change(name, is_settled=True)
             self.noted.append(("charges", name, None))
         else:
             super().change_charge(name, change)

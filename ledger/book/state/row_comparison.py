@@ -4,9 +4,9 @@ Nothing is decided on a row, so anyone who changes one gains nothing; but reader
 twenty seconds the writer, between two batches, gives a snapshot of the database and a copy of what it has in memory at
 the same size of the log. A thread of its own compares the two: every row of accounts, open charges, organisations,
 keys, contracts, policies, lineage, and the documents that they name, and how many rows there are of charges and keys.
-With the time that is left it goes on through the log, a slice at a time, and compares the rows of settled charges with
-what their entries say, each proven under the root. It takes a tenth of a processor, and more only if it would take
-longer than twenty seconds.
+Then it goes on through the log, and compares the rows of settled charges with what their entries say
+(:mod:`ledger.book.state.settled_comparison`). It takes a tenth of a processor, and more only if it would take longer
+than twenty seconds.
 
 The first row that differs is named once, in the log of the service, and no state is read any more until the book was
 opened anew, which refuses it as long as the row differs. The writer goes on.
@@ -22,25 +22,19 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.state.pinned_state import Pinned
-from ledger.book.state.proven_entries import ProvenEntries
+from ledger.book.state.settled_comparison import Compared, SettledComparison
 from ledger.book.state.settled_records import SettledRecords
 from ledger.book.submitted_command import BookBusy, BookStopped, PricesChange, RowsDiffer
-from ledger.commands.entry import Entry
-from ledger.commands.entry_reader import read_entry
-from ledger.commands.governance.model_opening import OpenModel
-from ledger.commands.runs.charge_entry import Charged
 from ledger.log.verification_findings import VerificationFailed
-from ledger.store.database_state import DatabaseState, check_documents, check_open_rows, check_rows_named, count_rows
+from ledger.store.database_state import DatabaseState, check_documents, check_open_rows, count_rows
 
 EVERY_S: Final = 20.0
 """Between two comparisons."""
-SLICE: Final = 256
-"""Rows or entries that are compared without a pause."""
 _SHARE: Final = 0.1
 _SLOWLY_S: Final = 20.0
 """How long a comparison takes no more than its share of a processor."""
@@ -53,6 +47,7 @@ class RowComparison:
 
     Attributes:
         difference: the first row that was found to differ, in words; None as long as none was.
+        compared: how much of the log the last comparison has looked at.
     """
 
     def __init__(
@@ -66,12 +61,12 @@ class RowComparison:
             every_s: between two comparisons.
         """
         self._every_s = every_s
-        self._pinning, self._records = pinning, records
+        self._pinning, self._settled = pinning, SettledComparison(records)
         self._closing = threading.Event()
         self._turn, self._blaming = threading.Lock(), threading.Lock()
         self._begun, self._worked = 0.0, 0.0
-        self._next = 0
         self.difference: str | None = None
+        self.compared = Compared(0, 0)
         self._thread = threading.Thread(target=self._run, name="book-rows", daemon=True)
         self._thread.start()
 
@@ -161,34 +156,7 @@ class RowComparison:
         for name, count in pinned.counts.items():
             if (stored := count_rows(rows, name)) != count:
                 raise VerificationFailed(None, f"{name}: there are {stored} rows, and the entries make {count}")
-        while not self._closing.is_set():
-            self._compare_settled(pinned, rows)
-            if self._next >= pinned.size:
-                self._next = 0
-                return
-            if time.monotonic() > self._begun + EVERY_S:
-                return
-
-    def _compare_settled(self, pinned: Pinned, rows: DatabaseState) -> None:
-        """Compare the rows that the next entries made with what these and later entries say."""
-        positions = range(self._next, min(self._next + SLICE, pinned.size))
-        entries = ProvenEntries.under(pinned.connection, pinned.size, pinned.edge)
-        entries.read(positions)
-        charges, keys = dict[str, Any](), dict[str, Any]()
-        for position in positions:
-            entry = read_entry(entries.bytes_at(position))
-            if isinstance(entry.effect, Charged):
-                # What is leased of a pending charge is in memory alone.
-                pending = pinned.parts["charges"].get(entry.id)
-                charges[entry.id] = pending or self._records.charge(entries, entry.id, pinned.size)
-                keys[entry.effect.charge.key_id] = entry.effect.key_at(position)
-            elif isinstance(entry.effect, Entry) and isinstance(body := entry.effect.command_body, OpenModel):
-                key_id = body.clean_room.signing.thumbprint
-                keys[key_id] = self._records.key(entries, key_id)
-        check_rows_named(rows, "charges", charges)
-        check_rows_named(rows, "keys", keys)
-        self._next = positions.stop
-        self._pause()
+        self.compared = self._settled.compare(pinned, rows, self._pause, self._closing.is_set)
 
     def _pause(self) -> None:
         """Rest as long as keeps to the share of a processor; a comparison that lasts too long does not rest."""

@@ -7,6 +7,8 @@ changed or removed changes no answer, and an entry that was stops the writer.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from struct import iter_unpack
 
 from ledger.book.state.position_index import PositionIndex
@@ -32,6 +34,7 @@ class SettledRecords:
         changes: of what changed a charge after its own entry, by the charge's id.
         keys: of what bound a key to a charge, by the key's id.
         charges: how many charges there are.
+        revised: of each entry that changed a charge which was settled, its position and that of the charge.
         state: has the partitions that charges name; that of an empty log until the state that these records are of is
             made.
     """
@@ -41,7 +44,19 @@ class SettledRecords:
         self.position = 0
         self.ids, self.changes, self.keys = PositionIndex(), PositionIndex(), PositionIndex()
         self.charges = 0
+        self.revised: deque[tuple[int, int]] = deque()
         self.state = MemoryState()
+
+    def add_change(self, charge: str, *, is_settled: bool) -> None:
+        """Note that the entry that is being applied changes a charge, which may be settled."""
+        self.changes.add(charge, self.position)
+        if is_settled:
+            self.revised.extend((self.position, at) for at in self.ids.positions(charge))
+
+    def changed_before(self, size: int) -> Iterator[int]:
+        """Where charges are that one of the first ``size`` entries has changed after they were settled, each once."""
+        while self.revised and self.revised[0][0] < size:
+            yield self.revised.popleft()[1]
 
     def resume(self, names: bytes, charges: int) -> None:
         """Go on with the names that a log uses, as its leaf hashes them, and the number of its charges."""

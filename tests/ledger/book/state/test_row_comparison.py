@@ -12,7 +12,9 @@ from typing import Final
 import pytest
 
 from ledger.book.book import BookBusy, BookStopped, BookUnusable, RowsDiffer
+from ledger.book.state import settled_comparison
 from ledger.book.state.row_comparison import RowComparison
+from ledger.book.state.settled_comparison import Compared
 from ledger.book.submitted_command import PricesChange
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import BANK_A, BANK_B
@@ -155,6 +157,63 @@ def test_a_book_that_is_written_differs_nowhere(world: StoredWorld) -> None:
         assert all(one.result(LIMIT_S) > 0 for one in comparing)
     for book in books[1:]:
         book.close()
+
+
+def _sent(world: StoredWorld, how_many: int) -> None:
+    """Runs that are posted, whose models are announced."""
+    names = [f"run-{place}" for place in range(how_many)]
+    for sent in (
+        [world.charge(name, run=SMALL) for name in names],
+        [world.release(name, SMALL) for name in names],
+        [world.settle(name, 1) for name in names],
+    ):
+        assert {one.code.word for one in world.submit(*sent)} <= {"pending", "permitted", "posted"}
+
+
+@pytest.fixture
+def sliced(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> StoredWorld:
+    """A log of some 20 slices of four entries, of which three are compared in full at once."""
+    monkeypatch.setattr(settled_comparison, "SLICE", 4)
+    monkeypatch.setattr(settled_comparison, "FULL", 3)
+    _sent(world, 24)
+    return world
+
+
+def _compared(world: StoredWorld) -> Compared:
+    assert world.book.compare_rows() is None
+    return world.book._rows.compared  # noqa: SLF001 - what it did
+
+
+def test_a_long_log_is_gone_through_in_three_comparisons(sliced: StoredWorld) -> None:
+    """By count, on any machine: some slices in full at each, of all others the rows; few are twice compared in full."""
+    slices = -(-sliced.size // 4)
+    first = [_compared(sliced) for _ in range(12)]
+    assert {one.slices for one in first} == {-(-slices // 3)}
+    assert max(one.full for one in first) == 3
+    # What has no settled charge is compared in full each time, and so is the end of the log.
+    later = [_compared(sliced) for _ in range(6)]
+    assert sum(one.slices for one in later) >= 2 * slices
+    assert sum(one.full for one in later) < slices
+
+
+AFTERWARDS: Final = (
+    ("UPDATE charge SET steps_posted = 0 WHERE id = 'run-1'", "charges: the row of run-1 "),
+    ("UPDATE charge SET id = 'nobody' WHERE id = 'run-2'", "charges: the row of run-2 is missing"),
+    ("UPDATE signing_key SET owner = 'did:web:thief.example' WHERE charge = 'run-3'", "keys: "),
+    ("UPDATE charge SET notices = '[]' WHERE id = 'run-4'", "charges: the row of run-4 "),
+)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize(("statement", "told"), AFTERWARDS)
+def test_a_row_of_long_ago_is_named_within_three_comparisons(sliced: StoredWorld, statement: str, told: str) -> None:
+    """Though its slice was compared in full before; also where it is put back to what it once was."""
+    for _ in range(12):
+        assert sliced.book.compare_rows() is None
+    assert announce(sliced, "run-4").code.word == "permitted"
+    execute(sliced.url, statement)
+    found = [sliced.book.compare_rows() for _ in range(3)]
+    assert told in str(found[-1])
 
 
 @pytest.mark.damages
