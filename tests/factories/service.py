@@ -54,6 +54,7 @@ from tests.factories.people import (
     registration,
     short_name,
 )
+from tests.factories.state_agreement import check_agreement
 from tests.factories.world import ChargeRead, World
 
 NOW: Final = unix_ms() // 1000 * 1000
@@ -76,9 +77,14 @@ def machine_clock() -> Clock:
 
 
 class ServedWorld(World):
-    """One service and those who use it: commands go over HTTP, and what is read too."""
+    """One service and those who use it: commands go over HTTP, and what is read too.
+
+    Attributes:
+        is_checked: whether memory, rows and replay of its book are compared when a test leaves it.
+    """
 
     listener: socket.socket
+    is_checked = False
 
     def __init__(  # noqa: PLR0913 - what a world is made of
         self, book: Book, url: str, *, clock: Clock, keys: FileKeyStore, log: LogKey, everybody: Everybody
@@ -283,7 +289,8 @@ def open_world(  # noqa: PLR0913 - the parts of a service
 ) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
-    Its book is made in SQLite, unless ``database`` is the URL of one that is there.
+    Its book is made in SQLite, unless ``database`` is the URL of one that is there. Afterwards memory, rows and replay
+    are compared, where that is asked.
     """
     if database is None:
         database = f"sqlite:///{folder / 'book.sqlite'}"
@@ -305,10 +312,13 @@ def open_world(  # noqa: PLR0913 - the parts of a service
             world.listener = listener
             try:
                 yield world
+                checked = world.is_checked
             finally:
                 world.service.close()
                 world.http.close()
                 listener.close()
+        if checked:
+            check_agreement(book, database)
     finally:
         book.close()
 

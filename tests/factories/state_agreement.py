@@ -30,14 +30,15 @@ def check_agreement(book: Book, url: str) -> int:
             state = book._writer._state  # noqa: SLF001 - what is in memory is nobody else's business
             if stopped is None and state.size == stored.size:
                 assert state.root == stored.root
-                _check_memory(state.facts.in_memory_parts(), replayed)
+                check_memory(book, replayed)
             return stored.size
     finally:
         engine.dispose()
 
 
-def _check_memory(parts: dict[str, dict[Any, Any]], replayed: MemoryState) -> None:
-    """Memory holds all that the entries make but settled charges and the keys of their clean rooms."""
+def check_memory(book: Book, replayed: MemoryState) -> None:
+    """The writer's memory, while it rests, is all that entries make but settled charges and their clean rooms' keys."""
+    parts: dict[str, dict[Any, Any]] = book._writer._state.facts.in_memory_parts()  # noqa: SLF001 - nobody else's business
     pending = {name: one for name, one in replayed.charges.items() if one.state is ChargeState.PENDING}
     keys = {name: one for name, one in replayed.keys.items() if one.charge is None or one.charge in pending}
     for name in PROJECTIONS:

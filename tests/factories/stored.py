@@ -19,12 +19,20 @@ from ledger.store.engine import engine_of, url_of
 from ledger.store.tables import metadata
 from policy.decisions.gate import gate
 from tests.factories.people import LOG_KEY, ORIGIN
+from tests.factories.state_agreement import check_agreement
 from tests.factories.world import World
 from tests.postgres import Database, databases, new_book
 
 
 class StoredWorld(World):
-    """A world whose book lies in SQLite in this folder, unless ``url`` says where."""
+    """A world whose book lies in SQLite in this folder, unless ``url`` says where.
+
+    Attributes:
+        is_checked: whether memory, rows and replay are compared when a test leaves the world that it opened: not where
+            it damages them, nor where a book is long.
+    """
+
+    is_checked = False
 
     def __init__(self, folder: Path, url: str = "") -> None:
         super().__init__()
@@ -136,11 +144,13 @@ def founded_book(folder: Path, engine: str = "sqlite", make: type[StoredWorld] =
 def open_world(
     folder: Path, engine: str = "sqlite", *, founded: bool = True, make: type[StoredWorld] = StoredWorld
 ) -> Iterator[StoredWorld]:
-    """A world whose book is open while the block runs."""
+    """A world whose book is open while the block runs; then memory, rows and replay are compared if it says so."""
     with founded_book(folder, engine, make) if founded else fresh_book(folder, engine) as url:
         world = make(folder, url)
         try:
             yield world
+            if world.is_checked:
+                check_agreement(world.book, world.url)
         finally:
             world.book.close()
 

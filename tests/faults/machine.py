@@ -16,7 +16,7 @@ from ledger.domain.facts import GLOBAL, holder_of
 from ledger.wire.exact_numbers import NAT
 from tests.factories.memory import MemoryWorld
 from tests.factories.people import BANK_A, HOUR_MS, LOG
-from tests.factories.state_agreement import check_agreement
+from tests.factories.state_agreement import check_agreement, check_memory
 from tests.factories.stored import no_step
 from tests.faults.asking import KINDS_ASKED, Asking
 from tests.faults.modelled_world import ModelledWorld, model_of, ref_of
@@ -24,6 +24,8 @@ from tests.faults.standing import Vector
 
 NUMBER: Final = st.integers(0, 2_000)
 ASKED: Final = st.lists(st.tuples(st.sampled_from(KINDS_ASKED), NUMBER, NUMBER, NUMBER), min_size=8, max_size=48)
+AGREE_EVERY: Final = 4
+"""Calls after which memory, rows and replay are compared."""
 TALLY: Final = Counter[str]()
 """What all machines of this process have seen."""
 
@@ -35,7 +37,7 @@ class WholeBook(RuleBasedStateMachine):
         begin: a founded world of its own, and what lets go of it.
     """
 
-    compared = 0
+    compared = calls = 0
     engine: ClassVar[str]
     begin: ClassVar[Callable[[], tuple[ModelledWorld, Callable[[], None]]]]
 
@@ -66,6 +68,11 @@ class WholeBook(RuleBasedStateMachine):
         self.check_bytes(outcomes, self._straight.submit(*(submission for _, submission in sent)))
         TALLY["commands"] += len(sent)
         self.look()
+        self.calls += 1
+        if self.calls % AGREE_EVERY == 0:
+            # While the book is open: rows are what memory is, and memory is what the entries so far make.
+            assert self.world.book.compare_rows() is None
+            check_memory(self.world.book, self._straight.state)
 
     @rule(hours=st.integers(-48, 12))
     def pass_time(self, hours: int) -> None:

@@ -14,7 +14,6 @@ from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL, plan
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG
-from tests.factories.state_agreement import check_agreement
 from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.book.governed import faults, publish, words
 
@@ -40,7 +39,6 @@ def weeks(tmp_path: Any, engine: str) -> Iterator[StoredWorld]:  # noqa: ANN401 
     with open_world(tmp_path, engine, founded=False) as world:
         world.found(*world.founding_with(partitions=OPENED))
         yield world
-        check_agreement(world.book, world.url)
 
 
 def losses(world: StoredWorld) -> dict[tuple[str, str], tuple[Any, Any]]:

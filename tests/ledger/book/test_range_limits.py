@@ -14,7 +14,6 @@ from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL, contract, dataset, policy
 from tests.factories.people import BANK_A, HOSPITAL, LOG
-from tests.factories.state_agreement import check_agreement
 from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.book.governed import publish, words
 
@@ -75,7 +74,6 @@ def test_terms_and_units_of_one_run(tmp_path: Path) -> None:
             assert 30_000 < len(facts.entry(facts.size - 1)) <= ENTRY_BYTES_MAX
             (charge,) = facts.charges.values()
             assert charge.partitions == tuple(f"{HOSPITAL}/{LONG}/{name}" for name in names[:-1])
-        check_agreement(world.book, world.url)
 
 
 @pytest.mark.soak
@@ -106,4 +104,3 @@ def test_partitions_of_one_run(tmp_path: Path) -> None:
         assert len({one.posted for one in held}) == 1
         assert len({one.pending for one in held}) == 2
         assert verify_book(world.url, LOG, no_step, gate=gate).entries == world.size
-        check_agreement(world.book, world.url)

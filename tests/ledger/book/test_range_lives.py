@@ -20,7 +20,6 @@ from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import contract, dataset, dense_plan, policy
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL, HOUR_MS, LOG, MERGED, SRO, CleanRoom
-from tests.factories.state_agreement import check_agreement
 from tests.factories.statements import state_now
 from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.book.governed import words
@@ -244,4 +243,3 @@ def test_a_range_lives_as_its_partitions_do(tmp_path: Path, engine: str) -> None
         assert runs.accounts(RANGE) == accounts[0]
         report = verify_book(world.url, LOG, no_step, gate=gate)
         assert (report.entries, report.decided, report.judged) == (world.size, True, True)
-        check_agreement(world.book, world.url)
