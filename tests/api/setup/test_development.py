@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from typer.testing import CliRunner
 
 from api.cli.up import next_commands, run_development
 from api.setup import development_folder as development
+from api.setup import development_server
 from api.setup.development_folder import PARTIES, DevelopmentFolder, FolderTaken
 from api.setup.development_server import kept_outside, running
 from api.setup.key_files import verifier_key
@@ -28,8 +31,10 @@ from client.profile.profile import Profile
 from epsilon_ledger.__main__ import assemble
 from ledger.book.checkpoint_file import default_path
 from ledger.book.submitted_command import BookUnusable
+from ledger.book.wall_clock import ClockWatch, boottime_ms
 from ledger.domain.outcomes import Code
 from ledger.log.checkpoint import LogSigner
+from tests.factories.people import DAY_MS
 
 EPSILON = str(Path(sys.executable).with_name("epsilon"))
 PLACE = "my ledger's folder"
@@ -133,6 +138,29 @@ def test_what_an_earlier_version_kept_in_the_folder_moves_out(tmp_path: Path) ->
     ):
         pass
     assert outside.read_text(encoding="utf-8") == signer.sign(3, bytes(32))
+
+
+def test_a_clock_that_jumps_is_said_and_the_service_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The wall clock is suddenly a day ahead of the time since boot: one line says so, and what is sent is recorded."""
+    since_boot = [boottime_ms()]
+    monkeypatch.setattr(development_server, "ClockWatch", partial(ClockWatch, boottime=lambda: since_boot[0]))
+    with (
+        socket.create_server((development.HOST, 0)) as service,
+        socket.create_server((development.HOST, 0)) as issuer,
+    ):
+        development.claim(tmp_path / "folder", service.getsockname()[1], issuer.getsockname()[1])
+        mark = development.marked(tmp_path / "folder")
+        assert mark is not None
+        folder = DevelopmentFolder(tmp_path / "folder", mark)
+        development.complete(folder)
+        with running(folder, service, issuer), caplog.at_level(logging.WARNING, "ledger.book"):
+            since_boot[0] -= DAY_MS
+            development_server.register_parties(folder)
+    said = [one.getMessage() for one in caplog.records if "what the time since boot makes it" in one.getMessage()]
+    assert len(said) == 1
+    assert "ahead of what the time since boot makes it: a service in development goes on" in said[0]
 
 
 def test_each_printed_command_works_as_pasted(up: Up) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import Engine, event
@@ -29,6 +31,51 @@ def counted() -> Iterator[list[str]]:
         yield sent
     finally:
         event.remove(Engine, "before_cursor_execute", note)
+
+
+def by_table(statements: list[str]) -> dict[str, int]:
+    """How many of them begin alike, and are of one table."""
+    found = (
+        re.match(r"(INSERT INTO \w+|SELECT .*? FROM \w+|SELECT \w+\(|BEGIN)", one, re.DOTALL) for one in statements
+    )
+    return Counter(" ".join(one[0].split()) if one else "other" for one in found)
+
+
+BEFORE: Final = {
+    "sqlite": {"BEGIN": 1, "SELECT max(position) FROM entry": 1},
+    "postgresql": {
+        "SELECT pg_advisory_xact_lock(": 1,
+        "SELECT version_num FROM alembic_version": 1,
+        "SELECT position, data FROM entry": 1,
+        "SELECT note FROM checkpoint": 1,
+    },
+}
+"""What a batch asks: whether the log is as it was left; of several processes, what the others appended."""
+WRITTEN: Final = {
+    "charge": ("signing_key", "contract", "charge", "account", "entry", "tree_node", "checkpoint"),
+    "post": ("charge", "account", "entry", "tree_node", "checkpoint"),
+}
+
+
+@pytest.mark.parametrize("size", [1, 64])
+@pytest.mark.parametrize("kind", ["charge", "post"])
+def test_the_statements_of_a_batch(world: StoredWorld, engine: str, kind: str, size: int) -> None:
+    """Exactly these: nothing that the writer knows is read, and each table is written by one statement."""
+    names = [f"{size}-{number}" for number in range(size)]
+    charges, posts = [world.charge(name, run=TINY) for name in names], [world.settle(name, 1) for name in names]
+    world.submit(world.charge("first", run=TINY))
+    if kind == "post":
+        world.submit(*charges)
+    with counted() as statements:
+        outcomes = world.submit(*(charges if kind == "charge" else posts))
+    assert {one.code.word for one in outcomes} == {"pending" if kind == "charge" else "posted"}
+    expected = {**BEFORE[engine], **{f"INSERT INTO {table}": 1 for table in WRITTEN[kind]}}
+    found = by_table(statements)
+    if engine == "sqlite":
+        # Rows whose number is no power of two are put down in pieces that are, so that few statements are compiled.
+        pieces = found.pop("INSERT INTO tree_node")
+        assert expected.pop("INSERT INTO tree_node") <= pieces <= (2 * size).bit_length()
+    assert found == expected
 
 
 @pytest.mark.parametrize("kind", ["charge", "post", "repeat"])

@@ -30,11 +30,16 @@ world.book.close()
 STOPPED: Final = "another process has opened .* for writing, on another host or in another container"
 
 
-def _second_process(folder: Path, url: str, runtime: Path) -> str:
+CONTAINER: Final = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount")
+MOUNTED: Final = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+"""What a container of its own does: the one file under another path, and then a command."""
+
+
+def _second_process(folder: Path, url: str, runtime: Path, *prefix: str) -> str:
     """What a process prints whose locks lie elsewhere, as those of another host or container do."""
     runtime.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", SECOND, str(folder), url],
+        [*prefix, sys.executable, "-c", SECOND, str(folder), url],
         env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
         cwd=Path(__file__).parents[4],
         capture_output=True,
@@ -58,6 +63,20 @@ def test_a_process_that_no_lock_stops_is_noticed(tmp_path: Path) -> None:
         world.reopen()
         with world.book.read() as facts:
             assert set(facts.charges) == {"first", "second"}
+
+
+def test_the_one_file_mounted_into_a_container_is_opened_by_no_one_there(tmp_path: Path) -> None:
+    """A real bind mount of the file alone, in a namespace of its own, where no lock of the first process reaches."""
+    other = tmp_path / "container" / "book.sqlite"
+    other.parent.mkdir()
+    other.touch()
+    with open_world(tmp_path) as world:
+        world.submit(world.charge("first", run=SMALL))
+        inside = (*CONTAINER, "sh", "-c", MOUNTED, "sh", str(world.path), str(other))
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            _second_process(other.parent, url_of(other), tmp_path / "runtime", *inside)
+        assert f"{other} is mounted as a single file" in refused.value.stderr
+        assert world.submit(world.charge("third", run=SMALL))[0].code.word == "pending"
 
 
 def test_a_process_with_another_write_ahead_log_is_noticed(tmp_path: Path) -> None:
