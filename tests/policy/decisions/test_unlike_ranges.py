@@ -64,8 +64,8 @@ def test_what_is_past_its_age_is_named_and_the_others_are_not() -> None:
 def test_partitions_under_two_policies_are_checked_by_their_own() -> None:
     """The first opened while Level 1 bound it for good; the second later, at Level 0; neither is too old."""
     later = {**POLICY, "effective": "2026-05-10T00:00:00Z", "level": 0, "version": 2}
-    older, newer = {}, {"opened": "2026-05-20T00:00:00Z", "index": 60}
-    verdict = _charged(older, newer, policies=[POLICY, later])
+    newer = {"opened": "2026-05-20T00:00:00Z", "index": 60}
+    verdict = _charged({}, newer, policies=[POLICY, later])
     caps = dict(verdict.caps)
     assert (caps[f"{DATASET}/one"].everyone is None, caps[f"{DATASET}/two"].everyone is None) == (False, True)
     assert _failed(verdict, "partition_too_old") == []
