@@ -19,7 +19,12 @@ def own_table(records: int) -> str:
     """The table in CSV; its first value tells the last column."""
     rows = [
         (
-            *(f"C{one}", "2026-01-31", *(str(one * (7 + place) % 11 - 5) for place in range(23)), str(one % 1_009)),
+            *(
+                f"C{one}",
+                "2026-01-31",
+                *(str(one * (7 + place) % 11 - 5) for place in range(23)),
+                str(one * 577 % 1_009),
+            ),
             *(("F", "M", "")[one % 3], "ABC"[one % 3], ("71.5", "NA", "")[one % 3], ("No", "Yes")[one * 7 % 11 > 5]),
         )
         for one in range(records)
