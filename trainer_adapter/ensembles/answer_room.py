@@ -101,7 +101,7 @@ class AnswerRoom:
     def _admit(self, question: Question) -> None:
         if len(self._waiting) >= WAITING_MAX:
             raise Busy("question", f"is one too many: {WAITING_MAX} wait already, ask again after the next answers")
-        waiting = {self._key(one) for one in self._waiting.values()}
+        waiting = {self._key(one) for one in self._waiting.values() if self._stored(one) is None}
         if self._key(question) not in waiting and self._left() <= len(waiting):
             raise Over("question", "comes after the last: all that the charge or the job allows are taken")
 

@@ -189,6 +189,19 @@ def test_after_the_last_question_only_answers_are_given(tmp_path: Path) -> None:
     assert send(door, "one", 1) == (HTTPStatus.OK, {"class": 1})
 
 
+def test_a_question_with_a_stored_answer_takes_no_ones_place(tmp_path: Path) -> None:
+    """Of two questions the second is taken, though the first was asked again and waits."""
+    door, source = opened(tmp_path, 2)
+    send(door, "one", 1)
+    door.room.tick()
+    send(door, "again", 1)
+    assert send(door, "two", 2) == (HTTPStatus.ACCEPTED, "waiting")
+    assert door.room.tick() == "all were taken"
+    door.room.let_out()
+    assert [send(door, name, value)[1] for name, value in (("again", 1), ("two", 2))] == [{"class": 1}, {"class": 2}]
+    assert source.log.steps == 2
+
+
 def test_an_answer_opens_for_its_asker_alone(tmp_path: Path) -> None:
     """Who sends the same bytes again gets what only the question's key opens; another room's signature is refused."""
     door, _ = opened(tmp_path)
