@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from client.cli.command_group import CommandGroup
-from client.cli.confirmation import ask_missing
 from client.cli.error_report import errors_reported
+from client.cli.wording.confirmation import ask_missing
 
 if TYPE_CHECKING:
     from api.setup.service_folder import ServiceDecisions

@@ -19,9 +19,9 @@ from api.console.views import (
     partition,
     planner,
     policies,
-    register,
     runs,
 )
+from api.console.views.public import register
 
 _VIEWS: Final = (
     home,

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, 
 import typer
 
 from client.cli.arguments import AsJson, CommandId, DryRun, ProfilePath, Yes, fresh_id
-from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported, typed_names
 from client.cli.output import print_exposures, print_fields, print_json, print_outcome
+from client.cli.wording.confirmation import confirm
 from client.cli.wording.organisation_names import learn_names
 from client.cli.wording.outcome_names import named, named_document
 from ledger.command_line.verbosity import HELP, set_verbose

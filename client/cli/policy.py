@@ -10,9 +10,9 @@ import typer
 
 from client.cli.arguments import AsJson, CommandId, DryRun, PartitionRef, ProfilePath, account_holder, fresh_id
 from client.cli.command_group import CommandGroup
-from client.cli.confirmation import confirm
 from client.cli.error_report import errors_reported
 from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
+from client.cli.wording.confirmation import confirm
 from client.cli.wording.outcome_names import named_document
 from ledger.command_line.verbosity import is_verbose
 

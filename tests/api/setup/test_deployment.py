@@ -21,7 +21,7 @@ from api.dev_issuer.issuer import DevelopmentIssuer
 from api.dev_issuer.routes import create_issuer_app
 from api.server.http_server import serving
 from api.setup.issuer_folder import JWK_SET, fetch_issuer
-from client.cli.confirmation import ask_missing
+from client.cli.wording.confirmation import ask_missing
 from client.keys.signer import Signer
 from client.profile.profile import Profile
 from epsilon_ledger.__main__ import assemble
