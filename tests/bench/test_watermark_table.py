@@ -6,6 +6,8 @@ import pytest
 
 from tests.bench.watermark_table import ROWS, row
 
+pytestmark = [pytest.mark.bench, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
 
 @pytest.mark.parametrize("name", list(ROWS))
 def test_a_mark_costs_little_and_is_found(name: str) -> None:

@@ -73,7 +73,8 @@ def test_every_part_of_the_state_has_leaves() -> None:
     made |= {"_accounts", "account_sums", "note_sums", "_orders", "_within"}
     assert vars(state).keys() - PARTS.keys() - made == {"sums", "_records", "documents"}
     assert state.parts.keys() == PARTS.keys() - OTHERS
-    assert vars(SettledRecords()).keys() == {"ids", "changes", "keys", "position", "charges", "state"}
+    # `revised` names the rows that are to be compared again, and decides nothing.
+    assert vars(SettledRecords()).keys() == {"ids", "changes", "keys", "position", "charges", "state", "revised"}
 
 
 def test_the_leaves_are_the_records_that_decide(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.factories.stored import StoredWorld
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def checked() -> Iterator[None]:
     """Also those that a test opens by itself; one that it damages, it says not to check."""
     with pytest.MonkeyPatch.context() as patch:
