@@ -37,7 +37,8 @@ class Block:
 def pages() -> list[Path]:
     """Every page, the rooms' own among them."""
     docs = ROOT / "docs"
-    rooms = [ROOT / "policy" / "depa" / "README.md", *ROOT.glob("[a-z]*/README.md")]
+    inner = (ROOT / "api" / "console", ROOT / "policy" / "depa")
+    rooms = [*(one / "README.md" for one in inner), *ROOT.glob("[a-z]*/README.md")]
     return sorted({*ROOT.glob("*.md"), *rooms, *docs.rglob("*.md")})
 
 
