@@ -189,7 +189,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
         seal_dataset(records, REF, tmp_path / f"out-{count}", None, None)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_sealing_needs_no_pytorch(tmp_path: Path) -> None:
