@@ -112,10 +112,7 @@ class Book:
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
             state = usable_state(engines[1], recorder.signer.key, keeping, snapshot, volatile=volatile)
             state.statements.enabled = statements
-            with engines[1].begin() as connection:
-                recorder.clock.begin(state.time, newest_cosigned(Log(connection)))
-            for time in show_first():
-                recorder.clock.witnessed(time)
+            _begin_clock(engines[1], recorder.clock, state.time, show_first)
             if keeping is not None:
                 keeping.begin()
             begin_epoch(engines[0], lock)
@@ -292,3 +289,11 @@ class Book:
         self._closed = True
         self._writes.dispose()
         self._reads.dispose()
+
+
+def _begin_clock(reads: Engine, clock: WallClock, last: int, show_first: Callable[[], Iterable[int]]) -> None:
+    """Hold the clock to the newest entry, to the newest cosignature and to the witnesses that see the book first."""
+    with reads.begin() as connection:
+        clock.begin(last, newest_cosigned(Log(connection)))
+    for time in show_first():
+        clock.witnessed(time)

@@ -23,6 +23,56 @@ app.add_typer(depa, name="depa")
 depa.command(epilog=ADAPT_EXAMPLES)(verbosely(adapt))
 
 
+_Contract = Annotated[Path, typer.Argument(metavar="CONTRACT", help="A contract: JSON, or its COSE_Sign envelope.")]
+_Pipeline = Annotated[Path, typer.Argument(metavar="PIPELINE", help="A pipeline configuration in JSON.")]
+_Records = Annotated[
+    int | None,
+    typer.Option(min=1, max=RECORDS_MAX, help="Training records after joins and splits; neither file has it."),
+]
+_Rows = Annotated[
+    int | None,
+    typer.Option("--rows-per-principal", min=1, max=64, help="Maximum rows per data principal, as TDPs declare."),
+]
+_Level = Annotated[int, typer.Option(min=0, max=LEVEL_MAX, help="The datasets' sensitivity Level.")]
+_Runs = Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of runs that the contract allows.")]
+_Version = Annotated[
+    int, typer.Option(min=1, max=1_000_000, help="Version of the contract; an amendment is the next version.")
+]
+_Budget = Annotated[str, typer.Option(help="ε of a partition to count runs against; the contract's own ε if omitted.")]
+_At = Annotated[str, typer.Option(help="Check dates at this time, as 2026-01-01T00:00:00Z; now if omitted.")]
+_Did = Annotated[
+    list[Path] | None,
+    typer.Option(help="A party's DID document; repeat the option for each party. Implies --signed."),
+]
+_Signed = Annotated[bool, typer.Option("--signed", help="Refuse a contract without its signed envelope.")]
+_Service = Annotated[
+    Path | None,
+    typer.Option(
+        "--contract-service",
+        metavar="FILE",
+        help="Demand a receipt of this contract service: the JSON that its /parameters answered. Implies --signed.",
+    ),
+]
+_Receipt = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The service's receipt, in CBOR; the one in the envelope if omitted."),
+]
+_Waive = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CODE",
+        help="What SROs waive of this pipeline: join_unbounded, metrics_exact or"
+        " preprocessing_fitted; repeat it. They sign our contract too.",
+    ),
+]
+_WaivedBy = Annotated[
+    list[str] | None, typer.Option(metavar="DID", help="The SRO that waives; repeat it for each domain's SRO.")
+]
+_WaivedUntil = Annotated[str, typer.Option(help="When waivers end, as 2026-12-01T00:00:00Z.")]
+_WaiverReason = Annotated[str, typer.Option(help="Why the SRO waives, for people.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
 @depa.command(
     epilog=examples(
         "depa check",
@@ -33,57 +83,25 @@ depa.command(epilog=ADAPT_EXAMPLES)(verbosely(adapt))
 )
 @verbosely
 def check(  # noqa: PLR0913 - what neither file says
-    contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="A contract: JSON, or its COSE_Sign envelope.")],
-    pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="A pipeline configuration in JSON.")],
+    contract: _Contract,
+    pipeline: _Pipeline,
     *,
-    records: Annotated[
-        int | None,
-        typer.Option(min=1, max=RECORDS_MAX, help="Training records after joins and splits; neither file has it."),
-    ] = None,
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows-per-principal", min=1, max=64, help="Maximum rows per data principal, as TDPs declare."),
-    ] = None,
-    level: Annotated[int, typer.Option(min=0, max=LEVEL_MAX, help="The datasets' sensitivity Level.")] = 1,
-    runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of runs that the contract allows.")] = 1,
-    version: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Version of the contract; an amendment is the next version.")
-    ] = 1,
-    budget: Annotated[
-        str, typer.Option(help="ε of a partition to count runs against; the contract's own ε if omitted.")
-    ] = "",
-    at: Annotated[str, typer.Option(help="Check dates at this time, as 2026-01-01T00:00:00Z; now if omitted.")] = "",
-    did: Annotated[
-        list[Path] | None,
-        typer.Option(help="A party's DID document; repeat the option for each party. Implies --signed."),
-    ] = None,
-    signed: Annotated[bool, typer.Option("--signed", help="Refuse a contract without its signed envelope.")] = False,
-    service: Annotated[
-        Path | None,
-        typer.Option(
-            "--contract-service",
-            metavar="FILE",
-            help="Demand a receipt of this contract service: the JSON that its /parameters answered. Implies --signed.",
-        ),
-    ] = None,
-    receipt: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The service's receipt, in CBOR; the one in the envelope if omitted."),
-    ] = None,
-    waive: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CODE",
-            help="What SROs waive of this pipeline: join_unbounded, metrics_exact or"
-            " preprocessing_fitted; repeat it. They sign our contract too.",
-        ),
-    ] = None,
-    waived_by: Annotated[
-        list[str] | None, typer.Option(metavar="DID", help="The SRO that waives; repeat it for each domain's SRO.")
-    ] = None,
-    waived_until: Annotated[str, typer.Option(help="When waivers end, as 2026-12-01T00:00:00Z.")] = "",
-    waiver_reason: Annotated[str, typer.Option(help="Why the SRO waives, for people.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    records: _Records = None,
+    rows: _Rows = None,
+    level: _Level = 1,
+    runs: _Runs = 1,
+    version: _Version = 1,
+    budget: _Budget = "",
+    at: _At = "",
+    did: _Did = None,
+    signed: _Signed = False,
+    service: _Service = None,
+    receipt: _Receipt = None,
+    waive: _Waive = None,
+    waived_by: _WaivedBy = None,
+    waived_until: _WaivedUntil = "",
+    waiver_reason: _WaiverReason = "",
+    as_json: _AsJson = False,
 ) -> None:
     """Check that a DEPA contract and pipeline can be imported; with --records, compute the run's noise and ε."""
     from ledger.domain.outcomes import Code

@@ -1,9 +1,9 @@
 """The least changed pair of a DEPA contract and its pipeline that can be imported, with every change and its reason.
 
-Each refusal of the check has at most one change that mends it and takes nothing from anyone's privacy: what is fitted
+Each refusal of the check has at most one change that removes it and takes nothing from anyone's privacy: what is fitted
 on records goes, exact results go, a run's ε falls to what the contract allows. What only the parties can decide (who
 they are, how long the contract holds, how many rows a person may have in a join) is never made up: where it is not
-given, it is listed as needed. Changes are made until the check refuses nothing, or nothing that a change could mend.
+given, it is listed as needed. Changes are made until the check refuses nothing, or nothing that a change could remove.
 """
 
 from __future__ import annotations
@@ -98,30 +98,30 @@ def adapt(contract: bytes, pipeline: bytes, terms: Terms, decided: PartyDecision
     """
     files = {CONTRACT: parse(contract, CONTRACT), PIPELINE: parse(pipeline, PIPELINE)}
     terms = replace(terms, rows=None, signed=False)
-    found = check(contract, pipeline, terms)
+    checked = check(contract, pipeline, terms)
     changes: list[Change] = []
     for _ in range(ROUNDS_MAX):
-        made = list(_changes(found, files, terms, decided))
-        if not made:
+        new = list(_changes(checked, files, terms, decided))
+        if not new:
             break
-        changes += made
-        found = check(write(files[CONTRACT]), write(files[PIPELINE]), terms)
+        changes += new
+        checked = check(write(files[CONTRACT]), write(files[PIPELINE]), terms)
     written = [
         data if not any(one.field.startswith(name) for one in changes) else write_lines(files[name])
         for name, data in ((CONTRACT, contract), (PIPELINE, pipeline))
     ]
-    needed = dict.fromkeys(text for one in found.reasons if one.refused and (text := _needed(one, files)))
+    needed = dict.fromkeys(text for one in checked.reasons if one.refused and (text := _needed(one, files)))
     return Adapted(written[0], written[1], tuple(changes), tuple(needed), check(written[0], written[1], terms))
 
 
-def _changes(found: Checked, files: dict[str, Any], terms: Terms, decided: PartyDecisions) -> Iterator[Change]:
+def _changes(checked: Checked, files: dict[str, Any], terms: Terms, decided: PartyDecisions) -> Iterator[Change]:
     changed: set[str] = set()
-    for reason in found.reasons:
-        make = _MENDED.get(reason.code)
-        mended = make(_Refusal(reason, files, found, terms, decided)) if make and reason.refused else None
-        if mended is None or mended[0] in changed:
+    for reason in checked.reasons:
+        make = _REMEDIES.get(reason.code)
+        remedy = make(_Refusal(reason, files, checked, terms, decided)) if make and reason.refused else None
+        if remedy is None or remedy[0] in changed:
             continue
-        path, value = mended
+        path, value = remedy
         before = value_at(files, path)
         if before == value:
             continue
@@ -132,11 +132,11 @@ def _changes(found: Checked, files: dict[str, Any], terms: Terms, decided: Party
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """A refusal with all that mending it takes."""
+    """A refusal, with all that its remedy depends on."""
 
     reason: Reason
     files: dict[str, Any]
-    found: Checked
+    checked: Checked
     terms: Terms
     decided: PartyDecisions
 
@@ -149,11 +149,11 @@ class _Refusal:
         return value_at(self.files, self.path)
 
 
-Mended = tuple[str, Any] | None
-"""The path of a field and its new value; None where no change mends the refusal."""
+Remedy = tuple[str, Any] | None
+"""The path of a field and its new value; None where no change removes the refusal."""
 
 
-def _party(one: _Refusal) -> Mended:
+def _party(one: _Refusal) -> Remedy:
     did = one.decided.tdc if one.path == f"{CONTRACT}.tdc" else one.decided.providers.get(_owner(one.path, one.files))
     return (one.path, did) if did else None
 
@@ -163,7 +163,7 @@ def _owner(path: str, files: Mapping[str, Any]) -> str:
     return owner if isinstance(owner, str) else ""
 
 
-def _parties(one: _Refusal) -> Mended:
+def _parties(one: _Refusal) -> Remedy:
     """The TDPs of a contract are the providers of its datasets."""
     path = f"{CONTRACT}.tdps"
     datasets, named = value_at(one.files, f"{CONTRACT}.datasets"), value_at(one.files, path)
@@ -173,12 +173,12 @@ def _parties(one: _Refusal) -> Mended:
     return path, list(dict.fromkeys([*(named if isinstance(named, list) else []), *listed]))
 
 
-def _date(one: _Refusal) -> Mended:
+def _date(one: _Refusal) -> Remedy:
     moment = one.decided.ends if one.path.endswith("expiryTime") else one.decided.starts
     return None if moment is None else (one.path, format_time(moment))
 
 
-def _number(one: _Refusal) -> Mended:
+def _number(one: _Refusal) -> Remedy:
     """A pipeline's number that is written as a string; one of a contract may be."""
     match = re.fullmatch(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?", str(one.value), re.ASCII)
     if not one.path.startswith(PIPELINE) or match is None:
@@ -186,31 +186,33 @@ def _number(one: _Refusal) -> Mended:
     return one.path, Fraction(match[0]) if match[2] else int(match[0])
 
 
-def _bound(one: _Refusal) -> Mended:
+def _bound(one: _Refusal) -> Remedy:
     return None if one.decided.rows is None else (f"{one.path}.{BOUND}", one.decided.rows)
 
 
-def _not_fitted(one: _Refusal) -> Mended:
+def _not_fitted(one: _Refusal) -> Remedy:
     """What a record's preparation takes from other records goes; what a library fits by itself cannot."""
     instead = {"scaler": None, "stratify": False, "normalize": False, "missing_strategy": "drop"}
     name = one.path.rpartition(".")[2]
     return (one.path, instead[name]) if name in instead else None
 
 
-def _no_metrics(one: _Refusal) -> Mended:
+def _no_metrics(one: _Refusal) -> Remedy:
     return one.path, []
 
 
-def _cap(one: _Refusal) -> Mended:
+def _cap(one: _Refusal) -> Remedy:
     """A stage's own ε or δ above the contract's falls to it."""
-    limits = [key["epsilon_max" if one.reason.code == "run_above_contract" else "delta_max"] for key in one.found.keys]
+    limits = [
+        key["epsilon_max" if one.reason.code == "run_above_contract" else "delta_max"] for key in one.checked.keys
+    ]
     known = [Fraction(limit) for limit in limits if isinstance(limit, str)]
     return (one.path, min(known)) if known and isinstance(one.value, int | Fraction) else None
 
 
-def _noise(one: _Refusal) -> Mended:
+def _noise(one: _Refusal) -> Remedy:
     """The run's ε falls until its noise is the contract's; or the contract's noise, where the TDPs decide so."""
-    priced = one.found.priced
+    priced = one.checked.priced
     if priced is None or len(priced.plans) != 1 or not isinstance(priced.plans[0], Plan):
         return None
     plan = priced.plans[0]
@@ -232,7 +234,7 @@ def _stages(files: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{PIPELINE}.pipeline[{place}].{inner}.{name}"
 
 
-_MENDED: Final[dict[str, Callable[[_Refusal], Mended]]] = {
+_REMEDIES: Final[dict[str, Callable[[_Refusal], Remedy]]] = {
     "contract_ended": _date,
     "contract_not_begun": _date,
     "delta_above_contract": _cap,
@@ -246,11 +248,11 @@ _MENDED: Final[dict[str, Callable[[_Refusal], Mended]]] = {
     "provider_not_party": _parties,
     "run_above_contract": _cap,
 }
-"""What mends each refusal, by its code."""
+"""What removes each refusal, by its code."""
 
 
 def _needed(reason: Reason, files: Mapping[str, Any]) -> str:
-    """The decision that a refusal waits for, and the option that tells it; empty where no option does."""
+    """The decision that a refusal waits for, and the option that gives it; empty where no option does."""
     match reason.code, reason.field:
         case "did_missing", "contract.tdc":
             return "the consumer's DID: --tdc DID"
