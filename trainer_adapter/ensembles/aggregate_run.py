@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -84,8 +85,8 @@ def aggregate(job: Assignment, service: Service, say: Say, wait: Wait = time.sle
         outputs = estimates(estimator, source, chunks, numbers, wait)
         for step in run.begin():
             answer = noisy_answer(plan, outputs)
-            told: c.Object = {"answer": answer, "salt": secrets.token_hex(SALT_BYTES)}
-            run.output.put(told, lambda answer=answer: left.append(answer))  # type: ignore[misc]
+            answered: c.Object = {"answer": answer, "salt": secrets.token_hex(SALT_BYTES)}
+            run.output.put(answered, partial(left.append, answer))
             run.done(step)
     return AggregateReport(job.id, left[0] if left else {}, run.privacy)
 

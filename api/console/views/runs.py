@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from api.console.frame import cells
 from api.console.frame.addresses import address
@@ -17,7 +17,11 @@ from api.wire.charge_answers import Charge, ChargeWithProgress
 from ledger.accounts.run_epsilon import RunEpsilon
 
 PAGES: Final = Pages()
-_STATES: Final = ("pending", "posted", "voided")
+_STATES: Final[dict[str, Literal["pending", "posted", "voided"]]] = {
+    "pending": "pending",
+    "posted": "posted",
+    "voided": "voided",
+}
 PARTITIONS_MAX: Final = 100
 """Partitions of one run that its page lists."""
 
@@ -25,14 +29,14 @@ PARTITIONS_MAX: Final = 100
 @PAGES.page("/runs", "Runs", accounts.list_charges)
 def runs(reader: Reader, inputs: Inputs) -> Page:
     """The runs that the caller may see. Raises: Malformed, Problem."""
-    state = inputs.get("state") if inputs.get("state") in _STATES else None
+    state = _STATES.get(inputs.get("state") or "")
     cursor = inputs.get("cursor")
     following = ""
     if state == "pending":
         # By deadline, out of an index: to look through all charges for the few that are pending takes long.
         shown = [Charge.of_record(one) for one in pending_runs(reader, ROWS_MAX)]
     else:
-        found = reader.page(accounts.list_charges, ROWS_MAX, cursor, state=state)  # type: ignore[arg-type]
+        found = reader.page(accounts.list_charges, ROWS_MAX, cursor, state=state)
         shown = [*found.items]
         following = address("runs", state=state, cursor=found.next_cursor) if found.next_cursor else ""
     rows = tuple(

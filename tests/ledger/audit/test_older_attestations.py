@@ -24,10 +24,10 @@ from tests.policy.attestation.test_azure_tokens import FLAT, policy, signed
 def release(world: StoredWorld, run: str, **claims: c.Json) -> Outcome:
     """A data key asked for with a token of Azure's."""
     room, now_s = CleanRoom(run), world.clock.now // 1_000
-    keys = room.to_json()
+    keys: dict[str, Any] = room.to_json()
     bound: dict[str, Any] = {
         "charge": run,
-        "keys": [{"kid": name, **keys[name]} for name in ("signing", "sealing")],  # type: ignore[dict-item]
+        "keys": [{"kid": name, **keys[name]} for name in ("signing", "sealing")],
         "nonce": NONCE,
         "plan": c.digest(c.dump(SMALL)),
     }

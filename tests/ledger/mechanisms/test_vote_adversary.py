@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ledger.accounting.epsilon_report import report_epsilon
+from ledger.mechanisms.ensembles import Plurality
 from ledger.mechanisms.plan import EnsemblePlan
 
 DELTA = 1e-5
@@ -42,7 +43,8 @@ def argmax_law(first: int, second: int, noise: float) -> Law:
 
 def law_of(plan: EnsemblePlan, counts: tuple[int, int]) -> Law:
     """The law of one question's outcome: a class; or nothing, where it is screened out."""
-    won = argmax_law(*counts, float(plan.answer.noise))  # type: ignore[attr-defined]
+    assert isinstance(plan.answer, Plurality)
+    won = argmax_law(*counts, float(plan.answer.noise))
     if plan.screening is None:
         return won
     passes = ndtr((max(counts) - float(plan.screening.threshold)) / float(plan.screening.noise))

@@ -12,7 +12,7 @@ from api.demo import digits
 from ledger.domain.outcomes import ChargeState
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks
-from tests.trainer_adapter.live_service import open_place
+from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.ensembles.aggregate_run import aggregate
 from trainer_adapter.ensembles.black_box import estimates, read_source
 from trainer_adapter.job.estimator import Estimator
@@ -89,6 +89,6 @@ def test_an_estimate_is_charged_and_leaves_with_its_post(tmp_path: Path) -> None
         assert place.charge("syntax") is None
 
 
-def _again(path: Path, text: str, place: object) -> None:
+def _again(path: Path, text: str, place: Place) -> None:
     path.write_text(path.read_text().split("[train.plan]")[0] + text)
-    aggregate(Assignment.load(path), place.service, lambda _: None, lambda _: None)  # type: ignore[attr-defined]
+    aggregate(Assignment.load(path), place.service, lambda _: None, lambda _: None)
