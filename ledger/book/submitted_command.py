@@ -82,8 +82,8 @@ class Submission:
 
 
 Views = Callable[[Snapshot, PendingCommand, int], Sequence[Facts]]
-"""What the sender of a command may be told of a state at a time (ms): the state with the least room that it may have,
-and with the most; nothing where it may be told of the state itself."""
+"""What the sender of a command may see of a state at a time (ms): the state with the least room that it may have, and
+with the most; nothing where it may see the state itself."""
 
 
 class Outcome(Struct, frozen=True):

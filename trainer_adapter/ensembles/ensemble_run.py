@@ -153,8 +153,8 @@ class EnsembleAnswers:
         return why
 
     def _answer(self, taken: list[tuple[Question, int]], leave: Leave) -> None:
-        asked = self._prepare(torch.stack([question.inputs for question, _ in taken]))
-        outputs = self._teachers.outputs(asked.to(next(self._teachers.model.parameters()).device))
+        inputs = self._prepare(torch.stack([question.inputs for question, _ in taken]))
+        outputs = self._teachers.outputs(inputs.to(next(self._teachers.model.parameters()).device))
         given: list[Given] = []
         for place, (question, step) in enumerate(taken):
             answered = sum("screened" not in one.answer for one in given)
@@ -162,5 +162,5 @@ class EnsembleAnswers:
             given.append(Given(question.id, question.digest, step, answer))
         self._log.append(given)
         # The entry's digest is of few possible answers: the salt keeps readers of the log from trying them.
-        told: c.Object = {"answers": [one.to_json() for one in given], "salt": secrets.token_hex(SALT_BYTES)}
-        self._run.output.put(told, lambda: leave(given))
+        leaving: c.Object = {"answers": [one.to_json() for one in given], "salt": secrets.token_hex(SALT_BYTES)}
+        self._run.output.put(leaving, lambda: leave(given))

@@ -49,11 +49,11 @@ class Door:
     def reply(self, data: bytes, signature: str) -> tuple[HTTPStatus, bytes, str]:
         """Status, body and signature of the reply to one request's bytes."""
         try:
-            asked = read_question(data, signature, self.keys, self.charge, self.like)
-            given = self.room.ask(asked.question)
+            request = read_question(data, signature, self.keys, self.charge, self.like)
+            given = self.room.ask(request.question)
             if given is None:
-                return HTTPStatus.ACCEPTED, c.dump({"id": asked.question.id, "waiting": True}), ""
-            body = answer_bytes(self.charge, given, asked.sealing)
+                return HTTPStatus.ACCEPTED, c.dump({"id": request.question.id, "waiting": True}), ""
+            body = answer_bytes(self.charge, given, request.sealing)
         except Malformed as error:
             return _status(error), c.dump({"detail": str(error)}), ""
         return HTTPStatus.OK, body, self.signer.sign(body)

@@ -41,7 +41,7 @@ PATH: Final = "/v1/questions"
 BODY_BYTES_MAX: Final = 1 << 20
 ANSWER_BYTES_MAX: Final = 1 << 20
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-_ASKED: Final = ("charge", "id", "inputs", "kind", "sealing", "v")
+_FIELDS: Final = ("charge", "id", "inputs", "kind", "sealing", "v")
 _ANSWERED: Final = ("charge", "id", "kind", "question", "sealed", "v")
 
 
@@ -92,7 +92,7 @@ def read_question(
     if not _signed_by(keys, data, signature):
         rule = "must be a detached JWS over the body, by a key in force of the contract's consumer"
         raise NotSigned("signature", rule)
-    known = c.fields(c.parse_canonical(data, BODY_BYTES_MAX, "question"), "", _ASKED)
+    known = c.fields(c.parse_canonical(data, BODY_BYTES_MAX, "question"), "", _FIELDS)
     c.one_of(known["kind"], "kind", ("question",))
     c.integer(known["v"], "v", 1, 1)
     if known["charge"] != charge:
@@ -119,10 +119,10 @@ def _inputs(raw: bytes, like: Tensor) -> Tensor:
     if len(raw) != count * kind.itemsize:
         rule = f"must be {count} numbers of {kind.name}, shape {tuple(like.shape)}: {len(raw)} bytes are not"
         raise Malformed("inputs", rule)
-    found = torch.from_numpy(np.frombuffer(raw, dtype=kind).astype(kind.newbyteorder("="))).reshape(like.shape)
-    if found.is_floating_point() and not bool(found.isfinite().all()):
+    inputs = torch.from_numpy(np.frombuffer(raw, dtype=kind).astype(kind.newbyteorder("="))).reshape(like.shape)
+    if inputs.is_floating_point() and not bool(inputs.isfinite().all()):
         raise Malformed("inputs", "must be finite numbers")
-    return found
+    return inputs
 
 
 def answer_bytes(charge: str, given: Given, sealing: str) -> bytes:
@@ -136,19 +136,19 @@ def answer_bytes(charge: str, given: Given, sealing: str) -> bytes:
     return c.dump({**bound, "sealed": c.base64url(sealed)})
 
 
-def open_answer(data: bytes, signature: str, room: PublicKey, asked: bytes, private: X25519PrivateKey) -> c.Object:
+def open_answer(data: bytes, signature: str, room: PublicKey, sent: bytes, private: X25519PrivateKey) -> c.Object:
     """What is in an answer: ``{"answer": ..., "step": ...}``.
 
     Args:
         room: the signing key of the clean room, as the charge's entry names it.
-        asked: the question's bytes. private: the key that it names as ``sealing``.
+        sent: the question's bytes. private: the key that it names as ``sealing``.
 
     Raises:
         Malformed: for an answer by another room, to another question, or sealed to another key.
     """
     verify(signature, data, room)
     known = c.fields(c.parse_canonical(data, ANSWER_BYTES_MAX, "answer"), "answer", _ANSWERED)
-    question = c.fields(c.parse_canonical(asked, BODY_BYTES_MAX, "question"), "", _ASKED)
+    question = c.fields(c.parse_canonical(sent, BODY_BYTES_MAX, "question"), "", _FIELDS)
     digest = c.digest(c.unbase64url(question["inputs"], "inputs"))
     bound = _bound(str(question["charge"]), str(question["id"]), digest)
     if {name: known[name] for name in bound} != bound:

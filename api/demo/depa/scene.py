@@ -1,4 +1,4 @@
-"""The scenario from DEPA's papers to a verified book, in seven steps; each is told in a line or a few."""
+"""The scenario from DEPA's papers to a verified book, in seven steps; each prints a line or a few."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Scene:
 
     def _adapt(self) -> tuple[c.Object, Plan]:
         self._title(2, "DEPA's contract and pipeline are adapted")
-        contract, pipeline, told = papers.papers()
-        self._say(f"papers: {told}")
+        contract, pipeline, description = papers.papers()
+        self._say(f"papers: {description}")
         starts, ends = parties.dates(self.now)
         providers = {name: tdp.did for name, tdp in self.parties.tdps.items()}
         decided = PartyDecisions(self.parties.tdc.did, providers, starts, ends, rows=1, least_noise=True)
@@ -120,8 +120,8 @@ class Scene:
         self._title(3, "Each provider prepares its table on its own machine")
         made = self.folder / "raw"
         made.mkdir()
-        raw, told = raw_files.raw_files(made)
-        self._say(f"raw files: {told}")
+        raw, description = raw_files.raw_files(made)
+        self._say(f"raw files: {description}")
         self._data = preparation.sealed(self.parties, self.keys, raw, self.folder / "data", PARTITION)
         self._public = preparation.public_sample(self.folder / "data")
         parties.open_partitions(self.parties, PARTITION, RULE, plan)
@@ -193,13 +193,13 @@ class Scene:
             (f"statistics and AUC at ε {float(LITTLE)} each", plans.staged(self._training, LITTLE, LITTLE)),
             (f"the run above (ε {float(SCALE)} and {float(AREA)})", plans.staged(self._training, SCALE, AREA)),
         )
-        for number, (told, plan) in enumerate(kinds):
+        for number, (description, plan) in enumerate(kinds):
             for rule in ("reference", RULE, "renyi"):
-                with heartbeat(self.console, f"counting: {told}, {rule}"):
+                with heartbeat(self.console, f"counting: {description}, {rule}"):
                     name = f"{rule}-{number}"
                     found = admission_counts.count_runs(self.parties, self.contract, name, rule, plan, self.now)
-                self.counted.append((told, found))
-                self._say(f"{told}, rule {rule}: {found.runs}{'' if found.runs else f' ({found.why})'}")
+                self.counted.append((description, found))
+                self._say(f"{description}, rule {rule}: {found.runs}{'' if found.runs else f' ({found.why})'}")
 
 
 def verify(folder: Path, console: Console) -> None:
