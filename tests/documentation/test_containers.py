@@ -155,24 +155,26 @@ def test_each_run_line_of_the_dockerfile_works_in_an_empty_environment(tmp_path:
                 check=False,
             )
             assert done.returncode == 0, (rest, done.stdout, done.stderr)
-    assert "Serve a book over HTTP" in _said(stages["last"], tmp_path, ["epsilon", "serve", "--help"])
+    assert "Serve a book over HTTP" in _printed(stages["last"], tmp_path, ["epsilon", "serve", "--help"])
     # The driver of PostgreSQL comes with it, and a service starts.
-    assert _said(stages["last"], tmp_path, ["python", "-c", "import psycopg; print(psycopg.__name__)"]) == "psycopg\n"
+    assert (
+        _printed(stages["last"], tmp_path, ["python", "-c", "import psycopg; print(psycopg.__name__)"]) == "psycopg\n"
+    )
     up = ["epsilon", "up", "made", "--port", "0", "--issuer-port", "0"]
-    assert "Serving until interrupted.\n" in _said(stages["last"], tmp_path, up, until="until interrupted.\n")
+    assert "Serving until interrupted.\n" in _printed(stages["last"], tmp_path, up, until="until interrupted.\n")
 
 
-def _said(stage: Path, place: Path, command: list[str], until: str = "") -> str:
+def _printed(stage: Path, place: Path, command: list[str], until: str = "") -> str:
     """What a command of a stage's environment prints until it ends; or until a line ends so, and it is interrupted."""
     bin_ = stage / "environment" / "bin"
-    process = subprocess.Popen(
+    printed: list[str] = []
+    with subprocess.Popen(
         [bin_ / command[0], *command[1:]], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
-    said: list[str] = []
-    for line in process.stdout:
-        said.append(line)
-        if until and line.endswith(until):
-            process.send_signal(signal.SIGINT)
-    assert process.wait() == 0, said
-    return "".join(said)
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            printed.append(line)
+            if until and line.endswith(until):
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 0, printed
+    return "".join(printed)
