@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
 from ledger.filters.capacity import Cap, NoRoom
+from ledger.filters.catalogue_prices import DELTA_LEAST, TICKS_MAX, choose_prices, require_delta
 from ledger.filters.odometer_checkpoints import checkpoint_epsilon
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule
 from ledger.filters.step_types import TYPES_MAX, StepType, dominating, potential
@@ -32,15 +33,10 @@ from ledger.filters.unlisted_ticks import Piece, PriceLine, least_ticks, pays
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import Mechanism
-from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
+from ledger.mechanisms.price_proofs import NotPriced, require_priced
 from ledger.wire.exact_numbers import DELTA_ONE
 from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
-
-DELTA_LEAST: Final = Fraction(1, 10**6)
-"""An odometer's checkpoint has a tenth of δ: below a tenth of this the rounding of convolutions would decide."""
-TICKS_MAX: Final = 1_024
-"""Of a capacity. A potential is computed up to twice as many: seconds, and at an ε of 3 about sixty megabytes."""
 
 
 class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
@@ -79,9 +75,10 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
             Malformed: if the load is not of one to eight kinds of sampled Gaussian steps, a block of one has no room,
                 the relation replaces records, or δ less slack is below 1e-6.
         """
-        from ledger.filters.catalogue_prices import choose_prices
-
-        return choose_prices(opening).rule
+        chosen = choose_prices(opening)
+        delta, epsilon, slack = opening.delta, opening.caps[0], opening.slack
+        certain = delta - Fraction(slack, DELTA_ONE)
+        return cls(delta, epsilon, slack, chosen.capacity, chosen.types, odometers_at(certain))
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -154,21 +151,9 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         return _epsilon(self, ticks, self.odometer_delta * share) if ticks <= self.price_line.most else None
 
 
-def require_delta(certain: Fraction) -> None:
-    """Raises: Malformed, if the part of δ that is not slack is too small for the rounding of convolutions."""
-    if not DELTA_LEAST <= certain < 1:
-        raise Malformed("delta", "must be at least 1e-6 beyond the slack, and less than 1, for the rule catalogue")
-
-
 def odometers_at(certain: Fraction) -> Literal[2] | None:
     """How many odometers may share this part of δ."""
     return 2 if certain >= 2 * DELTA_LEAST else None
-
-
-def require_added(relation: str) -> None:
-    """Raises: Malformed, for a relation that replaces records."""
-    if relation == REPLACE:
-        raise Malformed("relation", f"{relation} has no proven dominating pair for the rule catalogue")
 
 
 def _epsilon(rule: Catalogue, ticks: int, delta: Fraction) -> Fraction | None:

@@ -14,15 +14,19 @@ from fractions import Fraction
 from typing import Final
 
 from ledger.accounting.pld_counting import count_capacity, estimate_count
-from ledger.filters.catalogue import TICKS_MAX, Catalogue, odometers_at, require_added, require_delta
 from ledger.filters.rule import Opening
 from ledger.filters.step_types import PRICE_MAX, TYPES_MAX, StepType, dominating, potential
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
+from ledger.mechanisms.price_proofs import REPLACE
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import DELTA_ONE, format_number
 from ledger.wire.malformed import Malformed
 
+DELTA_LEAST: Final = Fraction(1, 10**6)
+"""An odometer's checkpoint has a tenth of δ: below a tenth of this the rounding of convolutions would decide."""
+TICKS_MAX: Final = 1_024
+"""Of a capacity. A potential is computed up to twice as many: seconds, and at an ε of 3 about sixty megabytes."""
 BLOCKS: Final = 80
 """Blocks of one type that fit alone, about: so that a block is a small part of a budget."""
 _PRICED: Final = 4
@@ -41,31 +45,33 @@ _MOVES: Final = (1.0, 0.6, 0.8, 1.25, 1.6)
 
 @dataclass(frozen=True, slots=True)
 class Corner:
-    """A choice of prices, and what it is good for.
+    """A choice of prices, and what it admits.
 
     Attributes:
-        rule: the terms that it would give.
+        types: the kinds of steps, each with its block and its price.
+        capacity: how many ticks keep the budget at these prices.
         alone: how many runs of each kind fit if there is no other: as much of each kind's steps as the load has.
         loads: how many whole loads fit.
     """
 
-    rule: Catalogue
+    types: tuple[StepType, ...]
+    capacity: int
     alone: tuple[int, ...]
     loads: int
 
     @property
     def prices(self) -> tuple[int, ...]:
         """In ticks, of a block of each type."""
-        return tuple(one.ticks for one in self.rule.types)
+        return tuple(one.ticks for one in self.types)
 
     def to_json(self) -> Object:
         """As a planning report has it."""
         return {
             "alone": list(self.alone),
-            "blocks": [one.steps for one in self.rule.types],
+            "blocks": [one.steps for one in self.types],
             "loads": self.loads,
             "prices": list(self.prices),
-            "ticks": self.rule.capacity,
+            "ticks": self.capacity,
         }
 
 
@@ -80,7 +86,7 @@ def choose_prices(opening: Opening) -> Corner:
 def corners(opening: Opening) -> list[Corner]:
     """Price lines to choose from, that which admits most of the first kind first. Raises: Malformed."""
     tried = _Search(opening).corners()
-    different = {one.alone: one for one in tried if max(one.prices) <= one.rule.capacity}
+    different = {one.alone: one for one in tried if max(one.prices) <= one.capacity}
     return sorted(different.values(), key=lambda one: one.alone, reverse=True)
 
 
@@ -88,10 +94,10 @@ class _Search:
     """Tries price lines around the one at which each kind alone fills the budget; moves one kind's price at a time."""
 
     def __init__(self, opening: Opening) -> None:
-        self._opening, self._epsilon = opening, opening.caps[0]
+        self._epsilon = opening.caps[0]
         self._certain = opening.delta - Fraction(opening.slack, DELTA_ONE)
         require_delta(self._certain)
-        require_added(opening.relation)
+        _require_added(opening.relation)
         runs: dict[PoissonGaussian, list[int]] = {}
         for count, step in to_steps(opening.load) if opening.load else ():
             runs.setdefault(_sampled(step), []).append(count)
@@ -145,19 +151,28 @@ class _Search:
         capacity = potential(self._epsilon, self._certain, types).capacity(self._epsilon, self._certain, TICKS_MAX)
         if capacity < min(prices):
             raise Malformed("prices", f"leave no room for a block: the budget is {capacity} ticks")
-        rule = Catalogue(
-            self._opening.delta, self._epsilon, self._opening.slack, capacity, types, odometers_at(self._certain)
-        )
-        return Corner(rule, tuple(capacity // cost for cost in self._costs(types)), capacity // sum(self._costs(types)))
+        costs = self._costs(types)
+        return Corner(types, capacity, tuple(capacity // cost for cost in costs), capacity // sum(costs))
 
     def loads(self, corner: Corner) -> Fraction:
         """How many loads fit, and the part of one more."""
-        return Fraction(corner.rule.capacity, sum(self._costs(corner.rule.types)))
+        return Fraction(corner.capacity, sum(self._costs(corner.types)))
 
     def _costs(self, types: Sequence[StepType]) -> list[int]:
         """Ticks of each kind's part of a load."""
         pairs = zip(self._runs, types, strict=True)
         return [sum(math.ceil(count / one.steps) for count in runs) * one.ticks for runs, one in pairs]
+
+
+def require_delta(certain: Fraction) -> None:
+    """Raises: Malformed, if the part of δ that is not slack is too small for the rounding of convolutions."""
+    if not DELTA_LEAST <= certain < 1:
+        raise Malformed("delta", "must be at least 1e-6 beyond the slack, and less than 1, for the rule catalogue")
+
+
+def _require_added(relation: str) -> None:
+    if relation == REPLACE:
+        raise Malformed("relation", f"{relation} has no proven dominating pair for the rule catalogue")
 
 
 def _sampled(step: Mechanism) -> PoissonGaussian:

@@ -15,8 +15,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from msgspec import structs
 
 from ledger.accounting.gaussian_certificates import gaussian_epsilon
-from ledger.filters import Opening
-from ledger.filters.catalogue_prices import choose_prices
+from ledger.filters import Catalogue, Opening
 from ledger.filters.gaussian import GaussianRule
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.filters.reference_step_count import Reference
@@ -165,7 +164,7 @@ def test_the_odometer_of_gaussian_is_never_beaten() -> None:
 def test_the_odometer_of_catalogue_is_never_beaten() -> None:
     """Blocks of COVID steps at their price in ticks, stopped after any of them; its checkpoints at all of δ are."""
     plan = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
-    rule = structs.replace(choose_prices(Opening(Fraction(1, 1483), (Fraction(3),), plan)).rule, odometers=None)
+    rule = structs.replace(Catalogue.choose(Opening(Fraction(1, 1483), (Fraction(3),), plan)), odometers=None)
     (kind,) = rule.types
     block, most = dp_sgd(1 / 186, 0.6531, kind.steps), rule.capacity // kind.ticks
     told = cache(lambda count: float(rule.odometer(Loss((kind.ticks * count, 0), (0, 0)))))

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from ledger.accounting.loss_potential import Potential, lattice_step
 from ledger.filters import Catalogue, Opening, choose_rule, read_rule
-from ledger.filters.catalogue_prices import Corner, choose_prices, corners
+from ledger.filters.catalogue_prices import corners
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import (
@@ -43,9 +43,9 @@ DELTA, EPSILON = Fraction(1, 1483), Fraction(3)
 
 
 @cache
-def opened(prices: tuple[int, ...] | None = None, slack: int = 0) -> Corner:
+def opened(prices: tuple[int, ...] | None = None, slack: int = 0) -> Catalogue:
     """A partition for one COVID run and two of MNIST."""
-    return choose_prices(Opening(DELTA, (EPSILON,), BUNDLE, RELATION, slack, prices))
+    return Catalogue.choose(Opening(DELTA, (EPSILON,), BUNDLE, RELATION, slack, prices))
 
 
 def cost(rule: Catalogue, run: Mechanism) -> Loss:
@@ -61,7 +61,7 @@ def fit(rule: Catalogue, run: Mechanism) -> int:
 
 def test_one_plan_alone_fits_as_often_as_under_reference() -> None:
     """Thirteen COVID runs at (3, 1/1483): the privacy loss distribution allows no fourteenth."""
-    rule = choose_prices(Opening(DELTA, (EPSILON,), COVID)).rule
+    rule = Catalogue.choose(Opening(DELTA, (EPSILON,), COVID))
     assert fit(rule, COVID) == 13
     assert fit(rule, SelfComposed(13, COVID)) == 1
 
@@ -69,21 +69,21 @@ def test_one_plan_alone_fits_as_often_as_under_reference() -> None:
 def test_one_catalogue_is_good_for_both_and_for_the_mixture() -> None:
     """Twelve COVID runs, or twelve pairs of MNIST's, or six bundles of both: other rules admit three bundles."""
     assert (12, 12, 6) in [(*one.alone, one.loads) for one in corners(Opening(DELTA, (EPSILON,), BUNDLE))]
-    rule = opened((1, 1)).rule
+    rule = opened((1, 1))
     assert (fit(rule, COVID), fit(rule, MNIST), fit(rule, BUNDLE)) == (12, 25, 6)
 
 
 def test_what_is_admitted_is_what_the_corner_says() -> None:
     """Each price line that is offered, against the rule that it opens."""
     for one in corners(Opening(DELTA, (EPSILON,), BUNDLE)):
-        rule = opened(one.prices).rule
+        rule = opened(one.prices)
         pair = Composed((MNIST, MNIST))
         assert (fit(rule, COVID), fit(rule, pair), fit(rule, BUNDLE)) == (*one.alone, one.loads)
 
 
 def test_a_cap_below_the_budget_has_fewer_ticks() -> None:
     """One price serves all caps: each has its own number of ticks, and none more than the budget's."""
-    rule = opened().rule
+    rule = opened()
     caps = [rule.cap(Fraction(one)).capacity[0] or 0 for one in (1, 2, 3, 4)]
     assert caps == sorted(caps)
     assert caps[2] == caps[3] == rule.capacity
@@ -92,7 +92,7 @@ def test_a_cap_below_the_budget_has_fewer_ticks() -> None:
 
 def test_a_block_that_has_begun_counts_whole() -> None:
     """Refunds are whole blocks: a run stopped in a block has paid for all of it."""
-    rule = opened().rule
+    rule = opened()
     block = rule.types[0]
     segments = rule.segments(COVID, RELATION)
     charged = [loss_of(segments, ran).finite[0] for ran in (0, 1, block.steps, block.steps + 1)]
@@ -101,7 +101,7 @@ def test_a_block_that_has_begun_counts_whole() -> None:
 
 def test_less_than_a_listed_step_is_charged_as_the_type() -> None:
     """More noise or rarer sampling: the same ticks; less noise: a price of its own, and more of them."""
-    rule = opened().rule
+    rule = opened()
     quieter = PoissonGaussian(COVID.probability, COVID.noise_multiplier * 2, COVID.steps)
     louder = PoissonGaussian(COVID.probability, COVID.noise_multiplier * Fraction(9, 10), COVID.steps)
     assert cost(rule, quieter) == cost(rule, COVID)
@@ -111,7 +111,7 @@ def test_less_than_a_listed_step_is_charged_as_the_type() -> None:
 
 def test_what_is_not_listed_has_a_price_in_ticks() -> None:
     """Runs that fit, seen: a Gaussian of noise 5 nearly as often as under Rényi's rule, and small pure losses too."""
-    rule = opened((1, 1)).rule
+    rule = opened((1, 1))
     runs = {
         one: fit(rule, one) for one in (Gaussian(Fraction(5)), Laplace(Fraction(10)), Pure(Fraction(1, 10), RELATION))
     }
@@ -122,7 +122,7 @@ def test_what_is_not_listed_has_a_price_in_ticks() -> None:
 def test_the_delta_of_a_black_box_goes_to_the_slack() -> None:
     """Its pure part costs ticks as a pure loss does; without slack there is no room for it."""
     box, pure = BlackBox(Fraction(1, 10**5), Fraction(1, 10), RELATION), Pure(Fraction(1, 10), RELATION)
-    kept, without = opened((1, 1), DELTA_ONE // 10_000).rule, opened((1, 1)).rule
+    kept, without = opened((1, 1), DELTA_ONE // 10_000), opened((1, 1))
     assert cost(kept, box).finite == (cost(kept, pure).finite[0], -(-DELTA_ONE // 10**5))
     assert fit(kept, box) == 9
     assert fit(without, box) == 0
@@ -132,12 +132,12 @@ def test_the_delta_of_a_black_box_goes_to_the_slack() -> None:
 def test_groups_are_refused(run: Mechanism) -> None:
     """What several records of one unit lose together is another law."""
     with pytest.raises(NotPriced, match="group"):
-        opened().rule.segments(run, RELATION)
+        opened().segments(run, RELATION)
 
 
 def test_a_recorded_price_is_checked_and_not_searched_for() -> None:
     """Any number of ticks that pays is accepted, and one less than the least is not; a type's price must be whole."""
-    rule, gauss = opened().rule, Gaussian(Fraction(5))
+    rule, gauss = opened(), Gaussian(Fraction(5))
     (own,) = rule.segments(gauss, RELATION)
     ticks = own.price[0] or 0
     assert rule.covers((own,), gauss, RELATION)
@@ -153,7 +153,7 @@ def test_a_recorded_price_is_checked_and_not_searched_for() -> None:
 
 def test_a_recorded_capacity_is_checked() -> None:
     """As it was issued, and not much more."""
-    rule = opened((5, 4)).rule
+    rule = opened((5, 4))
     for epsilon in (EPSILON, Fraction(3, 2)):
         cap = rule.cap(epsilon)
         assert rule.keeps(cap)
@@ -199,13 +199,13 @@ def test_prices_under_which_a_kind_never_runs_are_named() -> None:
     """Seven ticks, and 64 for a block of the second kind; what is offered has room for each."""
     load = Composed((Gaussian(Fraction(3)), MNIST))
     asked = Opening(DELTA, (EPSILON,), load, RELATION, 0, (1, 64))
-    rule = choose_prices(asked).rule
+    rule = Catalogue.choose(asked)
     with pytest.raises(Malformed, match=r"no room for one block: it costs 64 ticks, and there are 7$") as error:
         rule.require_blocks(rule.capacity)
     assert error.value.field == "prices[1]"
     rule.require_blocks(64)
     for one in corners(asked._replace(prices=None)):
-        one.rule.require_blocks(one.rule.capacity)
+        Catalogue.choose(asked._replace(prices=one.prices)).require_blocks(one.capacity)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_prices_under_which_a_kind_never_runs_are_named() -> None:
 def test_hostile_terms_are_refused_by_name(field: str, value: Json) -> None:
     """One change to good terms; the error names the field."""
     with pytest.raises(Malformed, match=rf"^terms.{field}"):
-        read_rule(dump({**opened().rule.to_json(), field: value}).decode())
+        read_rule(dump({**opened().to_json(), field: value}).decode())
 
 
 # An adversary, written apart from the rule, on mechanisms whose losses lie on the potential's lattice.
@@ -375,7 +375,7 @@ def test_the_bound_of_the_potential_is_its_least_epsilon() -> None:
 
 def test_beyond_what_prices_hold_up_to_no_epsilon_is_told() -> None:
     """Up to twice the capacity, each checkpoint at its own part of δ by the same potential; then none."""
-    rule = opened().rule
+    rule = opened()
     told = [rule.odometer(Loss((ticks, 0), (0, 0))) for ticks in (rule.capacity, 2 * rule.capacity)]
     whole = [float(found) for found in told]
     assert whole[0] < whole[1]

@@ -10,7 +10,8 @@ from msgspec import structs
 from ledger.accounting.rounding import float_down, float_up
 from ledger.filters import Cap, NoRoom, read_rule
 from ledger.filters.capacity import used
-from ledger.filters.catalogue import DELTA_LEAST, Catalogue, odometers_at, require_delta
+from ledger.filters.catalogue import Catalogue, odometers_at
+from ledger.filters.catalogue_prices import DELTA_LEAST, require_delta
 from ledger.filters.pure_dp import PureSum
 from ledger.filters.renyi import Renyi
 from ledger.filters.rule import SLACK, Coordinate, Opening

@@ -9,7 +9,6 @@ import pytest
 from ledger.accounting.gaussian_certificates import certificate, gaussian_capacity, gaussian_epsilon
 from ledger.accounting.pld_counting import count_capacity
 from ledger.filters import Cap, Catalogue, NoRoom, Opening
-from ledger.filters.catalogue_prices import choose_prices
 from ledger.filters.gaussian import GaussianRule
 from ledger.filters.odometer_checkpoints import Checkpoint, checkpoint
 from ledger.filters.pure_dp import PureSum
@@ -164,15 +163,15 @@ def test_a_catalogue_has_what_the_slack_leaves_and_a_thousand_ticks() -> None:
     """As one of a partition that has no more δ; blocks are longer where there are several kinds."""
     slack = DELTA_ONE // 2_000
     kept, bare = (
-        choose_prices(Opening(delta, (Fraction(1),), STEP, ZERO_OUT, part)).rule
+        Catalogue.choose(Opening(delta, (Fraction(1),), STEP, ZERO_OUT, part))
         for delta, part in ((DELTA, slack), (DELTA - Fraction(slack, DELTA_ONE), 0))
     )
     assert (kept.types, kept.capacity) == (bare.types, bare.capacity)
     one, other = (PoissonGaussian(Fraction(1, 20), noise, 1) for noise in (Fraction(2), Fraction(3)))
     fit = count_capacity(one, Fraction(3), DELTA)
-    alone = choose_prices(Opening(DELTA, (Fraction(3),), one, ZERO_OUT)).rule
+    alone = Catalogue.choose(Opening(DELTA, (Fraction(3),), one, ZERO_OUT))
     assert alone.types[0].steps == -(-fit // 1_024) > 1
-    both = choose_prices(Opening(DELTA, (Fraction(3),), Composed((one, other)), ZERO_OUT, 0, (1, 1))).rule
+    both = Catalogue.choose(Opening(DELTA, (Fraction(3),), Composed((one, other)), ZERO_OUT, 0, (1, 1)))
     assert both.types[0].steps == -(-fit // 256)
 
 
