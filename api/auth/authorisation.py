@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 from api.http.problems import Problem
 from ledger.commands.entry import Entry
 from ledger.commands.registry import CLIENT_KINDS, KINDS
-from ledger.domain.facts import GLOBAL, Charge, Contract, Facts, Partition, holder_of
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import GLOBAL, Contract, Facts, Partition, holder_of
 from ledger.domain.organisation_graph import ancestors, knows
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import AUDITOR, CCR, SRO, TDC, TDP, TSO

@@ -18,7 +18,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from api.demo.heartbeat import heartbeat
 from api.demo.participants import Organisation
-from ledger.mechanisms.plan import USER, Plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import USER
 from ledger.verifier import LogKey
 
 

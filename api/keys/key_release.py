@@ -28,9 +28,10 @@ from ledger.commands.registry import KINDS
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.commands.runs.run_generation import TakeGeneration
 from ledger.commands.runs.settlement import Post
+from ledger.domain.charge_record import Charge
 from ledger.domain.command import Command
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import Charge, Facts
+from ledger.domain.facts import Facts
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

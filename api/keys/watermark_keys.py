@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from api.keys.data_key_store import KeyStore
 from client.watermarks.sealed_key import commitment_of, seal_key
-from ledger.domain.facts import Charge
+from ledger.domain.charge_record import Charge
 from ledger.wire.field_types import Sha256
 from ledger.wire.records import Record
 

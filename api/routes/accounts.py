@@ -25,6 +25,7 @@ from ledger.book.state.account_proof import account_proof
 from ledger.commands.entry import Entry
 from ledger.commands.runs.model_ancestry import charged_body, charged_epsilon, epsilon_with_ancestry
 from ledger.commands.runs.step_refund import Returned
+from ledger.domain import charge_record
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import Code
@@ -135,7 +136,7 @@ def list_charges(
     if partition is not None:
         visible_partition(view.facts, partition, "partition", view.caller)
 
-    def sees(found: domain.Charge, facts: domain.Facts) -> bool:
+    def sees(found: charge_record.Charge, facts: domain.Facts) -> bool:
         wanted = partition in {None, *found.partitions} and state in {None, found.state.value}
         return wanted and view.caller.sees_charge(found, facts)
 
@@ -174,7 +175,7 @@ def read_charge_epsilon(view: View, id: PathName) -> ChargeEpsilon:  # noqa: A00
     )
 
 
-def _sees(caller: Caller, charge: domain.Charge, line: RunEpsilon, facts: domain.Facts) -> bool:
+def _sees(caller: Caller, charge: charge_record.Charge, line: RunEpsilon, facts: domain.Facts) -> bool:
     """Whose model it is sees every line, of every provider: it knows all runs that the model starts from."""
     own = caller.charge == charge.id or caller.organisation == charge.actor
     return own or caller.sees_partition(facts.partitions[line.partition], facts)

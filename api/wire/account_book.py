@@ -14,6 +14,7 @@ from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsilon
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.runs.model_ancestry import charged_body
+from ledger.domain import charge_record
 from ledger.domain import facts as domain
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Facts, holder_of
@@ -48,7 +49,7 @@ class AccountBook:
     partition: domain.Partition
     bounds: PartitionBounds | None
     figures: PartitionFigures
-    newest: dict[str, domain.Charge]
+    newest: dict[str, charge_record.Charge]
     rounded: domain.Account | None
 
     @classmethod
@@ -58,7 +59,7 @@ class AccountBook:
         partition: domain.Partition,
         now: int,
         caller: Caller,
-        newest: dict[str, domain.Charge] | None = None,
+        newest: dict[str, charge_record.Charge] | None = None,
     ) -> Self:
         """Under the bounds in force at ``now`` (ms), as ``caller`` is shown them.
 
@@ -139,13 +140,13 @@ def _rounded(
     return rounded_account(facts, partition, holder_of(known.node) if known else "")
 
 
-def _last_run(facts: Snapshot | PastSnapshot, partition: domain.Partition, charge: domain.Charge) -> LastRun:
+def _last_run(facts: Snapshot | PastSnapshot, partition: domain.Partition, charge: charge_record.Charge) -> LastRun:
     body = charged_body(facts, charge)
     price = loss_of(charge.price_of(partition.ref), charge.steps)
     return LastRun(price, body.plan, body.unit_records_max)
 
 
-def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, domain.Charge]:
+def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, charge_record.Charge]:
     """By lineage that knows something of the partition its newest charge to it, among its newest ones."""
     holders = (holder for (_, holder), _ in fetch_from(facts.accounts, partition=ref)(None, _LINEAGES_MAX))
     authors = {holder: int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL}
@@ -156,7 +157,7 @@ def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, domain.Charge
     return {holder: one for holder, one in found if one}
 
 
-def last_charge(facts: Snapshot | PastSnapshot, ref: str, caller: Caller, *, all_: bool) -> domain.Charge | None:
+def last_charge(facts: Snapshot | PastSnapshot, ref: str, caller: Caller, *, all_: bool) -> charge_record.Charge | None:
     """The newest charge to a partition; ``all_``: of anybody, and else of those that the caller may see."""
     found = (one for one in _newest(facts, ref).values() if all_ or caller.sees_charge(one, facts))
     return max(found, key=lambda one: one.index, default=None)

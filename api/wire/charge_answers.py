@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from api.http.field_types import Digest, Index, KeyBytes, Natural, Ref, Steps, Time, one_of
 from ledger.commands.runs.step_refund import Returned
-from ledger.domain import facts as domain
+from ledger.domain import charge_record
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Refund
 from ledger.domain.outcomes import ChargeState
@@ -29,7 +29,7 @@ class Leases(Record, frozen=True):
     taken: Annotated[Steps | None, Meta(description="so many of them never return, by the newest lease")] = None
 
     @classmethod
-    def of_state(cls, held: domain.StepLeases) -> Self:
+    def of_state(cls, held: charge_record.StepLeases) -> Self:
         """As the registry has it; what only a stated refund keeps is absent without one."""
         stated = {"refund": held.refund, "taken": held.taken} if held.refund else {"refund": None, "taken": None}
         return cls.project(held, newest=held.newest or None, **stated)
@@ -56,7 +56,7 @@ class Charge(Record, frozen=True):
     post: Name | None = None
 
     @classmethod
-    def of_record(cls, record: domain.Charge, **fields: Any) -> Self:  # noqa: ANN401 - each has the type of its field
+    def of_record(cls, record: charge_record.Charge, **fields: Any) -> Self:  # noqa: ANN401 - each has the type of its field
         """As the registry has it; what is leased of a pending run that leases its steps."""
         held = record.leases if record.state is ChargeState.PENDING else None
         leases = None if held is None else Leases.of_state(held)
@@ -91,7 +91,7 @@ class ChargeWithProgress(Charge, frozen=True, kw_only=True):
 
     @classmethod
     def of_charge(
-        cls, found: domain.Charge, facts: Facts, progress: Progress | None, returned: Returned | None
+        cls, found: charge_record.Charge, facts: Facts, progress: Progress | None, returned: Returned | None
     ) -> Self:
         """As the registry has it, with what its contract says of its pipeline."""
         stated = read_contract(facts.documents[found.contract]).waivers or ()

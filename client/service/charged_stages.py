@@ -15,9 +15,11 @@ from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.commands.entry import Entry
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import Mechanism
-from ledger.mechanisms.plan import RunPlan, StagedPlan, StatisticsPlan, parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import NotPriced
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.mechanisms.statistics import Statistic, columns_of, mechanism_of
+from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.mechanisms.unit_groups import group_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import GLOBAL, Account, holder_of
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import knowers
 from ledger.mechanisms.loss import Loss, Segment, loss_of

@@ -28,8 +28,9 @@ from ledger.commands.runs.charge import CHARGE, PricedCharge, price
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.signing_keys.key_authority import require_key_in_force
 from ledger.crypto.organisation_keys import SignerKey
+from ledger.domain.charge_record import grouped
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import GLOBAL, Facts, grouped, holder_of
+from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code

@@ -44,7 +44,8 @@ from ledger.book.submitted_command import (
     Views,
 )
 from ledger.book.wall_clock import ClockWatch, WallClock
-from ledger.domain.facts import Charge, Partition
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Partition
 from ledger.domain.gate import Gate
 from ledger.log.checkpoint import LogSigner
 from ledger.store.cosignatures import newest_cosigned

@@ -40,7 +40,8 @@ from ledger.book.submitted_command import BookPaused, BookStopped, Outcome, Subm
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.commands.kept_verdicts import KeptVerdicts
-from ledger.domain.facts import Charge, Partition
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Partition
 from ledger.store.engine import ShortReads
 from ledger.store.schema_revision import BookUnusable
 from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock

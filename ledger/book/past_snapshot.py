@@ -7,7 +7,8 @@ from itertools import islice
 
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
-from ledger.domain.facts import Charge, Span
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import END
 from ledger.domain.outcomes import ChargeState

@@ -22,7 +22,8 @@ from ledger.domain.command import LEDGER_ACTOR
 if TYPE_CHECKING:
     from ledger.book.past_snapshot import PastSnapshot
     from ledger.commands.entry import Entry
-    from ledger.domain.facts import Account, Charge
+    from ledger.domain.charge_record import Charge
+    from ledger.domain.facts import Account
     from ledger.domain.gate import Gate
     from ledger.mechanisms.loss import Loss
     from ledger.store.snapshot import Snapshot

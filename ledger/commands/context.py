@@ -11,9 +11,10 @@ from msgspec import Struct
 from ledger.accounts.pricing import COMPUTED, ComputedPrices
 from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.crypto.public_keys import CleanRoomKeys
+from ledger.domain.charge_record import Charge
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge, Contract, Facts, Organisation, Partition
+from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.gate import Gate, Request, Verdict
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import CCR, FIRST

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from ledger.domain.charge_record import Charge
 from ledger.domain.facts import (
     Account,
-    Charge,
     Contract,
     Dataset,
+    OpeningOrder,
     Organisation,
     Partition,
     PolicyVersion,
@@ -22,7 +23,6 @@ from ledger.domain.facts import (
     StreamVersion,
 )
 from ledger.domain.key_terms import ExtendedQuorum, KeyTerms, RecoveryQuorum
-from ledger.domain.opening_order import OpeningOrder
 from ledger.domain.organisation_graph import Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.partition_ranges import OpeningOrders, PartitionRange, partitions_within

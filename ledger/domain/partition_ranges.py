@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import Annotated, Final
 
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import Facts, Partition
-from ledger.domain.opening_order import OpeningOrder
+from ledger.domain.facts import Facts, OpeningOrder, Partition
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import DatasetRef, Name, distinct
 from ledger.wire.records import Record

@@ -21,7 +21,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ledger.domain.facts import Charge, Span
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Span
 from ledger.mechanisms.loss import Loss, loss_of
 
 _Sums = tuple[tuple[str, Loss, Loss], ...]

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 
 from msgspec import Meta
 
@@ -34,8 +35,9 @@ from ledger.mechanisms.mechanism import (
     SelfComposed,
 )
 from ledger.mechanisms.price_proofs import ADD_REMOVE, REPLACE
+from ledger.mechanisms.run_plan import RECORD, USER, RunPlan
 from ledger.mechanisms.statistics import Coordinate, Coordinates
-from ledger.wire.field_types import between, distinct, exact, rule, words
+from ledger.wire.field_types import between, constant, distinct, exact, rule, words
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
@@ -218,3 +220,26 @@ def _gaussian(square: Fraction, terms: EnsembleTerms) -> Mechanism:
 
 def _times(count: int, each: Mechanism) -> Mechanism:
     return each if count == 1 else SelfComposed(count, each)
+
+
+class EnsemblePlan(EnsembleTerms, RunPlan, frozen=True, dict=True, tag_field="kind", tag="ensemble"):
+    """A run that answers questions from teachers on disjoint chunks."""
+
+    v: Literal[1] = constant(1)
+
+    __hash__ = RunPlan.__hash__
+
+    @cached_property
+    def whole(self) -> Mechanism:
+        """All questions, at their caps."""
+        return ensemble_mechanism(self)
+
+    @property
+    def steps(self) -> int:
+        """How many questions there are."""
+        return self.questions
+
+    @property
+    def unit(self) -> str:
+        """What is in one chunk as a whole."""
+        return USER if self.chunks_by == USERS else RECORD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.mechanisms.plan import RECORD, RunPlan
+from ledger.mechanisms.run_plan import RECORD, RunPlan
 from ledger.wire.malformed import Malformed
 
 

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from ledger.commands.governance.state_statement import DISTANCE_MAX, STATEMENT
-from ledger.domain.facts import Charge
+from ledger.domain.charge_record import Charge
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.span_sums import SpanSums
 from ledger.state_tree.leaves import CUTS, LOG, PARTS, SPANS, LogFacts, SpanFacts, leaf_name, salted

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, Final, NamedTuple, get_origin, get_type_hints
 
-from ledger.domain.facts import Charge, StepLeases
+from ledger.domain.charge_record import Charge, StepLeases
 from ledger.domain.memory_state import MemoryState
 from ledger.mechanisms.loss import Loss
 from ledger.state_tree.sparse_tree import Leaf

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select, text
 
-from ledger.domain.facts import Account, Charge, SigningKey, Span
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Account, OpeningOrder, SigningKey, Span
 from ledger.domain.memory_state import MemoryState, sum_exposures
-from ledger.domain.opening_order import OpeningOrder
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.log.verification_findings import VerificationFailed

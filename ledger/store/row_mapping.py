@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_type_hints
 
 from sqlalchemy import BigInteger, Column, Integer, Row, Table, Text
 
-from ledger.domain.facts import StepLeases
+from ledger.domain.charge_record import StepLeases
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Segment, read_segments

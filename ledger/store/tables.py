@@ -15,9 +15,9 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, MetaData, Table
 from sqlmodel import Field, SQLModel
 
+from ledger.domain.charge_record import Charge
 from ledger.domain.facts import (
     Account,
-    Charge,
     Contract,
     Dataset,
     Organisation,

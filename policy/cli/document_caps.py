@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from ledger.domain.facts import Partition
 from ledger.filters import NoRoom, Opening, Rule, choose_rule
-from ledger.mechanisms.plan import RunPlan
 from ledger.mechanisms.price_proofs import PRICED, NotPriced
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.canonical_json import dump
 from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import Binding, caps_everyone, caps_of

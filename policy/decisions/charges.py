@@ -13,7 +13,7 @@ from ledger.domain.gate import REFUNDS
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.domain.partition_ranges import in_words, partitions_within
 from ledger.mechanisms.decomposition import atoms, kinds_of
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.exact_numbers import format_number
 from policy.decisions.contract_waivers import check_waivers
 from policy.decisions.documents_in_force import (

@@ -14,7 +14,7 @@ from ledger.accounts.pricing import COMPUTED
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import Contract, Facts, Partition
 from ledger.mechanisms.loss import Loss
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import Binding, contract_in_force

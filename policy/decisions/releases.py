@@ -12,7 +12,8 @@ from ledger.commands.runs.run_generation import RUN_GENERATION, TakeGeneration
 from ledger.commands.runs.settlement import POST, Post
 from ledger.commands.runs.step_lease import STEP_LEASE, LeaseSteps
 from ledger.commands.runs.step_refund import RETURNING, returned_steps
-from ledger.domain.facts import Charge, Contract
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Contract
 from ledger.domain.gate import REFUNDS
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.partition_ranges import in_words

@@ -16,8 +16,9 @@ from ledger.filters import NoRoom, Opening, choose_rule
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Composed, Mechanism, Pure
-from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan
+from ledger.mechanisms.plan import MechanismPlan, Plan
 from ledger.mechanisms.price_proofs import PURE, RULE_NAMES, NotPriced
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.canonical_json import Json, Object
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final
 from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX, Refund
 from ledger.mechanisms.decomposition import kinds_of
 from ledger.mechanisms.mechanism import RELATIONS
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.plan_reader import AnyPlan
 from ledger.mechanisms.price_proofs import RULE_NAMES
 from ledger.wire.field_types import Did, Name, between, distinct, words
 from ledger.wire.records import Record
@@ -111,7 +111,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     coalitions: Annotated[tuple[Coalition, ...], distinct(COALITIONS_MAX)] = ()
     commitments: bool = False
     levels: Annotated[tuple[DatasetLevel, ...], distinct(DATASETS_MAX)] = ()
-    load: RunPlan | None = None
+    load: AnyPlan | None = None
     notice_hours: Annotated[int, between(0, NOTICE_HOURS_MAX)] = 0
     partition_age_days_max: Annotated[int, between(1, AGE_DAYS_MAX)] | None = None
     pipeline: bool = False

@@ -9,7 +9,8 @@ from typing import Annotated, Final, TypeVar
 
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.mechanism import KINDS, Mechanism, Pure, SampledWithoutReplacement, Steps, Zcdp
-from ledger.mechanisms.plan import RunPlan, StagedPlan
+from ledger.mechanisms.run_plan import RunPlan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Positive, distinct, words
 from ledger.wire.records import Record

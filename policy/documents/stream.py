@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from ledger.commands.registration.partition import BlockPrices, UnitRecords
 from ledger.filters import Catalogue
 from ledger.mechanisms.mechanism import RELATIONS
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.plan_reader import AnyPlan
 from ledger.mechanisms.price_proofs import RULE_NAMES
 from ledger.wire.exact_numbers import DELTA_MIN, format_number
 from ledger.wire.field_types import Did, Name, between, exact, words
@@ -63,7 +63,7 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
     unit: Unit
     version: Version
     window_max: Annotated[int, between(1, WINDOW_MAX)]
-    load: RunPlan | None = None
+    load: AnyPlan | None = None
     persons: Annotated[str, words(COMMITTED, "declared")] = COMMITTED
     prices: BlockPrices | None = None
     slack: Annotated[Fraction, exact(below=Fraction(1), positive=True)] | None = None

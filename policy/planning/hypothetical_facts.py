@@ -9,8 +9,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, cast
 
-from ledger.domain.facts import Account, Contract, Facts, PolicyVersion, Span
-from ledger.domain.opening_order import OpeningOrder
+from ledger.domain.facts import Account, Contract, Facts, OpeningOrder, PolicyVersion, Span
 from ledger.domain.organisation_graph import END
 from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c

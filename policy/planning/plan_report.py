@@ -21,7 +21,8 @@ from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL
 from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
-from ledger.mechanisms.plan import Plan, RunPlan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record

@@ -26,8 +26,8 @@ from ledger.domain.decision import Rejected
 from ledger.domain.facts import Facts, Partition
 from ledger.filters import Cap, NoRoom, Rule, read_rule
 from ledger.mechanisms.loss import Loss, Segment
-from ledger.mechanisms.plan import RunPlan
 from ledger.mechanisms.price_proofs import NotPriced
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed

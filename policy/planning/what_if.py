@@ -29,7 +29,7 @@ from ledger.domain.facts import Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Check, Gate, Request, Verdict
 from ledger.domain.outcomes import Code
 from ledger.domain.partition_ranges import Ranges, partitions_within
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX
 from ledger.wire.field_types import Did, Ref, Sha256, distinct, text, words

@@ -14,6 +14,7 @@ from dp_accounting.pld import PLDAccountant
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.planning.plan_report import advise, report
@@ -57,7 +58,7 @@ def test_a_new_plan(benchmark: BenchmarkFixture, question: str, load: str) -> No
     market, (ask, limit) = opened(), NEW[question]
 
     def theirs(body: c.Object) -> None:
-        whole = Plan.parse(body).whole
+        whole = Plan.of(parse_plan(body)).whole
         step = PoissonSampledDpEvent(float(whole.probability), GaussianDpEvent(float(whole.noise_multiplier)))
         accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
         accountant.compose(step, whole.steps)

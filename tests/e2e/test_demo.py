@@ -25,9 +25,11 @@ from typer.testing import CliRunner
 
 from epsilon_ledger.__main__ import assemble
 from ledger.commands.entry import Entry
-from ledger.domain.facts import GLOBAL, Account, Charge, holder_of
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import GLOBAL, Account, holder_of
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Snapshot
 from tests.ledger.audit.forge import entries_of
@@ -76,7 +78,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 def _plan(told: Told, charge: Charge) -> Plan:
-    return Plan.parse(told.entries[charge.index].request["plan"])
+    return Plan.of(parse_plan(told.entries[charge.index].request["plan"]))
 
 
 def test_every_chapter_of_the_story_is_in_the_log(told: Told) -> None:
@@ -365,5 +367,5 @@ def test_an_auditor_logs_in_and_reads_what_was_left(told: Told, tmp_path: Path) 
 def test_a_plan_prices_the_same_from_its_own_words() -> None:
     """The plan that was charged and the plan that ran are one value: read back, it has the same digest."""
     plan = Plan(Fraction(1, 2), Fraction(27307, 4000), Fraction(1), 60, 350)
-    assert Plan.parse(plan.to_json()) == plan
-    assert Plan.parse(plan.to_json()).digest == plan.digest
+    assert Plan.of(parse_plan(plan.to_json())) == plan
+    assert Plan.of(parse_plan(plan.to_json())).digest == plan.digest

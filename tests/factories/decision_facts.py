@@ -12,16 +12,15 @@ from fractions import Fraction
 from typing import Any, Final
 
 from ledger.commands.registry import read_body
+from ledger.domain.charge_record import Charge, StepLeases
 from ledger.domain.command import Command
 from ledger.domain.facts import (
     Account,
-    Charge,
     Contract,
     Dataset,
     Organisation,
     Partition,
     PolicyVersion,
-    StepLeases,
     StreamVersion,
     holder_of,
 )
@@ -31,6 +30,7 @@ from ledger.domain.organisation_graph import Arrow, Node, NodeKind
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import parse_time
 from policy.decisions.gate import gate
@@ -195,7 +195,7 @@ def _money(world: SceneFacts, scene: dict[str, Any]) -> None:
         actor=BANK_A,
         author=3,
         partitions=tuple(world.partitions),
-        plan=Plan.parse(PLAN).digest,
+        plan=Plan.of(parse_plan(PLAN)).digest,
         steps=120,
         steps_posted=None,
         state=ChargeState(scene["charge"]["state"]),

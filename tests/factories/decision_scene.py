@@ -8,6 +8,7 @@ from ledger.crypto.detached_jws import public_key
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import LEDGER_ACTOR
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import parse_time
 from tests.factories.documents import MODEL, NONCE, contract, dataset, plan, policy, recommendation, stream
@@ -99,7 +100,7 @@ SCENE: Final[dict[str, Any]] = {
         "dbgstat": "disabled-since-boot",
         "swname": "trainer",
         "charge": "run-1",
-        "plan": Plan.parse(PLAN).digest,
+        "plan": Plan.of(parse_plan(PLAN)).digest,
         "cnf": {"signing": ROOM.to_json(), "sealing": ROOM_SEALING.to_json()},
     },
 }

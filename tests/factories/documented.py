@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ledger.domain.outcomes import Code
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.planning.what_if import PlannedRun, WhatIf

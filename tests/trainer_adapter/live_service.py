@@ -25,7 +25,7 @@ from client.service.service import Service
 from ledger.book.book import Book
 from ledger.book.wall_clock import unix_ms
 from ledger.commands.entry import Entry
-from ledger.domain.facts import Charge
+from ledger.domain.charge_record import Charge
 from ledger.mechanisms.plan import Plan
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey

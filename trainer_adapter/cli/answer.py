@@ -20,7 +20,7 @@ from safetensors.torch import load
 from client.http.problems import Unreachable
 from client.service.service import Service
 from ledger.crypto.public_keys import PublicKey
-from ledger.mechanisms.plan import EnsemblePlan
+from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.ensemble import EnsembleJob

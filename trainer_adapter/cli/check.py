@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from client.service.service import Service
-from ledger.mechanisms.plan import StagedPlan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
 from trainer_adapter.cli.job_model import JobModel

@@ -14,8 +14,7 @@ from torch import nn
 from client.dataset_files.stored_partition import PartitionData
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
-from ledger.mechanisms.ensembles import USERS, Answer, ClippedMean, Plurality
-from ledger.mechanisms.plan import EnsemblePlan
+from ledger.mechanisms.ensembles import USERS, Answer, ClippedMean, EnsemblePlan, Plurality
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.job_model import JobModel

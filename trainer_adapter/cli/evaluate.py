@@ -18,7 +18,7 @@ from client.keys.hpke_envelope import unseal
 from client.keys.sealed_model import model_ref, open_model
 from client.keys.signer import Signer, load_private
 from client.service.service import Service
-from ledger.mechanisms.plan import StagedPlan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.job_model import JobModel

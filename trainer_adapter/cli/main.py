@@ -139,7 +139,7 @@ def check(
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
-        from ledger.mechanisms.plan import EnsemblePlan
+        from ledger.mechanisms.ensembles import EnsemblePlan
         from trainer_adapter.cli.check import check_job, load_for_check
         from trainer_adapter.cli.ensemble import check_ensemble
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
-from ledger.mechanisms.plan import StagedPlan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.canonical_json import Object
 from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.job.job_spec import Job

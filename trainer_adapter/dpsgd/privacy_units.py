@@ -13,7 +13,8 @@ from typing import Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from ledger.mechanisms.plan import USER, Plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import USER
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX

@@ -18,8 +18,7 @@ import torch
 from client.dataset_files.stored_partition import PartitionData
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
-from ledger.mechanisms.ensembles import USERS, ClippedMean, Plurality
-from ledger.mechanisms.plan import EnsemblePlan
+from ledger.mechanisms.ensembles import USERS, ClippedMean, EnsemblePlan, Plurality
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.ensembles.answer_noise import noisy_answer

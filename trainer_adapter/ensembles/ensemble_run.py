@@ -18,8 +18,7 @@ import torch
 from client.dataset_files.stored_partition import PartitionData
 from client.keys.signer import load_secret
 from client.service.service import Service
-from ledger.mechanisms.ensembles import EnsembleTerms
-from ledger.mechanisms.plan import EnsemblePlan
+from ledger.mechanisms.ensembles import EnsemblePlan, EnsembleTerms
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.ensembles.answer_leases import AnswerLeases

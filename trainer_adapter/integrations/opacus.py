@@ -33,7 +33,8 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import Dataset
 
-from ledger.mechanisms.plan import RECORD, Plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import RECORD
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_guards import Hook, Refusal, hold, unseeded

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from client.service.detached_signatures import digest_of
+from ledger.domain.charge_record import EVERYONE
 from ledger.domain.command import parse_ref
-from ledger.domain.facts import EVERYONE
 from ledger.domain.range_names import is_range, range_named
-from ledger.mechanisms.plan import RunPlan, parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

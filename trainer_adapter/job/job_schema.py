@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ledger.domain.range_names import RANGE_PATTERN
-from ledger.mechanisms.ensembles import QUESTIONS_MAX
+from ledger.mechanisms.ensembles import QUESTIONS_MAX, EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import BATCH_MAX, EnsemblePlan, Plan, StagedPlan, StatisticsPlan
+from ledger.mechanisms.plan import BATCH_MAX, Plan
+from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.wire.json_schema import Schema, json_schema
 from trainer_adapter.job.answer_terms import (
     AT_ONCE_MAX,

@@ -70,9 +70,12 @@ from client.http.problems import Refused
 from client.profile.profile import Profile, read_table
 from ledger.domain.range_names import is_range
 from ledger.log.verification import parse_log_key
+from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
-from ledger.mechanisms.plan import USER, EnsemblePlan, Plan, RunPlan, StagedPlan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import USER, RunPlan
 from ledger.mechanisms.statistics import Moments
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive

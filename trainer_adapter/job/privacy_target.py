@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Self
 
-from ledger.mechanisms.plan import BATCH_MAX, CLIPPING_MAX, RECORD, USER, Plan
+from ledger.mechanisms.plan import BATCH_MAX, CLIPPING_MAX, Plan
+from ledger.mechanisms.run_plan import RECORD, USER
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX, parse_positive
 from ledger.wire.malformed import Malformed

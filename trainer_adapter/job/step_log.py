@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ledger.files.atomic_file import replace_file, sync_folder
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.canonical_json import Object, dump, fields, integer, parse
 from ledger.wire.malformed import Malformed
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.block_leases import BlockLeases

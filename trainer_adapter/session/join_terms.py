@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client.service.service import Service
-from ledger.mechanisms.plan import RECORD
+from ledger.mechanisms.run_plan import RECORD
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 

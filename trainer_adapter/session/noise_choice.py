@@ -14,7 +14,8 @@ from client.service.service import Service
 from ledger.accounting.calibration import NOISE_PLACES, least_noise
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
-from ledger.mechanisms.plan import RECORD, USER, Plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import RECORD, USER
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
-from ledger.mechanisms.plan import StagedPlan
 from ledger.mechanisms.statistics import Moments
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records, of_users
 from trainer_adapter.job.job_spec import Assignment

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
-from ledger.mechanisms.plan import RECORD, StatisticsPlan
+from ledger.mechanisms.run_plan import RECORD
+from ledger.mechanisms.statistics_plans import StatisticsPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
 from client.service.service import Service
-from ledger.mechanisms.plan import USER, StagedPlan
+from ledger.mechanisms.run_plan import USER
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness

@@ -8,7 +8,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon, greatest
-from ledger.mechanisms.plan import StagedPlan, StatisticsPlan
+from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.records import write
 from trainer_adapter.job.job_spec import Assignment

@@ -14,7 +14,7 @@ from api.console.frame.tables import Table
 from api.console.views.decisions import newest_of
 from api.routes import accounts, registry
 from api.routes import log as log_routes
-from ledger.domain.facts import Charge
+from ledger.domain.charge_record import Charge
 from ledger.domain.roles import SRO, TDC, TDP
 from ledger.store.snapshot import Snapshot
 from policy.planning.streams.slice_status import OPEN

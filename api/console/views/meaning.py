@@ -23,6 +23,7 @@ from api.console.frame.tables import Table
 from api.routes import accounts
 from ledger.accounts.pricing import COMPUTED
 from ledger.commands.runs.model_ancestry import charged_body
+from ledger.domain import charge_record
 from ledger.domain import facts as domain
 from ledger.domain.decision import Rejected
 from ledger.wire import canonical_json as c
@@ -126,7 +127,7 @@ def curve(reader: Reader, inputs: Inputs) -> Page:
     return Page("curve.html", f"ε of {known.charge} by δ", (table,), {"about": about, "chart": chart})
 
 
-def _epsilon(reader: Reader, charge: domain.Charge, found: domain.Partition, delta: Fraction) -> Fraction | None:
+def _epsilon(reader: Reader, charge: charge_record.Charge, found: domain.Partition, delta: Fraction) -> Fraction | None:
     try:
         return COMPUTED.epsilon(replace(found, delta=delta), charged_body(reader.facts, charge))
     except (Rejected, Malformed, ArithmeticError):

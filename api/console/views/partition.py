@@ -17,6 +17,7 @@ from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import accounts, lineage
 from api.wire.account_book import AccountBook
+from ledger.domain import charge_record
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import ChargeState
@@ -87,19 +88,19 @@ class RunShown:
         counted: without those that are pending.
     """
 
-    charge: domain.Charge
+    charge: charge_record.Charge
     time: int
     sum: Fraction | None
     counted: Fraction | None
 
 
-def _held(reader: Reader, found: domain.Partition, charges: list[domain.Charge]) -> AccountBook:
+def _held(reader: Reader, found: domain.Partition, charges: list[charge_record.Charge]) -> AccountBook:
     """The accounts as the API shows them, with the newest charge of each lineage known already."""
     newest = {holder_of(one.author): one for one in charges}
     return AccountBook.at(reader.facts, found, reader.view.time, reader.caller, newest)
 
 
-def _runs(reader: Reader, found: domain.Partition, charges: list[domain.Charge]) -> list[RunShown]:
+def _runs(reader: Reader, found: domain.Partition, charges: list[charge_record.Charge]) -> list[RunShown]:
     """The newest runs on a partition that the caller may see, each with the odometer of all shown until then."""
     facts = reader.facts
     assert isinstance(facts, Snapshot)

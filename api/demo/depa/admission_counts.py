@@ -8,7 +8,8 @@ from typing import Final
 from api.demo.depa.parties import Parties, open_partitions
 from client.http.problems import Refused
 from client.keys.signer import Signer
-from ledger.mechanisms.plan import RunPlan, StagedPlan
+from ledger.mechanisms.run_plan import RunPlan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire import canonical_json as c
 
 REFERENCE: Final = "reference"

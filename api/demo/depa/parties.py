@@ -12,7 +12,7 @@ from api.demo.depa.plans import RELATION
 from api.demo.depa.raw_files import NAMES, PEOPLE
 from api.demo.participants import Enrol, Organisation
 from client.keys.signer import Signer
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 
 EPSILON: Final = "3"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from ledger.mechanisms.plan import Plan, StagedPlan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 
@@ -49,4 +51,4 @@ def staged(training: Plan, scale: Fraction, area: Fraction) -> StagedPlan:
         "training": training.to_json(),
         "v": 1,
     }
-    return StagedPlan.parse(plan)
+    return StagedPlan.of(parse_plan(plan))

@@ -19,7 +19,8 @@ from api.demo.trainer import Address, Run, Task, train
 from api.keys.data_key_store import FileKeyStore
 from client.keys.signer import Signer
 from client.service.charged_stages import charged_stages
-from ledger.mechanisms.plan import Plan, RunPlan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 from policy.depa.adaptation import PartyDecisions, adapt
 from policy.depa.evaluation import Terms

@@ -28,7 +28,8 @@ from ledger.commands.organisation_lineage.split import SPLIT
 from ledger.commands.runs.charge_entry import Charged, MakeCharge
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.settlement import Settled
-from ledger.domain.facts import GLOBAL, Charge, holder_of
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.organisation_graph import knowers
 from ledger.domain.partition_ranges import partitions_within
 from ledger.mechanisms.loss import Loss, loss_of

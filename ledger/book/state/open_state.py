@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar, overload
 from ledger.accounts.account_sums import AccountSums
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
-from ledger.domain.facts import Account, Charge, Partition, SigningKey, Span
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Account, Partition, SigningKey, Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState

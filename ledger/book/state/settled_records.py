@@ -21,7 +21,8 @@ from ledger.commands.governance.model_release_notice import Announce, announced
 from ledger.commands.runs.charge_entry import Charged
 from ledger.commands.runs.key_release import Released
 from ledger.commands.runs.settlement import Settled
-from ledger.domain.facts import Charge, SigningKey
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import SigningKey
 from ledger.domain.memory_state import MemoryState
 
 

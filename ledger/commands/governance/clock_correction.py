@@ -36,9 +36,10 @@ from typing import Annotated, Final, Literal
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.crypto import detached_jws
+from ledger.domain.charge_record import Charge
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge, Facts, Partition, PolicyVersion
+from ledger.domain.facts import Facts, Partition, PolicyVersion
 from ledger.domain.key_terms import KeyTerms, key_refusal
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import SRO

@@ -6,8 +6,8 @@ from typing import Final
 
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context, require_model, require_posted
+from ledger.domain.charge_record import Charge
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR
 from ledger.wire.field_types import Name, Sha256

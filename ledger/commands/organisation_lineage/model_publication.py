@@ -22,8 +22,9 @@ from typing import Final
 from ledger.commands.command_fields import Index, NodeIndex
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
+from ledger.domain.charge_record import Charge
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge, Organisation
+from ledger.domain.facts import Organisation
 from ledger.domain.organisation_graph import Arrow, NodeKind, knows
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO

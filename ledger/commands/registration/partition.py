@@ -20,8 +20,9 @@ from ledger.filters import RULES, Cap, Catalogue, NoRoom, Opening, Rule, Terms, 
 from ledger.filters.step_types import PRICE_MAX, TYPES_MAX
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import GROUP_MAX, Mechanism, Relation
-from ledger.mechanisms.plan import RECORD, RunPlan
+from ledger.mechanisms.plan_reader import AnyPlan
 from ledger.mechanisms.price_proofs import RULE_NAMES, NotPriced
+from ledger.mechanisms.run_plan import RECORD
 from ledger.mechanisms.unit_groups import group_of
 from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, format_number
 from ledger.wire.field_types import Did, Name, Sha256, between, distinct, text, words
@@ -69,7 +70,7 @@ class OpenPartition(Record, frozen=True):
     data_key: Name
     unit_records_max: UnitRecords | None = None
     slack: Fraction | None = None
-    load: RunPlan | None = None
+    load: AnyPlan | None = None
     prices: BlockPrices | None = None
     commitments: Annotated[tuple[Sha256, ...], distinct(COMMITMENTS_MAX)] = ()
     reason: Annotated[str, text(REASON_MAX)] | None = None

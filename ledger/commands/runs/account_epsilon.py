@@ -22,8 +22,9 @@ from typing import Final, Protocol
 from ledger.accounts.pricing import COMPUTED
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.domain.charge_record import Charge
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import GLOBAL, Account, Charge, Facts, Partition, Span
+from ledger.domain.facts import GLOBAL, Account, Facts, Partition, Span
 from ledger.filters import Rule, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.exposure import known_spans

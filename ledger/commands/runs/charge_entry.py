@@ -16,15 +16,17 @@ from ledger.commands.command_fields import Count, Natural, NodeIndex, RecordedHo
 from ledger.commands.command_kind import Recorded
 from ledger.commands.registration.partition import UnitRecords
 from ledger.crypto.public_keys import CleanRoomKeys
+from ledger.domain.charge_record import EVERYONE, Charge, StepLeases, grouped
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import EVERYONE, Charge, Facts, Partition, SigningKey, StepLeases, grouped
+from ledger.domain.facts import Facts, Partition, SigningKey
 from ledger.domain.gate import Refund
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.partition_ranges import PARTITIONS_MAX, PartitionRange, Ranges, partitions_within
 from ledger.filters import Cap
 from ledger.mechanisms.loss import parse_segments
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.plan_reader import AnyPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Did, Name, Ref, Sha256, Time, distinct
 from ledger.wire.malformed import Malformed
@@ -69,7 +71,7 @@ class MakeCharge(Record, frozen=True):
 
     contract: Sha256
     partitions: Annotated[tuple[Ref, ...], distinct(LISTED_MAX, 0)]
-    plan: RunPlan
+    plan: AnyPlan
     clean_room: CleanRoomKeys
     deadline: Time
     recipients: Recipients = ()

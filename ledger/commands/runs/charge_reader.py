@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from ledger.commands.runs.charge_entry import LISTED_MAX, MakeCharge
 from ledger.domain.command import COMMAND_BYTES_MAX
-from ledger.mechanisms.plan import RunPlan, parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import Ref, Sha256, distinct
 from ledger.wire.malformed import Malformed

@@ -8,8 +8,8 @@ from ledger.accounts.account_sums import AccountSums
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.commands.signing_keys.key_authority import revoked_since
+from ledger.domain.charge_record import Charge
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR

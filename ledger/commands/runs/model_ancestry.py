@@ -21,7 +21,8 @@ from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_entry import MakeCharge, reported_partitions
-from ledger.domain.facts import Charge, Facts, Partition
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Facts, Partition
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss, loss_of
 

@@ -14,8 +14,8 @@ from ledger.commands.command_fields import Natural
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.commands.runs.step_lease import GENERATIONS_MAX, Generation, leases_of
+from ledger.domain.charge_record import StepLeases
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import StepLeases
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR

@@ -9,8 +9,8 @@ from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.commands.runs.step_lease import Generation, require_live
 from ledger.commands.runs.step_refund import PostRecord, check_return
+from ledger.domain.charge_record import Charge
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import CCR, TDC

@@ -15,8 +15,8 @@ from typing import Annotated, Final, NamedTuple
 from ledger.accounts.account_sums import AccountSums
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
+from ledger.domain.charge_record import Charge, StepLeases
 from ledger.domain.decision import Decision, Rejected
-from ledger.domain.facts import Charge, StepLeases
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Annotated, Final, Protocol
 
 from ledger.commands.command_fields import Count
+from ledger.domain.charge_record import Charge, StepLeases
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import Charge, StepLeases
 from ledger.domain.outcomes import Code
 from ledger.wire.field_types import words
 from ledger.wire.records import Record

@@ -20,7 +20,7 @@ from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Contract, Facts, Partition
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import loss_of
-from ledger.mechanisms.plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.field_types import Did, Name, Ref, Sha256, words
 from ledger.wire.malformed import Malformed

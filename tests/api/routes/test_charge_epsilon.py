@@ -15,6 +15,7 @@ from ledger.commands.runs.model_ancestry import charged_body
 from ledger.filters import read_rule
 from ledger.mechanisms.loss import loss_of
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert
 from policy.cli.text_report import run_lines
@@ -35,7 +36,7 @@ def _charged(world: ServedWorld, name: str, *base: str, steps: int | None = None
     answer = world.service.submit(world.bank, BANK_A, "charge", body, name)
     assert answer.outcome == "pending"
     if steps is not None:
-        _posted(world, name, room, Plan.parse(body["plan"]), steps)
+        _posted(world, name, room, Plan.of(parse_plan(body["plan"])), steps)
 
 
 def _posted(world: ServedWorld, name: str, room: CleanRoom, plan: Plan, steps: int) -> None:

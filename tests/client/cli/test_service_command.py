@@ -16,6 +16,7 @@ from client.cli.main import app as client_commands
 from client.keys.signer import Signer
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.verifier import Balance, verify_account
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal
@@ -99,7 +100,7 @@ def test_quote_tells_the_decision_without_recording_it(world: ServedWorld, profi
     path = tmp_path / "charge.json"
     path.write_bytes(c.dump(body))
     permitted = CliRunner().invoke(client_commands, ["quote", str(profile), str(path)])
-    plan = Plan.parse(body["plan"])
+    plan = Plan.of(parse_plan(body["plan"]))
     told = report_epsilon(plan.whole, Fraction(1, 100_000), "REPLACE_SPECIAL")
     line = f"ε {ceil_decimal(told.epsilon, 4)} at δ 0.00001 on {PARTITION}, by PLD (unit record, REPLACE_SPECIAL)"
     assert permitted.exit_code == 0, permitted.stderr

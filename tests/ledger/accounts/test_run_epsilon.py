@@ -15,7 +15,8 @@ import pytest
 from ledger.accounts.run_epsilon import greatest, run_epsilon
 from ledger.domain.facts import Partition
 from ledger.mechanisms.mechanism import AnyMechanism, Composed, PoissonGaussian, RandomisedResponse
-from ledger.mechanisms.plan import MechanismPlan, Plan, RunPlan
+from ledger.mechanisms.plan import MechanismPlan, Plan
+from ledger.mechanisms.run_plan import RunPlan
 
 RELATION = "REPLACE_SPECIAL"
 NEAR = 1e-9

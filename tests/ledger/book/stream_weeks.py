@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from ledger.book.book import Outcome
 from ledger.commands.runs.model_ancestry import charged_body
-from ledger.domain.facts import GLOBAL, Charge, holder_of
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.range_names import Opened, OpenPartitions, ranges_named
 from ledger.mechanisms.loss import loss_of
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ledger.audit.replay import verify_book
 from ledger.book.book import Outcome
 from ledger.commands.entry import Entry
-from ledger.domain.facts import StepLeases
+from ledger.domain.charge_record import StepLeases
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import dense_plan

@@ -20,7 +20,7 @@ from ledger.crypto.organisation_keys import parse_organisation_key
 from ledger.domain.command import Command, parse_ref
 from ledger.log.tiles import Tile
 from ledger.mechanisms.mechanism import PoissonGaussian
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.verifier import Checkpoint, LogKey, Note, VerificationError, verify_receipt
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.mechanisms.decomposition import group_privacy
-from ledger.mechanisms.ensembles import ClippedMean, Interval, Plurality, chunks_moved, mu_square
+from ledger.mechanisms.ensembles import ClippedMean, EnsemblePlan, Interval, Plurality, chunks_moved, mu_square
 from ledger.mechanisms.mechanism import RELATIONS, BoundedRange, Composed, GaussianPrivate, SelfComposed
-from ledger.mechanisms.plan import EnsemblePlan, Plan, parse_plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import ADD_REMOVE, REPLACE, ZERO_OUT
 from ledger.mechanisms.statistics import Coordinate
 from ledger.mechanisms.unit_groups import group_of
@@ -58,7 +59,7 @@ REFUSED: tuple[tuple[dict[str, Any], str, str], ...] = (
 
 def of(**changes: object) -> EnsemblePlan:
     """The plan, changed."""
-    return EnsemblePlan.parse({**PLAN, **changes})
+    return EnsemblePlan.of(parse_plan({**PLAN, **changes}))
 
 
 @pytest.mark.parametrize("answer", [VOTES, MEAN, MEDIAN], ids=lambda one: one["kind"])

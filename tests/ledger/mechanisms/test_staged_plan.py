@@ -11,8 +11,10 @@ from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.mechanisms.decomposition import kinds_of, to_steps
 from ledger.mechanisms.mechanism import Composed, Pure
-from ledger.mechanisms.plan import Plan, StagedPlan, StatisticsPlan, parse_plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import NotPriced, require_priced
+from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
 from policy.documents.run_bounds import RunBounds, noise_multiplier_of
@@ -42,7 +44,7 @@ STAGED: dict[str, Any] = {
 
 def of(**changed: Any) -> StagedPlan:  # noqa: ANN401 - JSON
     """The plan with these members changed, or left out where they are None."""
-    return StagedPlan.parse({name: one for name, one in {**STAGED, **changed}.items() if one is not None})
+    return StagedPlan.of(parse_plan({name: one for name, one in {**STAGED, **changed}.items() if one is not None}))
 
 
 def test_a_plan_reads_back() -> None:
@@ -77,8 +79,10 @@ def test_one_price_is_of_all_stages_together() -> None:
     alone = report_epsilon(TRAINING.whole, delta, RELATION).epsilon
     whole = report_epsilon(plan.whole, delta, RELATION).epsilon
     assert max(alone, Fraction(1, 2)) < whole <= alone + Fraction(1, 2) + Fraction(1, 10**6)
-    asked = StatisticsPlan.parse(
-        {"kind": "statistics", "relation": RELATION, "statistics": [COUNT, {**ROC, "score": "inputs[1]"}], "v": 1}
+    asked = StatisticsPlan.of(
+        parse_plan(
+            {"kind": "statistics", "relation": RELATION, "statistics": [COUNT, {**ROC, "score": "inputs[1]"}], "v": 1}
+        )
     )
     assert pure_epsilon(asked.whole, RELATION) == Fraction(1, 2)
     for rule in ("renyi", "catalogue", "gaussian"):
@@ -124,7 +128,7 @@ def test_what_is_refused(change: dict[str, Any], field: str, words: str) -> None
 def test_statistics_alone_read_no_model() -> None:
     """There is none."""
     with pytest.raises(Malformed, match=r"statistics\[0\]: reads what a model gives"):
-        StatisticsPlan.parse({"kind": "statistics", "relation": RELATION, "statistics": [ROC], "v": 1})
+        StatisticsPlan.of(parse_plan({"kind": "statistics", "relation": RELATION, "statistics": [ROC], "v": 1}))
 
 
 def test_the_noise_that_a_statistic_states() -> None:
@@ -132,7 +136,7 @@ def test_the_noise_that_a_statistic_states() -> None:
     plan = of(metrics=[ROC, MATRIX])
     stated = [noise_multiplier_of(step, plan) for _, step in to_steps(plan.whole)]
     assert stated == [10, 4, Fraction(5, 2), 5]
-    asked = StatisticsPlan.parse({"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1})
+    asked = StatisticsPlan.of(parse_plan({"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1}))
     assert noise_multiplier_of(asked.whole, asked) is None
     bounds = {least: RunBounds(None, least, None, None, None) for least in (Fraction(5, 2), Fraction(13, 5))}
     told = {least: one.bars(Fraction(1, 10**5), plan) for least, one in bounds.items()}

@@ -12,9 +12,11 @@ from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import RELATIONS, Composed, Pure, Zcdp
-from ledger.mechanisms.plan import Plan, StatisticsPlan, parse_plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
 from ledger.mechanisms.statistics import Coordinate, Histogram, noise_of, sensitivity
+from ledger.mechanisms.statistics_plans import StatisticsPlan
 from ledger.mechanisms.unit_groups import group_of
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
@@ -72,7 +74,7 @@ REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
 
 def of(*asked: dict[str, Any], relation: str = ADDED) -> StatisticsPlan:
     """The plan that asks these."""
-    return StatisticsPlan.parse({"kind": "statistics", "relation": relation, "statistics": [*asked], "v": 1})
+    return StatisticsPlan.of(parse_plan({"kind": "statistics", "relation": relation, "statistics": [*asked], "v": 1}))
 
 
 def test_a_plan_reads_back() -> None:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ledger.accounting.epsilon_report import report_epsilon
-from ledger.mechanisms.ensembles import Plurality
-from ledger.mechanisms.plan import EnsemblePlan
+from ledger.mechanisms.ensembles import EnsemblePlan, Plurality
+from ledger.mechanisms.plan_reader import parse_plan
 
 DELTA = 1e-5
 TEACHERS = 1_000
@@ -32,7 +32,7 @@ def plan_of(questions: int, noise: str, relation: str = "REPLACE_SPECIAL", **mor
     answer = {"classes": 2, "kind": "plurality", "noise": noise}
     chunks = "content" if relation == "REPLACE_ONE" else "position"
     about = {"chunks_by": chunks, "kind": "ensemble", "questions": questions, "teachers": TEACHERS, "v": 1}
-    return EnsemblePlan.parse({**about, "answer": answer, "relation": relation, **more})
+    return EnsemblePlan.of(parse_plan({**about, "answer": answer, "relation": relation, **more}))
 
 
 def argmax_law(first: int, second: int, noise: float) -> Law:
@@ -158,7 +158,7 @@ def test_a_median_keeps_its_range(teachers: int) -> None:
 def test_several_medians_never_exceed_delta() -> None:
     """Three of them, each chosen by the answers so far; half of what is charged would be passed."""
     answer = {"epsilon": "0.8", "grid": ["0", "1", "2"], "kind": "median"}
-    plan = EnsemblePlan.parse({**plan_of(3, "1").to_json(), "answer": answer, "teachers": 3})
+    plan = EnsemblePlan.of(parse_plan({**plan_of(3, "1").to_json(), "answer": answer, "teachers": 3}))
     epsilon = epsilon_of(plan)
     laws = median_library(3, 3, 0.8)
     worst = {tuple(np.round(np.concatenate(pair), 9)): pair for pair in laws if not np.allclose(*pair)}

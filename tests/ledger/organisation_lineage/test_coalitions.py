@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.domain.facts import Account, Charge, Organisation, Partition, holder_of
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Account, Organisation, Partition, holder_of
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import Arrow, Node, NodeKind
 from ledger.domain.outcomes import ChargeState

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.domain.charge_record import Charge
 from ledger.domain.decision import Decision
-from ledger.domain.facts import GLOBAL, Charge, Facts, holder_of
+from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.organisation_graph import END, SUCCESSION, NodeKind, knowers
 from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule

@@ -7,7 +7,7 @@ import pytest
 
 from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.mechanism import PoissonGaussian
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from policy.depa.import_check import Checked
 from tests.factories.depa_documents import TRAIN, TREES, checked, refusals, warnings
 from tests.factories.path_changes import GONE, changed

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from ledger.domain.facts import GLOBAL, Charge, Contract, holder_of
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import GLOBAL, Contract, holder_of
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss, loss_of
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 from policy.decisions.last_run import LastRun

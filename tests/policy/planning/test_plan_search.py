@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 
 from ledger.domain.outcomes import Code
-from ledger.mechanisms.plan import Plan, parse_plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
 from policy.planning.plan_search import (
     RUNS_MAX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ledger.domain.facts import holder_of
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from policy.planning.plan_report import PlanReport, report
 from policy.planning.shared_account import UNCERTAIN, ShownStates, states_as_shown
 from policy.planning.what_if import PlannedRun, WhatIf

@@ -8,7 +8,7 @@ import pytest
 
 from ledger.domain.facts import holder_of
 from ledger.domain.partition_ranges import PartitionRange
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 from policy.planning.plan_report import report
 from policy.planning.shared_account import states_as_shown
 from policy.planning.what_if import PlannedRun, WhatIf

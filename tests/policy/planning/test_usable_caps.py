@@ -9,7 +9,8 @@ import pytest
 
 from ledger.domain.facts import Partition
 from ledger.domain.outcomes import Code
-from ledger.mechanisms.plan import RunPlan, parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.mechanisms.run_plan import RunPlan
 from policy.checks.field_readers import format_time
 from policy.documents import ContractDocument, Policy
 from policy.documents.stated_caps import NamedCap

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from api.demo import participants
 from client.cli.main import app as client
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
@@ -109,7 +110,7 @@ def test_a_table_becomes_a_released_model(place: Place) -> None:
     assert (place.folder / "runs" / "table" / "model.safetensors").is_file()
     charge = place.charge("table")
     assert charge is not None
-    assert charge.plan == Plan.parse(found["plan"]).digest
+    assert charge.plan == Plan.of(parse_plan(found["plan"])).digest
     size = len(place.kinds())
     for words, code, sentence, then in AFTERWARDS:
         ended, told, errors = _invoke(*words, str(job))
@@ -162,7 +163,7 @@ def test_the_noise_is_the_least_that_keeps_epsilon(place: Place) -> None:
     told = []
     assignment = load_assignment(_job(place, "least"))
     for noise in (plan.noise_multiplier, plan.noise_multiplier - Fraction(1, 10_000)):
-        changed = Plan.parse({**plan.to_json(), "noise_multiplier": format_number(noise)})
+        changed = Plan.of(parse_plan({**plan.to_json(), "noise_multiplier": format_number(noise)}))
         known = replace(assignment, plan=changed)
         run = attach(torch.nn.Linear(30, 2), torch.optim.SGD([torch.zeros(1)], lr=1), torch.nn.MSELoss(), known)
         told.append(run.plan().epsilon.epsilon)

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy, linear
 from torch.utils.flop_counter import FlopCounterMode
 
 from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.layer_models import KINDS, Does
 from tests.trainer_adapter.neighbours import contributions
@@ -107,7 +108,7 @@ def test_h_nothing_but_poisson_sampling_gets_a_plan() -> None:
     told = PLAN.to_json()
     told["sampler"] = {"kind": "shuffle", "probability": "1/2"}
     with pytest.raises(Malformed, match=r"^sampler\.kind: must be 'poisson'"):
-        Plan.parse(told)
+        Plan.of(parse_plan(told))
 
 
 def test_h_draws_are_independent_and_of_random_size() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ledger.mechanisms.ensembles import Median
-from ledger.mechanisms.plan import EnsemblePlan
+from ledger.mechanisms.ensembles import EnsemblePlan, Median
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.statistics import Coordinate
 from trainer_adapter.ensembles.answer_noise import Normals, fresh_normals, median_place, noisy_answer, votes_of
 
@@ -22,7 +22,7 @@ NAN, INF = math.nan, math.inf
 def plan(answer: dict[str, Any], **more: object) -> EnsemblePlan:
     """An ensemble with this answer."""
     about = {"chunks_by": "position", "kind": "ensemble", "questions": 5, "relation": "REPLACE_SPECIAL", "v": 1}
-    return EnsemblePlan.parse({**about, "teachers": 4, "answer": answer, **more})
+    return EnsemblePlan.of(parse_plan({**about, "teachers": 4, "answer": answer, **more}))
 
 
 def fixed(*numbers: float) -> Normals:

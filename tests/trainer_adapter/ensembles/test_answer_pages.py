@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from ledger.mechanisms.plan import EnsemblePlan
+from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks

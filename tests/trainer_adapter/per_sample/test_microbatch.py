@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn.functional import cross_entropy
 
-from ledger.mechanisms.plan import USER, Plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import USER
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.layer_models import CLASSES, KINDS, RECORDS, Data, Does, numbers, writes
 from tests.trainer_adapter.neighbours import contributions, replay

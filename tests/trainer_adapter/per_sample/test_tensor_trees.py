@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_map
 
-from ledger.mechanisms.plan import USER, Plan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import USER
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.layers.tensor_trees import count_records, tree_of

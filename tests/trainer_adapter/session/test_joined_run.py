@@ -17,8 +17,9 @@ from api.demo import participants
 from api.keys.data_key_store import FileKeyStore
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import open_records, seal_dataset
-from ledger.mechanisms.plan import Plan, StatisticsPlan
+from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.statistics import Categories, Count
+from ledger.mechanisms.statistics_plans import StatisticsPlan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import open_place
 from trainer_adapter.job.job_spec import Assignment

@@ -18,7 +18,9 @@ from client.http.problems import Refused
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.commands.entry import Entry
 from ledger.domain.outcomes import ChargeState
-from ledger.mechanisms.plan import Plan, StagedPlan
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks
@@ -68,7 +70,7 @@ def staged(**changed: Any) -> StagedPlan:  # noqa: ANN401 - JSON
         "training": TRAINING.to_json(),
         "v": 1,
     }
-    return StagedPlan.parse({name: one for name, one in {**whole, **changed}.items() if one is not None})
+    return StagedPlan.of(parse_plan({name: one for name, one in {**whole, **changed}.items() if one is not None}))
 
 
 def written(place: Place, name: str, plan: StagedPlan, more: str = SCALED) -> Path:
@@ -120,12 +122,12 @@ def test_all_stages_are_one_charge_and_one_post(place: Place) -> None:
     assert charge is not None
     assert (charge.state, charge.steps_posted, charge.plan) == (ChargeState.POSTED, plan.steps, plan.digest)
     assert (report.steps, report.steps_charged) == (15, 15)
-    assert StagedPlan.parse(Entry.parse(place.service.entry(charge.index)).request["plan"]) == plan
+    assert StagedPlan.of(parse_plan(Entry.parse(place.service.entry(charge.index)).request["plan"])) == plan
     told = report.privacy.epsilon
     assert told.epsilon == report_epsilon(plan.whole, told.delta, "REPLACE_SPECIAL").epsilon
     assert report.to_json()["run_epsilon"] == place.service.run_epsilon("whole")["run_epsilon"]
     about, found = _kept(place.folder / "runs" / "whole" / "model.safetensors")
-    assert StagedPlan.parse(json.loads(about["statistics"])) == plan
+    assert StagedPlan.of(parse_plan(json.loads(about["statistics"]))) == plan
     assert set(report.answers or {}) == set(found) == {"rows", "matrix", *(f"scale.{one}" for one in _MOMENTS)}
     _check_answers(found)
 

@@ -19,7 +19,8 @@ from api.demo import digits
 from client.http.problems import Refused
 from ledger.commands.entry import Entry
 from ledger.domain.outcomes import ChargeState
-from ledger.mechanisms.plan import StatisticsPlan
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.mechanisms.statistics_plans import StatisticsPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks
@@ -83,11 +84,11 @@ def test_statistics_are_charged_answered_and_released(place: Place) -> None:
     path = place.folder / "runs" / "asked" / "model.safetensors"
     with safe_open(path, framework="numpy") as held:
         about, found = held.metadata(), {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118 - no mapping
-    plan = StatisticsPlan.parse(json.loads(about["statistics"]))
+    plan = StatisticsPlan.of(parse_plan(json.loads(about["statistics"])))
     assert (about["charge"], about["plan"], charge.plan) == ("asked", plan.digest, plan.digest)
     # What an auditor reads of the charge names each statistic too.
     entry = Entry.parse(place.service.entry(charge.index))
-    assert StatisticsPlan.parse(entry.request["plan"]) == plan
+    assert StatisticsPlan.of(parse_plan(entry.request["plan"])) == plan
     _check_answers(found)
 
 

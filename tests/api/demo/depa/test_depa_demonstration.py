@@ -33,7 +33,7 @@ from ledger.accounting.epsilon_report import report_epsilon
 from ledger.book.book import Book
 from ledger.book.wall_clock import unix_ms
 from ledger.domain.outcomes import ChargeState
-from ledger.mechanisms.plan import StagedPlan
+from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed

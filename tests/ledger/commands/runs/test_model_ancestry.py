@@ -14,7 +14,8 @@ from dp_accounting.pld import PLDAccountant
 
 from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.runs.model_ancestry import ANCESTRY_MAX, RecordedFacts, epsilon_with_ancestry, model_ancestry
-from ledger.domain.facts import Charge, Partition
+from ledger.domain.charge_record import Charge
+from ledger.domain.facts import Partition
 from tests.factories.documents import PARTITION, plan
 from tests.factories.people import HOSPITAL
 from tests.factories.stored import StoredWorld

@@ -1,0 +1,135 @@
+"""The state of one charge: what was reserved, what it was settled for, and which of its steps are leased."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.loss import Segment
+
+EVERYONE: Final = "everyone"
+"""The one recipient of a model that is to be published."""
+
+
+class StepLeases(NamedTuple):
+    """How many steps of a run are leased, and who holds it: see :mod:`ledger.commands.runs.step_lease`.
+
+    Attributes:
+        generation: the live one, which alone may lease, post and release; the first is 1.
+        steps: so many, from the first one on, are leased.
+        before: so many were leased when the live generation began.
+        newest: the id of the live generation's newest lease; empty if it has none.
+        granted: how many leases all generations got.
+        refund: what the policies of the charge state about leased steps that were not taken; empty if one is silent.
+        chain: the digest of the chain of the live generation's lease ids; empty as long as it has none.
+        taken: so many steps count as taken at least, by the newest lease. Kept with ``refund`` alone, as ``chain`` is.
+    """
+
+    generation: int = 1
+    steps: int = 0
+    before: int = 0
+    newest: str = ""
+    granted: int = 0
+    refund: str = ""
+    chain: str = ""
+    taken: int = 0
+
+    @property
+    def stated(self) -> tuple[int | str, ...]:
+        """As its leaf states it: without what came later, where that is not used."""
+        return tuple(self) if self.refund else self[:5]
+
+
+class Charge(NamedTuple):
+    """One run's charge. ``steps`` is what was charged, ``steps_posted`` what it was settled for.
+
+    Attributes:
+        author: the node that charged the run.
+        recipients: to whom the model goes, fixed before anything ran; ``(EVERYONE,)`` if it is to be published.
+        base: the charges of the models that the run starts from.
+        pipeline: the digest of what the clean room is to run; None where the charge does not say.
+        notices: each model that was announced to the providers, and when (ms).
+        leases: of a run that leases its steps, what is leased; forgotten once it is settled. None of any other run.
+        post: the id of the post of a run that leased its steps.
+        model: the digest of its one model, as the post names it.
+        groups: of a charge that names ranges, how its ``partitions`` are grouped: a group's number and how many
+            partitions in a row are of it. ``prices`` then names the first partition of each group. None of any other.
+    """
+
+    id: str
+    contract: str
+    actor: str
+    author: int
+    partitions: tuple[str, ...]
+    plan: str
+    steps: int
+    steps_posted: int | None
+    state: ChargeState
+    key_id: str
+    sealing: str
+    key_release: str | None
+    deadline: int
+    prices: tuple[tuple[str, tuple[Segment, ...]], ...]
+    recipients: tuple[str, ...]
+    base: tuple[str, ...]
+    index: int  # type: ignore[assignment]  # tuples have a method of that name, which is not used
+    notices: tuple[tuple[str, int], ...] = ()
+    pipeline: str | None = None
+    leases: StepLeases | None = None
+    post: str | None = None
+    model: str | None = None
+    groups: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def price_groups(self) -> tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...]:
+        """The partitions that have one price, and that price; each partition is in one group."""
+        if self.groups is None:
+            return tuple(((ref,), segments) for ref, segments in self.prices)
+        members = grouped(self.partitions, self.groups)
+        return tuple((refs, segments) for refs, (_, segments) in zip(members, self.prices, strict=True))
+
+    def price_of(self, partition: str) -> tuple[Segment, ...]:
+        """What it costs on one of its partitions. Raises: KeyError."""
+        for refs, segments in self.price_groups:
+            if partition in refs:
+                return segments
+        raise KeyError(partition)
+
+    @property
+    def is_meant_for_everyone(self) -> bool:
+        """Whether its model is to be published."""
+        return EVERYONE in self.recipients
+
+    def is_meant_for(self, did: str) -> bool:
+        """Whether its model is to go to an organisation."""
+        return did in self.recipients or self.is_meant_for_everyone
+
+    def settled(self, state: ChargeState, steps_posted: int | None) -> Charge:
+        """The same, posted for so many steps or voided; what was leased is in the log alone from then on."""
+        leases = None if self.leases is None else StepLeases()
+        return self._replace(state=state, steps_posted=steps_posted, leases=leases)
+
+    def has_leased_since(self, before: Charge) -> bool:
+        """Whether it is the same pending charge with other leases, of which nothing is kept once it is settled."""
+        return self.state is ChargeState.PENDING and self.leases != before.leases
+
+
+@lru_cache(maxsize=512)
+def grouped(partitions: tuple[str, ...], groups: tuple[tuple[int, int], ...]) -> tuple[tuple[str, ...], ...]:
+    """The partitions of each group. Raises: ValueError, where the groups are not of so many partitions."""
+    members: list[list[str]] = []
+    place = 0
+    for number, count in groups:
+        # A group gets its number where its first partition is.
+        if number > len(members) or count < 1:
+            message = f"group {number} is out of order"
+            raise ValueError(message)
+        if number == len(members):
+            members.append([])
+        members[number] += partitions[place : place + count]
+        place += count
+    if place != len(partitions):
+        message = f"the groups are of {place} partitions, not of {len(partitions)}"
+        raise ValueError(message)
+    return tuple(map(tuple, members))

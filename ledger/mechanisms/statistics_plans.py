@@ -1,0 +1,120 @@
+"""Plans that release statistics: of the records alone, or before and after a training.
+
+A run that answers questions states each of them, and what one changed record costs under a relation:
+:mod:`ledger.mechanisms.statistics`.
+
+{"kind": "statistics", "relation": "ADD_OR_REMOVE_ONE",
+ "statistics": [{"epsilon": "0.1", "kind": "count", "name": "rows"}], "v": 1}
+
+A run of stages takes statistics of its training records, trains by them, and measures its model on the records that it
+held out: one plan, so one price and one post.
+
+{"held_out": "0.3", "kind": "staged", "metrics": [{"buckets": 16, "epsilon": "0.2", "kind": "roc_curve", "name": "roc",
+ "score": "outputs[1]", "truth": "targets"}], "relation": "REPLACE_SPECIAL", "statistics": [...],
+ "training": {"kind": "dp_sgd", ...}, "v": 1}
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+from ledger.mechanisms.decomposition import PIECES_MAX, to_steps
+from ledger.mechanisms.mechanism import Composed, Mechanism, Relation
+from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import RECORD, RunPlan
+from ledger.mechanisms.statistics import AnyStatistic, Statistic, mechanism_of, require_own_columns
+from ledger.wire.field_types import constant, distinct, exact
+from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
+
+
+class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="statistics"):
+    """A run that answers questions, one after another: each is one step, priced and settled by itself.
+
+    Attributes:
+        relation: under which each statistic costs what it says; a partition with another takes no such charge.
+    """
+
+    relation: Relation
+    statistics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX)]
+    v: Literal[1] = constant(1)
+    unit: ClassVar[str] = RECORD
+
+    __hash__ = RunPlan.__hash__
+
+    def __post_init__(self) -> None:
+        """Hold each answer to a name of its own. Raises: Malformed."""
+        super().__post_init__()
+        require_own_columns(self.statistics)
+        _require_names(self.statistics, "statistics")
+
+    @cached_property
+    def whole(self) -> Mechanism:
+        """All of them."""
+        parts = tuple(mechanism_of(one, self.relation) for one in self.statistics)
+        return parts[0] if len(parts) == 1 else Composed(parts)
+
+    @property
+    def steps(self) -> int:
+        """How many there are."""
+        return len(self.statistics)
+
+
+class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="staged"):
+    """A run of stages: statistics of the records that train, training, and metrics of its model on those held out.
+
+    Each statistic and each metric is one step, in this order, the steps of the training between them. All are composed
+    as if each read every record: a record trains or is held out, so what this overstates is the smaller part.
+
+    Attributes:
+        relation: under which each statistic and metric costs what it says, as in :class:`StatisticsPlan`.
+        training: over records; its sampling probability is of all places, those held out among them.
+        statistics: from which the run standardises, before it trains.
+        metrics: statistics of the trained model's ``outputs`` and ``predictions`` beside the records' own columns.
+        held_out: the share of the records that do not train; there is one where there are metrics, and only there.
+    """
+
+    relation: Relation
+    training: Plan
+    statistics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX, 0)] = ()
+    metrics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX, 0)] = ()
+    held_out: Annotated[Fraction, exact(below=Fraction(1), positive=True)] | None = None
+    v: Literal[1] = constant(1)
+    unit: ClassVar[str] = RECORD
+
+    __hash__ = RunPlan.__hash__
+
+    def __post_init__(self) -> None:
+        """Hold the stages to each other. Raises: Malformed."""
+        super().__post_init__()
+        asked = (*self.statistics, *self.metrics)
+        if not 1 <= len(asked) < PIECES_MAX:
+            raise Malformed("statistics", f"and metrics must be 1 to {PIECES_MAX - 1} together")
+        if self.training.unit != RECORD:
+            raise Malformed("training.unit", f"is {self.training.unit}: stages are over records")
+        if bool(self.metrics) != (self.held_out is not None):
+            raise Malformed("held_out", "is the share of the records that metrics are of: where there are metrics")
+        require_own_columns(self.statistics)
+        _require_names(asked, "statistics and metrics")
+        to_steps(self.whole)
+
+    @cached_property
+    def whole(self) -> Mechanism:
+        """All stages, composed once."""
+        before, after = (
+            tuple(mechanism_of(one, self.relation) for one in part) for part in (self.statistics, self.metrics)
+        )
+        return Composed((*before, self.training.whole, *after))
+
+    @property
+    def steps(self) -> int:
+        """Those of all stages."""
+        return len(self.statistics) + self.training.steps + len(self.metrics)
+
+
+def _require_names(statistics: tuple[Statistic, ...], where: str) -> None:
+    names = [one.name for one in statistics]
+    if len(names) != len(set(names)):
+        raise Malformed(where, "must have different names")
