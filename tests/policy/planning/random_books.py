@@ -21,6 +21,12 @@ from tests.factories.people import BANKS, DAY_MS, HOSPITAL, MERGED, SRO
 
 PLANS: Final = (plan(60, "2"), plan(100, "2"), plan(30, "1.5"), plan(400, "4"))
 """Prices between a fortieth and a fifth of a budget."""
+RULES: Final[tuple[dict[str, Any], ...]] = (
+    *({},) * 4,
+    {"load": PLANS[0]},
+    {"load": PLANS[1], "rule": "reference"},
+    {"rule": "gaussian"},
+)
 REF: Final = ref_of("one")
 NAMED: Final = "the-two"
 
@@ -38,7 +44,7 @@ class RandomBook(DocumentedWorld):
             self.register(did, role)
         self.enter(self._policy(), "policy", SRO, SRO)
         self.enter(dataset(), "dataset", HOSPITAL, HOSPITAL)
-        assert not self.open("one", self.source.choice(["3", "6"])).code.refused
+        assert not self.open("one", self.source.choice(["3", "6"]), **self.source.choice(RULES)).code.refused
         for bank in BANKS:
             self.contract_of(bank, **self._terms())
 
@@ -52,6 +58,7 @@ class RandomBook(DocumentedWorld):
             lineage={"epsilon_max": pick(["2", "3", "5"])},
             run=self._run_bounds() | {"epsilon_max": pick(["1.25", "1.4", "2.5", "2.5", "2.5"])},
             mechanisms=pick([["poisson_gaussian", "laplace"]] * 9 + [["laplace"]]),
+            rules=["renyi", "reference", "gaussian"],
             quota=pick([None, None, {"share_max": "0.4"}, {"share_max": "0.75"}]),
             partition_age_days_max=pick([20, 90]) if level else None,
             coalitions=pick([None, None, None, [coalition]]),
