@@ -24,12 +24,12 @@ from ledger.mechanisms.loss import loss_of
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.store.snapshot import Snapshot
 from ledger.wire.exact_numbers import ceil_decimal, format_number
+from policy.decisions.documents_in_force import bindings
 from policy.decisions.last_run import LastRun
 from policy.planning.account_caps import AccountStatus, PartitionBounds, account_status, partition_bounds
 from policy.planning.account_figures import PartitionFigures
-from policy.planning.hypothetical_facts import HypotheticalFacts
-from policy.planning.shared_account import is_rounded, rounded_account
-from policy.planning.streams.slice_status import CLOSED, slice_status
+from policy.planning.shared_account import facts_as_shown, is_rounded, rounded_account
+from policy.planning.streams.slice_status import slice_status
 
 _SHARE_UNIT: Final = 10_000
 _LINEAGES_MAX: Final = 200
@@ -71,7 +71,9 @@ class AccountBook:
             newest = {holder: one for holder, one in newest.items() if caller.sees_charge(one, facts)}
         last = max(newest.values(), key=lambda one: one.index, default=None)
         run = _last_run(facts, partition, last) if last else None
-        shown = facts if rounded is None else HypotheticalFacts(facts, accounts={(partition.ref, GLOBAL): rounded})
+        known = facts.organisations.get(caller.organisation)
+        own = holder_of(known.node) if known else ""
+        shown = facts if rounded is None else facts_as_shown(facts, (partition,), now, own)
         figures = PartitionFigures.at(shown, partition, now, run)
         return cls(facts, partition, partition_bounds(facts, partition, now), figures, newest, rounded)
 
@@ -173,31 +175,31 @@ _LEAST_MAX: Final = 32
 
 
 def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[RemainingShare, ...]:
-    """For a rejected charge: the share of capacity left on the global account and on that of the caller's lineage.
+    """For a rejected charge: the share left of what binds the global account and that of the caller's lineage.
 
-    Nothing is left of a partition that takes no more charges. Of ranges, the least shares alone.
+    Of a lineage that is the least over its cap, its quota, everyone's budget, its coalitions and its contract's runs.
+    Nothing is left of what takes no more charges. Of ranges, the least shares alone.
     """
     known = facts.organisations.get(caller.organisation)
-    holders = [GLOBAL, *([holder_of(known.node)] if known else [])]
+    own = holder_of(known.node) if known else ""
+    holders = [GLOBAL, *([own] if known else [])]
     try:
         refs = partitions_within(facts, body.partitions, body.ranges)
     except Rejected:
         return ()
+    visible = [one for ref in refs if (one := facts.partitions.get(ref)) and caller.sees_partition(one, facts)]
+    shown = facts_as_shown(facts, [one for one in visible if not caller.watches(one)], facts.time, own)
     if body.ranges:
-        facts.fetch_accounts(refs, holders)
+        shown.fetch_accounts(refs, holders)
+    contract = facts.contracts.get(body.contract)
     shares: list[tuple[Fraction, RemainingShare]] = []
-    for ref in refs:
-        partition = facts.partitions.get(ref)
-        if partition is None or not caller.sees_partition(partition, facts):
-            continue
-        closed = slice_status(facts, partition, facts.time).status in CLOSED
+    for partition, binds in zip(visible, bindings(facts, visible, facts.time), strict=True):
+        figures = PartitionFigures(shown, partition, facts.time, binds, None)
         for holder in holders:
-            rounded = _rounded(facts, partition, facts.time, caller) if holder == GLOBAL else None
-            account = rounded or facts.accounts.get((partition.ref, holder))
-            rule = read_rule(partition.terms)
-            used = rule.share(account.loss, rule.cap(partition.epsilon)) if account else Fraction(0)
-            used = Fraction(1) if closed else used
-            floor = Fraction(int(max(1 - used, Fraction(0)) * _SHARE_UNIT), _SHARE_UNIT)
-            shares.append((floor, RemainingShare(holder=holder, partition=ref, share=format_number(floor))))
+            found = figures.of(holder, None if holder == GLOBAL else contract)
+            used = found.share.share
+            left = Fraction(0) if found.closed or used is None else max(1 - used, Fraction(0))
+            floor = Fraction(int(left * _SHARE_UNIT), _SHARE_UNIT)
+            shares.append((floor, RemainingShare(holder=holder, partition=partition.ref, share=format_number(floor))))
     least = sorted(shares, key=lambda one: one[0])[:_LEAST_MAX] if body.ranges else shares
     return tuple(one for _, one in least)

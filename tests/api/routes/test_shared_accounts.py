@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from client.http.endpoints import BATCH, JSON_TYPE, QUOTES
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
@@ -272,3 +274,46 @@ def test_a_quote_is_certain_where_no_one_else_has_charged(tmp_path: Path) -> Non
         _charge(world, BANK_B, 73, "theirs")
         fits, may = Searcher(world, QUOTES).search()
         assert fits == may == _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
+
+
+def _own_account(world: ServedWorld, did: str) -> dict[str, Any]:
+    """The account of Bank A's lineage as an organisation is shown it."""
+    answer = world.http.get(f"/v1/accounts?partition={PARTITION}", headers=world.everybody.shown(did)).json()
+    (found,) = (one for one in answer["items"] if BANK_A in one["organisations"] and BANK_B not in one["organisations"])
+    return dict(found)
+
+
+def _left(world: ServedWorld) -> dict[str, float]:
+    """What the refusal of a far too long run says is left to Bank A, by holder."""
+    body: c.Object = {
+        **world.charge_body(world.contracts[BANK_A], CleanRoom("long")),
+        "plan": plan(noise="4", steps=900),
+    }
+    raw = world.command_bytes(world.signers[BANK_A], BANK_A, "charge", body, "long")
+    told = world.post(QUOTES, raw, world.sign(world.signers[BANK_A], QUOTES, raw, "long")).json()
+    return {one["holder"]: float(one["share"]) for one in told["remaining"]}
+
+
+def test_a_coalition_s_member_reads_nothing_of_the_others_in_its_own_account(tmp_path: Path) -> None:
+    """Its cap binds both: the share, the runs, and what a refusal leaves count the others' part rounded up."""
+    theirs, exact = [], []
+    for place, steps in enumerate(STEPS[::2]):
+        with _market(tmp_path / str(place), epsilon="1") as world:
+            together: c.Object = {"epsilon": "0.8", "members": [BANK_A, BANK_B]}
+            world.service.submit(world.signers[SRO], SRO, "coalition", together, "together")
+            _charge(world, BANK_A, 10, "own")
+            _charge(world, BANK_B, steps, "theirs")
+            theirs.append((_own_account(world, BANK_A), _left(world)))
+            exact.append(_own_account(world, HOSPITAL))
+    assert theirs[0] == theirs[1]
+    assert exact[0]["share"] != exact[1]["share"]
+    shown, left = theirs[0]
+    assert shown["binding"] == "the cap of a coalition, ε 0.8"
+    assert left[shown["holder"]] == pytest.approx(1 - _share(shown), abs=1e-3)
+    for true in exact:
+        assert _share(shown) >= _share(true)
+        assert shown["runs_like_the_last"] >= true["runs_like_the_last"], "the last run that it may see is its own"
+
+
+def _share(account: dict[str, Any]) -> float:
+    return float(account["share"].removesuffix(" %")) / 100
