@@ -12,6 +12,7 @@ from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.plan import MechanismPlan, Plan
 from ledger.mechanisms.run_plan import RunPlan
 from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
+from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.field_types import register_type, rule
 from ledger.wire.json_schema import json_schema
@@ -37,8 +38,8 @@ def _read_cached(spelled: bytes) -> RunPlan:
 
 
 _KINDS: Final[Any] = Annotated[
-    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan | StagedPlan,
-    rule("is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics', 'ensemble' or 'staged'"),
+    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan,
+    rule("is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics', 'ensemble', 'staged' or 'tuning'"),
 ]
 
 

@@ -26,6 +26,7 @@ from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechani
 from ledger.mechanisms.plan import MechanismPlan, Plan
 from ledger.mechanisms.run_plan import RunPlan
 from ledger.mechanisms.statistics_plans import StagedPlan
+from ledger.mechanisms.tuning import TuningPlan
 from ledger.mechanisms.unit_groups import group_of
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
@@ -52,7 +53,7 @@ def with_noise(plan: RunPlan, noise: Fraction) -> RunPlan | None:
     """The same run, or training, with this noise multiplier; None where there is no single one. Raises: Malformed."""
     if isinstance(plan, Plan):
         return structs.replace(plan, noise_multiplier=noise)
-    if isinstance(plan, StagedPlan):
+    if isinstance(plan, StagedPlan | TuningPlan):
         return structs.replace(plan, training=structs.replace(plan.training, noise_multiplier=noise))
     changed = _noisier(plan.whole, noise)
     return MechanismPlan(changed) if changed else None
@@ -62,7 +63,7 @@ def noise_of(plan: RunPlan) -> Fraction | None:
     """The noise multiplier of a run; None for a mechanism that has no single one."""
     if isinstance(plan, Plan):
         return plan.noise_multiplier
-    if isinstance(plan, StagedPlan):
+    if isinstance(plan, StagedPlan | TuningPlan):
         return plan.training.noise_multiplier
     mechanism = plan.whole
     while isinstance(mechanism, SelfComposed):
