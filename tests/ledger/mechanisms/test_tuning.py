@@ -57,7 +57,7 @@ def _law(law: str, mean: Fraction, number: int) -> Any:  # noqa: ANN401 - mpmath
 
 def test_a_plan_of_trials_is_one_step_and_its_own_inverse() -> None:
     """Read and written alike; what is charged is private selection over the trial that costs most."""
-    plan = TuningPlan.parse(PLAN)
+    plan = TuningPlan.of(parse_plan(PLAN))
     assert plan.to_json() == PLAN
     assert (plan.steps, plan.unit) == (1, "record")
     whole = plan.whole
