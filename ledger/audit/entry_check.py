@@ -24,8 +24,9 @@ from ledger.commands.decide import decide_unsigned, signing_key
 from ledger.commands.entry import Entry
 from ledger.commands.registration.document import EnterDocument, signers
 from ledger.commands.registration.partition import PARTITION, OpenPartition, opening
-from ledger.commands.runs.charge import CHARGE, PricedCharge, price
+from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_entry import MakeCharge
+from ledger.commands.runs.priced_charge import PricedCharge, price
 from ledger.commands.signing_keys.key_authority import require_key_in_force
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.charge_record import grouped

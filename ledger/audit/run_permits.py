@@ -22,8 +22,9 @@ from ledger.commands.decide import decide_unsigned, signing_key
 from ledger.commands.entry import Entry
 from ledger.commands.kept_verdicts import KeptVerdicts
 from ledger.commands.registry import KINDS
-from ledger.commands.runs.charge import CHARGE, OwnTerms, PricedCharge, still_holds
+from ledger.commands.runs.charge import CHARGE, OwnTerms, still_holds
 from ledger.commands.runs.charge_entry import Charged
+from ledger.commands.runs.priced_charge import PricedCharge
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.command import Command
 from ledger.domain.decision import Rejected

@@ -11,7 +11,7 @@ from ledger.audit.signed_run import read_signed
 from ledger.commands.context import Context
 from ledger.commands.entry import Entry
 from ledger.commands.registry import read_body
-from ledger.commands.runs.charge import alike_terms
+from ledger.commands.runs.charge import verdict_key
 from ledger.commands.runs.charge_entry import OWN, MakeCharge, Reserved
 from ledger.commands.runs.charge_reader import read_request
 from ledger.domain.command import Command
@@ -74,7 +74,7 @@ def _written(request: dict[str, Any], derived: dict[str, Any], actor: str = BANK
 
 def _by_the_writer(request: dict[str, Any], actor: str = BANKS[0], key: str = KEY) -> object:
     command = Command("charge", "run-1", actor, key, request)
-    return alike_terms(Context(MemoryState(), command, _read(request), COMPUTED, (), NOW, 0, gate))
+    return verdict_key(Context(MemoryState(), command, _read(request), COMPUTED, (), NOW, 0, gate))
 
 
 def _read(request: dict[str, Any]) -> MakeCharge:
