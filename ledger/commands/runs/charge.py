@@ -156,7 +156,7 @@ def _compare(context: Context[MakeCharge], decided: Decision) -> None:
     except Rejected as refusal:
         full = refusal.decided
     cached = f"charge {context.command.id} was admitted by a cached verdict"
-    assert full == decided, f"{cached}, and is not admitted without it"
+    assert full == decided, f"{cached}, and is not without it"
     assert not decided.spelled or decided.spelled == _canonical(full.derived), f"{cached}, and its bytes differ"
 
 

@@ -149,7 +149,7 @@ def test_a_verdict_that_differs_stops_the_book(
     world.clock.now += HOUR_MS // 2
     counting.denies = True
     assert words(world.submit(*(world.charge(f"run-{n}", run=SMALL) for n in range(3)))) == ["pending"] * 3
-    with pytest.raises(BookStopped, match="charge run-3 was admitted by a cached verdict, and is not admitted without it"):
+    with pytest.raises(BookStopped, match="run-3 was admitted by a cached verdict, and is not without it"):
         world.submit(world.charge("run-3", run=SMALL))
     world.reopen()
     with world.book.read() as facts:
