@@ -42,6 +42,7 @@ from policy.documents.stream import StreamDocument
 from policy.planning.account_figures import PartitionFigures
 from policy.planning.reported_values import Moment, Natural, Percent
 from policy.planning.streams.newest_window import newest_window
+from policy.planning.streams.person_epsilon import person_epsilon
 from policy.planning.streams.slice_status import OPEN, STATUSES, Slice, stream_slices
 
 ALERT_DAYS: Final = (30, 7, 1)
@@ -228,15 +229,8 @@ class StreamFigures:
         return Fraction(0) if account is None else odometer_epsilon(self.facts, account).epsilon
 
     def _odometer(self, stream: StreamDocument, opened: Sequence[Partition]) -> str | None:
-        """The sum of the most that slices show which one person may be in: as many by every version of the stream."""
-        shown = []
-        for one in opened:
-            epsilon = self._epsilon(one)
-            # Beyond a slice's part of the budget its part of delta does not hold either, where a person is in several.
-            if epsilon is None or (stream.appearances_max > 1 and epsilon > one.epsilon):
-                return None
-            shown.append(epsilon)
-        return ceil_decimal(sum(sorted(shown, reverse=True)[: stream.appearances_max], Fraction(0)), 4)
+        epsilon = person_epsilon(stream, [(one, self._epsilon(one)) for one in opened])
+        return None if epsilon is None else ceil_decimal(epsilon, 4)
 
     def _window(self, slices: Sequence[Slice], at: int) -> WindowReport:
         """The newest slices that one run may cover at a time (ms)."""

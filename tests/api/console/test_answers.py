@@ -6,6 +6,8 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,9 +15,14 @@ import httpx
 import pytest
 
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
+from policy.checks.calendar_periods import period_before, period_of
 from policy.checks.field_readers import format_time
+from policy.documents.partition_commitments import MAGIC
+from policy.documents.slice_budget import slice_budget
 from tests.api.console.conftest import Looked
 from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.factories.documents import contract, dataset, partition, plan, stream
 from tests.factories.people import HOSPITAL
 from tests.factories.service import PLAN, ServedWorld, founded_world
 
@@ -138,3 +145,42 @@ def test_all_that_may_be_public_is_rounded_up(council: Council) -> None:
     world.clock.now += 2_000
     (entry,) = council.anyone.get("/console/register.json").json()["datasets"]
     assert (entry["level"], entry["runs"], entry["spent"]) == (1, 0, "0.0000")
+
+
+def _open_two_slices(world: ServedWorld, bank: str) -> None:
+    """Of a stream whose persons may be in two: one run on both."""
+    world.enter("dataset", dataset(name="claims"), HOSPITAL, world.hospital)
+    terms = stream(dataset="claims", appearances_max=2, persons="declared")
+    world.enter("stream", terms, HOSPITAL, world.hospital)
+    epsilon, delta = map(format_number, slice_budget(Fraction(6), Fraction("0.00001"), 2))
+    current = period_of("week", world.clock.now)
+    refs = []
+    for period in (period_before("week", current), current):
+        values = b"".join(sorted(sha256(f"{period} {number}".encode()).digest() for number in range(500)))
+        stored = world.service.put_document(world.hospital, MAGIC + bytes(32) + values).document
+        opened = partition(period, commitments=[stored], dataset="claims", epsilon=epsilon, delta=delta, records=500)
+        world.service.submit(world.hospital, HOSPITAL, "partition", opened, f"slice-{period}")
+        refs.append(f"{HOSPITAL}/claims/{period}")
+    of_claims = [{"dataset": "claims", "provider": HOSPITAL}]
+    agreed = contract(bank, starts=world.begun, id="claims", datasets=of_claims)
+    world.contracts[bank] = world.enter("contract", agreed, bank, world.signers[bank], world.hospital)[0]
+    (done,) = world.submit(world.charge("both", bank, plan(10, "8"), partitions=tuple(refs)))
+    assert done.code.word == "pending", done
+
+
+def test_a_person_of_several_slices_is_shown_the_sum_of_them(council: Council) -> None:
+    """Budget and ε so far of all slices that it may be in together, as the stream's own report has them."""
+    world, bank = council.world, PEOPLE["TDC"].organisation
+    world.enter("policy", _draft(world, register=["budget", "spent"]), PEOPLE["SRO"].organisation, world.sro)
+    world.clock.now += 2_000
+    _open_two_slices(world, bank)
+    found = council.anyone.get("/console/register.json").json()["datasets"]
+    (entry,) = (one for one in found if one["dataset"] == "claims")
+    shown = world.everybody.shown(bank)
+    report = world.http.get(f"/v1/streams/{HOSPITAL}/claims", headers=shown).raise_for_status().json()
+    assert (entry["epsilon"], entry["delta"]) == (report["budget_epsilon"], report["budget_delta"]) == ("6", "0.00001")
+    each = [float(one["odometer"]) for one in report["slices"] if one["odometer"] is not None]
+    assert entry["spent"] == report["odometer"]
+    assert len(each) == 2
+    assert float(entry["spent"]) == pytest.approx(sum(each), abs=2e-4)
+    assert float(entry["spent"]) > max(each) > 0

@@ -19,7 +19,9 @@ from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal, format_number
 from policy.decisions.documents_in_force import policy_in_force, read_policy
+from policy.decisions.streams_in_force import is_slice, shown_at_most, slices_of, stream_in_force
 from policy.documents import Policy
+from policy.planning.streams.person_epsilon import person_epsilon
 
 PAGES: Final = Pages()
 DATASETS_MAX: Final = 8
@@ -95,7 +97,7 @@ def _entry(reader: Reader, one: Dataset) -> c.Object | None:
 
 
 def _of_partitions(reader: Reader, one: Dataset, policy: Policy) -> c.Object:
-    """What the partitions of a dataset say: the greatest budget and ε, since a person is in one of them alone."""
+    """What the partitions of a dataset say of one person: of all that may hold its records."""
     facts = reader.facts
     assert isinstance(facts, Snapshot)
     entry: c.Object = {}
@@ -106,21 +108,37 @@ def _of_partitions(reader: Reader, one: Dataset, policy: Policy) -> c.Object:
     fetch = fetch_from(facts.partitions, provider=one.provider, dataset=one.dataset)
     partitions = [found for _, found in fetch(None, PARTITIONS_MAX)]
     if "budget" in policy.register and partitions:
-        entry["epsilon"] = format_number(max(found.epsilon for found in partitions))
-        entry["delta"] = format_number(max(found.delta for found in partitions))
+        entry |= _budget(facts, one, partitions)
     if "spent" in policy.register:
-        entry["spent"] = _spent(reader, partitions)
+        entry["spent"] = _spent(facts, one, partitions)
     return entry
 
 
-def _spent(reader: Reader, partitions: list[Partition]) -> str | None:
-    """The greatest ε so far, rounded up; None where none is proven."""
-    facts = reader.facts
-    facts.fetch_accounts([one.ref for one in partitions], [GLOBAL])
-    accounts = (facts.accounts.get((one.ref, GLOBAL)) for one in partitions)
-    found = [odometer_epsilon(facts, one).epsilon for one in accounts if one is not None]
-    known = [one for one in found if one is not None]
-    return None if len(known) < len(found) else ceil_decimal(max(known, default=Fraction(0)), _PLACES)
+def _budget(facts: Snapshot, one: Dataset, partitions: list[Partition]) -> c.Object:
+    """The greatest, since a person is in one partition alone; of a stream's slices that of all that it may be in."""
+    slices = slices_of(facts, one.provider, one.dataset, partitions)
+    budgets = [(found.epsilon, found.delta) for found in partitions]
+    if slices:
+        together = shown_at_most(facts, one.provider, one.dataset, slices)
+        budgets.append((together.epsilon, together.delta))
+    epsilons, deltas = zip(*budgets, strict=True)
+    return {"delta": format_number(max(deltas)), "epsilon": format_number(max(epsilons))}
+
+
+def _spent(facts: Snapshot, one: Dataset, partitions: list[Partition]) -> str | None:
+    """The ε so far, likewise, rounded up; None where none is proven."""
+    facts.fetch_accounts([found.ref for found in partitions], [GLOBAL])
+    shown = [(found, _epsilon(facts, found)) for found in partitions]
+    known = [epsilon for _, epsilon in shown]
+    stream = stream_in_force(facts, one.provider, one.dataset)
+    if stream is not None:
+        known.append(person_epsilon(stream, ((found, epsilon) for found, epsilon in shown if is_slice(facts, found))))
+    return None if None in known else ceil_decimal(max(filter(None, known), default=Fraction(0)), _PLACES)
+
+
+def _epsilon(facts: Snapshot, partition: Partition) -> Fraction | None:
+    account = facts.accounts.get((partition.ref, GLOBAL))
+    return Fraction(0) if account is None else odometer_epsilon(facts, account).epsilon
 
 
 def _cell(name: str, entry: c.Object) -> Cell:
