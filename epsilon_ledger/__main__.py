@@ -57,15 +57,15 @@ class Group(TyperGroup):
 
 def main() -> None:
     """Run the command line."""
-    problem = installation_problem()
-    if problem is not None:
-        typer.echo(problem, err=True)
-        sys.exit(2)
-    if not sys.stdout.isatty():
-        os.environ.setdefault("COLUMNS", PIPED_COLUMNS)
-    completing = any(name.endswith("_COMPLETE") for name in os.environ)
-    words = [word for word in sys.argv[1:] if not word.startswith("-")]
     try:
+        problem = installation_problem()
+        if problem is not None:
+            typer.echo(problem, err=True)
+            sys.exit(2)
+        if not sys.stdout.isatty():
+            os.environ.setdefault("COLUMNS", PIPED_COLUMNS)
+        completing = any(name.endswith("_COMPLETE") for name in os.environ)
+        words = [word for word in sys.argv[1:] if not word.startswith("-")]
         root = assemble(None if completing else "".join(words[:1]))
         helped = not completing and _print_help(root, sys.argv[1:])
     except KeyboardInterrupt:

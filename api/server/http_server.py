@@ -47,7 +47,9 @@ def serving(
     """Serve ``app`` from a thread while the block runs, on a free port unless one is given; gives the base URL."""
     listener = listener or listen(LOOPBACK, 0)
     server = uvicorn.Server(_config(app, connection))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="epsilon-service", daemon=True)
+    # The server's own copy: an interrupt as this begins has its opener close the other before the server takes it up.
+    copy = {"sockets": [listener.dup()]}
+    thread = threading.Thread(target=server.run, kwargs=copy, name="epsilon-service", daemon=True)
     # The socket listens already, so a client that is faster than the server waits in its queue.
     thread.start()
     try:

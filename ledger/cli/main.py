@@ -118,9 +118,10 @@ def log(
                 typer.echo(entry.to_bytes().decode())
             else:
                 shown.append((index, entry))
-        if not as_json:
-            titles = ["entry", "time (UTC)", "what", "id", "sent by", "outcome", *(["reasons"] if refused else [])]
-            print_tables((titles, _rows(shown, names, refused=refused)))
+        if refused and not as_json:
+            typer.echo("\n".join(_refusals(shown, names)) or "no entry is a refusal")
+        elif not as_json:
+            print_tables((["entry", "time (UTC)", "what", "id", "sent by", "outcome"], _rows(shown, names)))
 
 
 @app.command(epilog=examples("standing", "demo/book.sqlite", "demo/book.sqlite --as-of 12 --json"))
@@ -155,14 +156,21 @@ def installed_gate() -> Gate | None:
     return gate
 
 
-def _rows(shown: Sequence[tuple[int, Entry]], names: Mapping[str, str], *, refused: bool) -> Iterator[list[str]]:
-    """A row for each entry, with the organisation by its name; of refusals with their reasons."""
+def _rows(shown: Sequence[tuple[int, Entry]], names: Mapping[str, str]) -> Iterator[list[str]]:
+    """A row for each entry, with the organisation by its name."""
     from ledger.organisation_lineage.organisation_mentions import OrganisationMentions
 
     mentions = OrganisationMentions(names)
     for index, one in shown:
-        row = [str(index), _utc(one.time), one.kind, one.id, mentions.text(one.actor), one.code.word]
-        yield [*row, "\n".join(_reasons(one))] if refused else row
+        yield [str(index), _utc(one.time), one.kind, one.id, mentions.text(one.actor), one.code.word]
+
+
+def _refusals(shown: Sequence[tuple[int, Entry]], names: Mapping[str, str]) -> Iterator[str]:
+    """Each refusal on a line, and under it a line for each reason: sentences do not fit the columns of a table."""
+    for row, (_, entry) in zip(_rows(shown, names), shown, strict=True):
+        index, time, kind, id_, actor, outcome = row
+        yield f"entry {index}, {time} UTC: {kind} {id_} of {actor}: {outcome}"
+        yield from (f"  {reason}" for reason in _reasons(entry))
 
 
 def _reasons(entry: Entry) -> list[str]:

@@ -80,8 +80,15 @@ def _executed(notebook: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     names: dict[str, Any] = {"__name__": "notebook"}
-    for number, cell in enumerate(_cells(notebook)):
-        if cell["cell_type"] == "code":
-            code = compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec")
-            exec(code, names)  # noqa: S102 - our own notebook
+    try:
+        for number, cell in enumerate(_cells(notebook)):
+            if cell["cell_type"] == "code":
+                code = compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec")
+                exec(code, names)  # noqa: S102 - our own notebook
+    finally:
+        # A cell that fails leaves the processes of those before it, which the last cell would end.
+        for process in [*names.get("processes", ()), *([names["up"]] if "up" in names else ())]:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate()
     return capsys.readouterr().out

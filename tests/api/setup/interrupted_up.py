@@ -1,7 +1,7 @@
 """``epsilon up`` that interrupts itself at one moment: the moment, then what `epsilon` takes.
 
 The moment is ``NAME:EVENT:NUMBER``: the function, ``call`` or ``return``, and which of them, from 1; a context manager
-returns where its block begins. Or ``any:N``: whatever the program does as its N-th step, and again 300 steps later; or
+returns where its block begins. Or ``any:N``: whatever the program does as its N-th step, and again 300 calls later; or
 ``count:FILE``, which writes into FILE how many steps there are until the program waits. The signal is a real one, and
 comes at the same place each time.
 """
@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parents[3]
 OURS: Final = tuple(str(ROOT / one) for one in ("api", "client", "ledger"))
 NO_MOMENT: Final = "none"
 LATER: Final = 300
-"""So many steps after the first interrupt comes another one."""
+"""So many calls after the first interrupt comes another one."""
 
 
 def _interrupt() -> None:
@@ -46,27 +46,42 @@ def interrupt_at(name: str, event: str, number: int) -> None:
 
 
 def interrupt_after(number: int) -> None:
-    """Interrupt this process at its ``number``-th step and once more soon after it; a step is a call or its end."""
-    seen = 0
+    """Interrupt this process at its ``number``-th step in :func:`main` and once more soon after it.
 
-    def watch(_frame: FrameType, _happened: str, _value: Any) -> None:  # noqa: ANN401 - whatever is returned
+    A step is a call or its end. An interrupt that is raised inside a profile function removes it, so a trace function,
+    which is another thing, counts the calls until the second one.
+    """
+    seen = 0
+    later = 0
+
+    def again(_frame: FrameType, _happened: str, _value: Any) -> None:  # noqa: ANN401 - whatever is called
+        nonlocal later
+        later += 1
+        if later == LATER:
+            sys.settrace(None)
+            _interrupt()
+
+    def watch(frame: FrameType, _happened: str, _value: Any) -> None:  # noqa: ANN401 - whatever is returned
         nonlocal seen
-        seen += 1
-        if seen == number + LATER:
+        # What comes before is the start of Python and this file.
+        if seen or frame.f_code is main.__code__:
+            seen += 1
+        if seen == number:
             sys.setprofile(None)
-        if seen in {number, number + LATER}:
+            sys.settrace(again)
             _interrupt()
 
     sys.setprofile(watch)
 
 
 def count_into(path: Path) -> None:
-    """Write how many steps there are until the program waits for a signal."""
+    """Write how many steps of :func:`main` there are until the program waits for a signal."""
     seen = 0
 
     def watch(frame: FrameType, happened: str, _value: Any) -> None:  # noqa: ANN401 - whatever is returned
         nonlocal seen
-        seen += 1
+        if seen or frame.f_code is main.__code__:
+            seen += 1
         above = frame.f_back if frame.f_code is threading.Event.wait.__code__ else None
         if happened == "call" and above is not None and above.f_code.co_name == "run_development":
             sys.setprofile(None)

@@ -121,9 +121,10 @@ def test_starts_interrupted_after_any_step_go_on(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     steps = _steps(tmp_path / "first")
     for part in range(PARTS):
-        process = _up(tmp_path, f"any:{1 + steps * part // PARTS}")
+        process = _up(tmp_path, f"any:{2 + steps * part // PARTS}")
         said, _ = process.communicate(timeout=120)
-        assert process.returncode in {0, 130}, (part, said)
+        # A second interrupt, while Python ends, ends it as the signal does: a shell shows 130 then too.
+        assert process.returncode in {0, 130, -signal.SIGINT}, (part, said)
         # Where Python drops an interrupt, while it frees an object, it says so; the next step ends it all the same.
         assert "Traceback" not in said or "Exception ignored" in said, (part, said)
     assert _goes_on(tmp_path) == MADE
