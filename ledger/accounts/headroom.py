@@ -51,6 +51,11 @@ class Limit:
         return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition, **quota}
 
 
+def is_infinite(rule: Rule, loss: Loss, cap: Cap) -> bool:
+    """Whether a loss is no share of a capacity: some mechanism in it has no finite price where the cap has room."""
+    return any(loss.infinite) and rule.decisive(loss, cap) is None
+
+
 class Room(NamedTuple):
     """One account before and after a run, under its cap."""
 
@@ -143,8 +148,8 @@ class Room(NamedTuple):
         return f"{text}{by} ({compared})" if compared else f"{text}{by}"
 
     def _used(self, loss: Loss) -> str:
-        """How full the account is. An infinite loss is no share of a capacity: some mechanism has no finite price."""
-        if any(loss.infinite) and self.rule.decisive(loss, self.limit.cap) is None:
+        """How full the account is."""
+        if is_infinite(self.rule, loss, self.limit.cap):
             return "infinite"
         return f"{ceil_decimal(100 * self.rule.share(loss, self.limit.cap), 1)} %"
 

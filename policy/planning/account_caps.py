@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ledger.accounts import account_loss
+from ledger.accounts.headroom import is_infinite
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition
 from ledger.domain.organisation_graph import NodeKind
 from ledger.filters import NoRoom, read_rule
@@ -104,7 +105,7 @@ def account_status(facts: Facts, account: Account, bounds: PartitionBounds | Non
         part = rule.cap(partition.epsilon).part(quota)
         share = None if share is None else max(share, rule.share(loss, part))
         over = over or not rule.admits(loss, part)
-    infinite = any(loss.infinite) and rule.decisive(loss, rule.cap(partition.epsilon)) is None
+    infinite = is_infinite(rule, loss, rule.cap(partition.epsilon))
     used = Percent.infinite() if infinite else Percent.of(share)
     return AccountStatus(epsilon, holder, holder_name(facts, holder), over, partition.ref, quota, used)
 

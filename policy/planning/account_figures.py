@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ledger.accounts import account_loss
-from ledger.accounts.headroom import Limit
+from ledger.accounts.headroom import Limit, is_infinite
 from ledger.accounts.limits import limits_on
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Contract, Facts, Organisation, Partition
@@ -151,9 +151,8 @@ class PartitionFigures:
         account = self.facts.accounts.get((limit.partition, limit.holder))
         loss = account_loss.counted_loss(self.facts, account or empty_account(self.partition, limit.holder))
         runs = None if self.last is None else rule.runs(loss, cap, self.last.loss)
-        infinite = any(loss.infinite) and rule.decisive(loss, cap) is None
         used = rule.share(loss, cap)
-        return _Room(words, used, used >= 1 or not rule.admits(loss, cap), runs, infinite)
+        return _Room(words, used, used >= 1 or not rule.admits(loss, cap), runs, is_infinite(rule, loss, cap))
 
     def _words(self, limit: Limit, holder: str) -> str:
         epsilon = f"ε {format_number(limit.cap.epsilon)}"

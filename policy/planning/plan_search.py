@@ -266,8 +266,8 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
             name=holder_name(question.facts, room.limit.holder),
             partition=room.limit.partition,
             runs=room.rule.runs(room.before, room.limit.cap, room.run) if permit else 0,
-            used=Percent.of(room.rule.share(room.before, room.limit.cap)),
-            used_after=Percent.of(room.rule.share(room.after, room.limit.cap)),
+            used=Percent.of_loss(room.rule, room.before, room.limit.cap),
+            used_after=Percent.of_loss(room.rule, room.after, room.limit.cap),
         )
         for room in rooms
     )

@@ -7,6 +7,9 @@ from typing import Annotated, Final, Self
 
 from msgspec import Meta
 
+from ledger.accounts.headroom import is_infinite
+from ledger.filters import Cap, Rule
+from ledger.mechanisms.loss import Loss
 from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.exact_numbers import ceil_decimal
 from ledger.wire.field_types import between, register_type
@@ -42,6 +45,11 @@ class Percent(str):
         found = cls(NO_ROOM if share is None else f"{ceil_decimal(100 * share, 1)} %")
         found.share = share
         return found
+
+    @classmethod
+    def of_loss(cls, rule: Rule, loss: Loss, cap: Cap) -> Self:
+        """The percentage of a cap's capacity that a loss is."""
+        return cls.infinite() if is_infinite(rule, loss, cap) else cls.of(rule.share(loss, cap))
 
     @classmethod
     def infinite(cls) -> Self:

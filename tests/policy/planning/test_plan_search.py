@@ -109,6 +109,15 @@ def test_what_no_run_can_mend_is_told_as_such() -> None:
     )
 
 
+def test_a_run_without_a_finite_price_is_no_share_of_a_capacity() -> None:
+    """Of each account it is infinite, and not all of it; what was used before is a share."""
+    market = opened()
+    assert market.charged("before", PLAN) is Code.PENDING
+    told = runs_that_fit(market.ask(dense_plan(1_000, "0.05", "0.5"))).accounts
+    assert [(one.used_after, one.runs) for one in told] == [("infinite", 0)] * 2
+    assert all(one.used.endswith(" %") and one.used != "0.0 %" for one in told)
+
+
 def test_other_mechanisms_are_planned_too() -> None:
     """Laplace noise answers once: the least that the contract's ε permits, and all or nothing of steps."""
     market = opened()
