@@ -154,10 +154,15 @@ class _Decider(NamedTuple):
             return outcome
 
     def _warnings(self, caller: Caller, submission: Submission) -> list[str]:
+        """The caps under which nothing could run, or none: what is recorded is answered whatever fails here."""
         pending = submission.pending
-        with self.limits.quotas.metered(caller), self.book.read() as facts:
-            found = command_caps(facts, pending.command, pending.body, facts.time, declared_load(facts.entry))
-            return [*islice((one.text for one in found if not one.fits), WARNINGS_MAX)]
+        try:
+            with self.limits.quotas.metered(caller), self.book.read() as facts:
+                found = command_caps(facts, pending.command, pending.body, facts.time, declared_load(facts.entry))
+                return [*islice((one.text for one in found if not one.fits), WARNINGS_MAX)]
+        except Exception:  # noqa: BLE001 - whatever it was, the document is recorded
+            _LOG.exception("the answer to a command does not have its warnings")
+            return []
 
     def _let_in(self, request: _CommandRequest, facts: Snapshot) -> tuple[Caller, Submission]:
         """Who asks for a command that may go to the book. Raises: Malformed, Problem."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from policy.planning.shared_account import UNCERTAIN
 Responses = dict[int | str, dict[str, Any]]
 
 TEXT_TYPE: Final = "text/plain"
+_LOG: Final = logging.getLogger("api.commands")
 BINARY: Final[Schema] = {"type": "string", "format": "binary"}
 
 
@@ -106,12 +108,18 @@ def refusal(outcome: Outcome, remaining: tuple[RemainingShare, ...] = ()) -> Pro
 
 
 def with_headroom(book: Book, outcome: Outcome, command: Command, caller: Caller) -> Problem:
-    """A rejection, with the remaining budget where there was no room or a policy forbade it."""
-    if outcome.code not in {Code.BUDGET_EXHAUSTED, Code.POLICY_DENIED}:
+    """A rejection, with the remaining budget where there was no room or a policy forbade it.
+
+    Without it, if it cannot be read: a refusal that is recorded is answered whatever fails here.
+    """
+    if outcome.code not in {Code.BUDGET_EXHAUSTED, Code.POLICY_DENIED} or command.kind != CHARGE.name:
         return refusal(outcome)
-    with book.read() as facts:
-        body = CHARGE.read_body(command) if command.kind == CHARGE.name else None
-        return refusal(outcome, remaining(facts, body, caller) if body is not None else ())
+    try:
+        with book.read() as facts:
+            return refusal(outcome, remaining(facts, CHARGE.read_body(command), caller))
+    except Exception:  # noqa: BLE001 - whatever it was, the refusal may be recorded
+        _LOG.exception("the answer to a refused charge does not have its remaining budget")
+        return refusal(outcome)
 
 
 def reasons(body: c.Object) -> tuple[Reason, ...]:

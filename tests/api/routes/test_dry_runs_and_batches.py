@@ -40,7 +40,8 @@ def test_a_refusal_tells_what_is_left(world: ServedWorld, room: CleanRoom) -> No
     assert all(0 < float(one["share"]) < 1 for one in told["remaining"])
 
 
-def _batch(world: ServedWorld, *asked: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - JSON
+def batch(world: ServedWorld, *asked: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - an answer
+    """The answer to a batch of charges: of each the id, the body, and the path that its signature names."""
     items: list[c.Json] = []
     for name, body, path in asked:
         raw = world.command_bytes(world.bank, BANK_A, "charge", body, name)
@@ -55,13 +56,13 @@ def test_a_batch_is_decided_in_order_each_by_itself(world: ServedWorld) -> None:
     plan: Any = bad["plan"]
     bad = {**bad, "plan": {**plan, "steps": 400}}
     other = world.charge_body(world.contract, CleanRoom())
-    told = _batch(world, ("run-1", good, BATCH), ("run-2", bad, BATCH), ("run-3", other, PATHS["charge"])).json()
+    told = batch(world, ("run-1", good, BATCH), ("run-2", bad, BATCH), ("run-3", other, PATHS["charge"])).json()
     first, second, third = told["outcomes"]
     assert (first["status"], first["outcome"], first["id"]) == (201, "pending", "run-1")
     assert (second["status"], second["problem"]["code"]) == (403, "policy_denied")
     assert second["problem"]["index"] == first["index"] + 1 == world.size - 1
     assert (third["status"], third["problem"]["code"]) == (401, "signature_invalid")
-    again = _batch(world, ("run-1", good, BATCH)).json()["outcomes"][0]
+    again = batch(world, ("run-1", good, BATCH)).json()["outcomes"][0]
     assert (again["status"], again["repeated"], again["index"]) == (200, True, first["index"])
 
 
@@ -74,7 +75,7 @@ def test_a_batch_tells_what_is_left(world: ServedWorld) -> None:
     path = f"{PATHS['charge']}?dry_run=true"
     alone = world.post(path, raw, world.sign(world.bank, path, raw, "run-1")).json()
     hidden: c.Object = {**large, "partitions": [f"{HOSPITAL}/digits/2099-q1"]}
-    first, second = _batch(world, ("run-1", large, BATCH), ("run-2", hidden, BATCH)).json()["outcomes"]
+    first, second = batch(world, ("run-1", large, BATCH), ("run-2", hidden, BATCH)).json()["outcomes"]
     assert len(alone["remaining"]) == 2
     assert first["problem"]["remaining"] == alone["remaining"]
     assert "remaining" not in second["problem"]
@@ -87,12 +88,12 @@ def test_a_dry_batch_records_nothing(world: ServedWorld) -> None:
     plan: Any = body["plan"]
     other = world.charge_body(world.contract, CleanRoom())
     asked = (("run-1", body), ("run-2", {**other, "plan": {**plan, "steps": 400}}))
-    told = _batch(world, *((*one, dry) for one in asked), query=query).json()["outcomes"]
+    told = batch(world, *((*one, dry) for one in asked), query=query).json()["outcomes"]
     assert [one["status"] for one in told] == [200, 403]
     assert (told[0]["outcome"], told[0]["index"], told[1]["problem"]["index"]) == ("pending", None, None)
     assert told[1]["problem"]["remaining"]
     for path, sent in ((BATCH, query), (dry, "")):
-        (wrong,) = _batch(world, ("run-1", body, path), query=sent).json()["outcomes"]
+        (wrong,) = batch(world, ("run-1", body, path), query=sent).json()["outcomes"]
         assert (wrong["status"], wrong["problem"]["code"]) == (401, "signature_invalid")
     assert world.size == size
 
