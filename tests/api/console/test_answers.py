@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
+from api.console.views.public import register
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.checks.calendar_periods import period_before, period_of
@@ -136,6 +137,29 @@ def test_nothing_is_public_before_a_policy_says_so(council: Council) -> None:
     }
     page = anyone.get("/console/register").text
     assert (page.count("not public"), HOSPITAL in page) == (4, True)
+
+
+def test_an_epsilon_so_far_is_public_at_its_delta(council: Council) -> None:
+    """Also where the budget is not public."""
+    world = council.world
+    world.enter("policy", _draft(world, register=["spent"]), PEOPLE["SRO"].organisation, world.sro)
+    world.clock.now += 2_000
+    (entry,) = council.anyone.get("/console/register.json").json()["datasets"]
+    assert (entry["delta"], entry["spent"], "epsilon" in entry) == ("0.00001", "0.0000", False)
+
+
+def test_of_more_partitions_than_are_looked_at_no_epsilon_is_public(
+    council: Council, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could be that of another one."""
+    world = council.world
+    world.enter("policy", _draft(world, register=PUBLIC), PEOPLE["SRO"].organisation, world.sro)
+    world.clock.now += 2_000
+    world.open_partition("more")
+    monkeypatch.setattr(register, "PARTITIONS_MAX", 1)
+    (entry,) = council.anyone.get("/console/register.json").json()["datasets"]
+    assert [entry[name] for name in ("epsilon", "delta", "spent", "level")] == [None, None, None, 1]
+    assert council.anyone.get("/console/register").text.count("not shown: more than 1 partitions") == 2
 
 
 def test_all_that_may_be_public_is_rounded_up(council: Council) -> None:

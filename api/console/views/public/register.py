@@ -27,7 +27,7 @@ PAGES: Final = Pages()
 DATASETS_MAX: Final = 8
 """Datasets of one page."""
 PARTITIONS_MAX: Final = 1_000
-"""Partitions of one dataset that are looked at; where there are more, its ε is of these, and the page says so."""
+"""Partitions of one dataset that are looked at; where there are more, no ε of it is shown."""
 _PLACES: Final = 4
 _COLUMNS: Final = {
     "provider": "Provider",
@@ -106,23 +106,26 @@ def _of_partitions(reader: Reader, one: Dataset, policy: Policy) -> c.Object:
     if not {"budget", "spent"} & set(policy.register):
         return entry
     fetch = fetch_from(facts.partitions, provider=one.provider, dataset=one.dataset)
-    partitions = [found for _, found in fetch(None, PARTITIONS_MAX)]
-    if "budget" in policy.register and partitions:
-        entry |= _budget(facts, one, partitions)
+    partitions = [found for _, found in fetch(None, PARTITIONS_MAX + 1)]
+    many = len(partitions) > PARTITIONS_MAX
+    if partitions:
+        epsilon, delta = (None, None) if many else _budget(facts, one, partitions)
+        # An ε is at a δ: that is public with either.
+        entry |= {"delta": delta} | ({"epsilon": epsilon} if "budget" in policy.register else {})
     if "spent" in policy.register:
-        entry["spent"] = _spent(facts, one, partitions)
+        entry["spent"] = None if many else _spent(facts, one, partitions)
     return entry
 
 
-def _budget(facts: Snapshot, one: Dataset, partitions: list[Partition]) -> c.Object:
-    """The greatest, since a person is in one partition alone; of a stream's slices that of all that it may be in."""
+def _budget(facts: Snapshot, one: Dataset, partitions: list[Partition]) -> tuple[str, str]:
+    """ε and δ: the greatest, since a person is in one partition alone; of slices what all that it may be in have."""
     slices = slices_of(facts, one.provider, one.dataset, partitions)
     budgets = [(found.epsilon, found.delta) for found in partitions]
     if slices:
         together = shown_at_most(facts, one.provider, one.dataset, slices)
         budgets.append((together.epsilon, together.delta))
     epsilons, deltas = zip(*budgets, strict=True)
-    return {"delta": format_number(max(deltas)), "epsilon": format_number(max(epsilons))}
+    return format_number(max(epsilons)), format_number(max(deltas))
 
 
 def _spent(facts: Snapshot, one: Dataset, partitions: list[Partition]) -> str | None:
@@ -147,4 +150,6 @@ def _cell(name: str, entry: c.Object) -> Cell:
     value = entry[name]
     if name == "spent":
         return cells.loss(None if value is None else str(value))
+    if value is None:
+        return cells.text(f"not shown: more than {PARTITIONS_MAX:,} partitions")
     return cells.bound(str(value)) if name in {"epsilon", "delta"} else cells.text(value)
