@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from api.console.frame.cells import moment
+from api.console.frame.cells import moment, text
+from api.console.frame.tables import Table
 from ledger.wire import canonical_json as c
 
 FIELDS_MAX: Final = 400
@@ -24,24 +25,28 @@ class Versions(NamedTuple):
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     changed: frozenset[str]
 
+    def table(self) -> Table:
+        """A row for each field, a column for each version."""
+        rows = tuple((text(name), *map(text, values)) for name, values in self.rows)
+        return Table("fields", "What it says, version beside version", ("Field", *self.names), rows)
+
 
 def document_fields(names: Sequence[str], documents: Sequence[Mapping[str, c.Json]]) -> Versions:
     """Compare documents field by field, by dotted paths."""
-    flat = [dict(_flat("", dict(one))) for one in documents]
-    known = [
-        name for name in dict.fromkeys(name for one in flat for name in one) if name.rpartition(".")[2] not in _QUIET
-    ][:FIELDS_MAX]
-    rows = tuple((name, tuple(one.get(name, _ABSENT) for one in flat)) for name in known)
+    flat = [dict(_flat("", dict(document))) for document in documents]
+    every = dict.fromkeys(name for fields in flat for name in fields)
+    known = [name for name in every if name.rpartition(".")[2] not in _QUIET][:FIELDS_MAX]
+    rows = tuple((name, tuple(fields.get(name, _ABSENT) for fields in flat)) for name in known)
     return Versions(tuple(names), rows, frozenset(name for name, values in rows if len(set(values)) > 1))
 
 
 def _flat(path: str, value: c.Json) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict) and value:
-        for name, one in value.items():
-            yield from _flat(f"{path}.{name}" if path else name, one)
-    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
-        for place, one in enumerate(value):
-            yield from _flat(f"{path}[{place}]", one)
+        for name, member in value.items():
+            yield from _flat(f"{path}.{name}" if path else name, member)
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for place, item in enumerate(value):
+            yield from _flat(f"{path}[{place}]", item)
     elif isinstance(value, list):
         yield path, ", ".join(map(_words, value)) or "none"
     elif isinstance(value, int) and path.rpartition(".")[2] in _TIMES:

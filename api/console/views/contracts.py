@@ -83,7 +83,7 @@ def contract(reader: Reader, inputs: Inputs) -> Page:
         ("Document", cells.digest(current.document)),
         ("Entry", cells.count(current.index, address("log", str(current.index)))),
     ]
-    return Page("versions.html", f"Contract {name}", (_table(compared),), _values(facts, compared, _SIGN))
+    return Page("versions.html", f"Contract {name}", (compared.table(),), _values(facts, compared, _SIGN))
 
 
 def _versions(reader: Reader, name: str) -> Iterator[Contract]:
@@ -96,11 +96,6 @@ def _versions(reader: Reader, name: str) -> Iterator[Contract]:
         if found.next_cursor is None or read >= READ_MAX:
             return
         found = reader.page(registry.list_contracts, 200, found.next_cursor)
-
-
-def _table(compared: Versions) -> Table:
-    rows = tuple((cells.text(name), *map(cells.text, values)) for name, values in compared.rows)
-    return Table("fields", "What it says, version beside version", ("Field", *compared.names), rows)
 
 
 def _values(facts: Sequence[tuple[str, Cell]], compared: Versions, command: str) -> dict[str, object]:

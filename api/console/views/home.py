@@ -7,11 +7,11 @@ from typing import Final
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
+from api.console.frame.entry_rows import newest_of
 from api.console.frame.names import organisation, partition, run
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
-from api.console.views.decisions import newest_of
 from api.routes import accounts, registry
 from api.routes import log as log_routes
 from ledger.domain.charge_record import Charge

@@ -7,12 +7,11 @@ from typing import Final
 
 from api.console.frame import cells
 from api.console.frame.addresses import address
-from api.console.frame.cells import Cell
+from api.console.frame.entry_rows import ENTRY_COLUMNS, EntryFilter, entry_row, newest_first, parse_index
 from api.console.frame.names import organisation
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
-from api.console.views.decisions import Wanted, newest_first, place_of
 from api.routes import log as log_routes
 from ledger.commands.entry import Entry
 from ledger.wire import canonical_json as c
@@ -24,30 +23,18 @@ _BYTES: Final = "application/octet-stream"
 @PAGES.page("/log", "Log", log_routes.list_decisions)
 def log(reader: Reader, inputs: Inputs) -> Page:
     """The checkpoint, and the newest entries that the caller may see. Raises: Malformed."""
-    found, before = newest_first(reader, place_of(inputs.get("before"), reader.facts.size), Wanted())
-    rows = tuple(_row(reader, index, entry) for index, entry in found)
+    entries, before = newest_first(reader, parse_index(inputs.get("before"), reader.facts.size), EntryFilter())
     table = Table(
         "entries",
         "Entries, newest first",
-        ("Entry", "Time", "Kind", "Id", "By", "Outcome"),
-        rows,
+        ENTRY_COLUMNS,
+        tuple(entry_row(reader, index, entry) for index, entry in entries),
         "No entry that you may see among these.",
         following=address("log", before=before) if before else "",
     )
     checkpoint = bytes(reader.read(log_routes.read_checkpoint).body).decode() if reader.facts.size else ""
     values = {"checkpoint": checkpoint, "vkey": reader.view.context.log.vkey, "witnesses": _witnesses(checkpoint)}
     return Page("log.html", "Log", (table,), values)
-
-
-def _row(reader: Reader, index: int, entry: Entry) -> tuple[Cell, ...]:
-    return (
-        cells.count(index, address("log", str(index))),
-        cells.moment(entry.time),
-        cells.text(entry.kind.replace("_", " ")),
-        cells.text(entry.id, address("decisions", entry.id)),
-        organisation(reader, entry.actor),
-        cells.mark(entry.code.word.replace("_", " "), passed=not entry.code.refused),
-    )
 
 
 def _witnesses(checkpoint: str) -> list[str]:

@@ -60,12 +60,10 @@ def policy(reader: Reader, inputs: Inputs) -> Page:
         for one in newest
     ]
     compared = document_fields(names, [to_json(one) for one in documents])
-    rows = tuple((cells.text(name), *map(cells.text, values)) for name, values in compared.rows)
-    fields = Table("fields", "What it says, version beside version", ("Field", *compared.names), rows)
     return Page(
         "policy.html",
         f"Policy of {domain}",
-        (fields,),
+        (compared.table(),),
         {
             "about": _facts(reader, newest[0].issuer, current.version if current else None, len(known.versions)),
             "changed": compared.changed,
@@ -96,7 +94,7 @@ def policy_impact(reader: Reader, inputs: Inputs) -> Page:
         "policy_impact.html",
         "What a policy would change",
         tables,
-        {"text": text, "wrong": wrong, "asked": found is not None},
+        {"text": text, "wrong": wrong, "answered": found is not None},
     )
 
 

@@ -1,0 +1,87 @@
+"""Rows of entries: the newest that the caller may see, filtered, each as one row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from api.auth.authorisation import sees_entry
+from api.console.frame import cells
+from api.console.frame.addresses import address
+from api.console.frame.cells import Cell
+from api.console.frame.names import organisation
+from api.console.frame.pages import ROWS_MAX
+from api.console.frame.reader import Reader
+from ledger.commands.entry import Entry
+from ledger.store.snapshot import Snapshot
+
+ENTRY_COLUMNS: Final = ("Entry", "Time", "Kind", "Id", "By", "Outcome")
+KINDS_MAX: Final = 200
+"""Newest entries of some kinds that are read for one page."""
+SEARCHED_MAX: Final = 100_000
+"""The newest entries among which those of some kinds are searched."""
+READ_MAX: Final = 1_000
+"""Entries that are read for one page."""
+_CHUNK: Final = 250
+
+
+class EntryFilter(NamedTuple):
+    """Which entries: of a kind, refused or not, of an actor; what is empty or None filters nothing."""
+
+    kind: str = ""
+    refused: bool | None = None
+    actor: str = ""
+
+    def matches(self, entry: Entry) -> bool:
+        """Whether an entry passes the filter."""
+        return (
+            self.kind in {"", entry.kind}
+            and self.refused in {None, entry.code.refused}
+            and self.actor in {"", entry.actor}
+        )
+
+
+def entry_row(reader: Reader, index: int, entry: Entry) -> tuple[Cell, ...]:
+    """An entry as a row under :data:`ENTRY_COLUMNS`."""
+    return (
+        cells.count(index, address("log", str(index))),
+        cells.moment(entry.time),
+        cells.text(entry.kind.replace("_", " ")),
+        cells.text(entry.id, address("decisions", entry.id)),
+        organisation(reader, entry.actor),
+        cells.mark(entry.code.word.replace("_", " "), passed=not entry.code.refused),
+    )
+
+
+def newest_first(reader: Reader, before: int, wanted: EntryFilter) -> tuple[list[tuple[int, Entry]], int]:
+    """Entries before an index that the caller may see, newest first; and where the next page begins, 0 for none.
+
+    One page reads a bounded number of entries, so it may hold fewer rows than fit on it, and still have a next page.
+    """
+    rows: list[tuple[int, Entry]] = []
+    read, stop = 0, min(before, reader.facts.size)
+    while stop and read < READ_MAX and len(rows) < ROWS_MAX:
+        start = max(0, stop - _CHUNK)
+        chunk = [*enumerate(reader.facts.entries(start, stop), start)]
+        for index, data in reversed(chunk):
+            entry, stop = Entry.parse(data), index
+            if wanted.matches(entry) and sees_entry(reader.caller, entry, reader.facts):
+                rows.append((index, entry))
+            if len(rows) == ROWS_MAX:
+                break
+        read += len(chunk)
+    return rows, stop
+
+
+def newest_of(reader: Reader, kinds: Sequence[str]) -> list[tuple[int, Entry]]:
+    """The newest entries of some kinds that the caller may see, among the last hundred thousand of the log."""
+    facts = reader.facts
+    assert isinstance(facts, Snapshot)
+    newest = facts.newest_of(kinds, max(0, facts.size - SEARCHED_MAX), KINDS_MAX)
+    parsed = ((index, Entry.parse(data)) for index, data in newest)
+    return [(index, entry) for index, entry in parsed if sees_entry(reader.caller, entry, facts)]
+
+
+def parse_index(text: str, index_max: int) -> int:
+    """The index in an address, at most ``index_max``; that for any text that is no index."""
+    return min(int(text), index_max) if text.isascii() and text.isdecimal() and len(text) <= 16 else index_max
