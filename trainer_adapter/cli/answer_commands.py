@@ -11,8 +11,7 @@ import typer
 
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
-from trainer_adapter.cli.command_start import profile_of, require_pytorch, say, say_that_it_loads
-from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
+from trainer_adapter.cli.command_start import begin, charged_assignment, charged_job, print_report, say, sealed_job
 
 GROUP: Final = CommandGroup()
 _Job = Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML whose plan is of kind 'ensemble'.")]
@@ -23,20 +22,11 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")
 @GROUP.command("ensemble.toml", "ensemble.toml --json")
 def ensemble(job: _Job, *, as_json: _Json = False) -> None:
     """Train an ensemble in one clean room and seal it: charge, key, data, teachers; nothing leaves."""
-    require_pytorch(as_json=as_json)
-    say_that_it_loads()
-    from trainer_adapter.session.noise_choice import load_job
-    from trainer_adapter.session.protocol import consumer_service
+    with charged_job(job, as_json=as_json) as (known, service):
+        from trainer_adapter.cli.ensemble import seal_ensemble
 
-    with errors_reported(as_json=as_json):
-        known = load_job(job)
-        with consumer_service(known) as service:
-            ending = TrainEnding(service, known.id, profile_of(job), resumes=False)
-            with errors_reported(as_json=as_json, id=known.id, ending=ending):
-                from trainer_adapter.cli.ensemble import seal_ensemble
-
-                report = seal_ensemble(known, service, say)
-    typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
+        report = seal_ensemble(known, service, say)
+    print_report(report, as_json=as_json)
 
 
 @GROUP.command("ensemble.toml", "ensemble.toml --end")
@@ -47,18 +37,11 @@ def answer(
     as_json: _Json = False,
 ) -> None:
     """Open an ensemble or a sealed model in an attested clean room, and answer its consumer's questions."""
-    require_pytorch(as_json=as_json)
-    say_that_it_loads()
-    from trainer_adapter.session.noise_choice import load_job
-    from trainer_adapter.session.protocol import consumer_service
+    with sealed_job(job, as_json=as_json) as (known, service):
+        from trainer_adapter.cli.answer import answer_job
 
-    with errors_reported(as_json=as_json):
-        known = load_job(job)
-        with consumer_service(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
-            from trainer_adapter.cli.answer import answer_job
-
-            report = answer_job(known, service, say, end=end)
-    typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
+        report = answer_job(known, service, say, end=end)
+    print_report(report, as_json=as_json)
 
 
 @GROUP.command(
@@ -75,8 +58,7 @@ def ask(
     ] = None,
 ) -> None:
     """Ask a room that answers, as the contract's consumer; one JSON object a question."""
-    require_pytorch()
-    say_that_it_loads()
+    begin(as_json=False)
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
 
@@ -90,9 +72,9 @@ def ask(
             rows = read_questions(questions)
             key, answers = room_key(service, known.id), []
             with Asker(room, known.id, key, Signer.load(known.key), time.sleep) as asker:
-                for found in asker.ask(rows):
-                    answers.append(found)
-                    typer.echo(json.dumps(found))
+                for reply in asker.ask(rows):
+                    answers.append(reply)
+                    typer.echo(json.dumps(reply))
             if labels is not None:
                 write_labelled(labels, rows, answers)
 
@@ -104,17 +86,8 @@ def aggregate(
     as_json: _Json = False,
 ) -> None:
     """Run an estimator on disjoint chunks in one clean room, and release one noisy aggregate of what it gives."""
-    require_pytorch(as_json=as_json)
-    say_that_it_loads()
-    from trainer_adapter.session.noise_choice import load_assignment
-    from trainer_adapter.session.protocol import consumer_service
+    with charged_assignment(job, as_json=as_json) as (known, service):
+        from trainer_adapter.ensembles.aggregate_run import aggregate as aggregate_job
 
-    with errors_reported(as_json=as_json):
-        known = load_assignment(job)
-        with consumer_service(known) as service:
-            ending = TrainEnding(service, known.id, profile_of(job), resumes=False)
-            with errors_reported(as_json=as_json, id=known.id, ending=ending):
-                from trainer_adapter.ensembles.aggregate_run import aggregate as aggregate_job
-
-                report = aggregate_job(known, service, say)
-    typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
+        report = aggregate_job(known, service, say)
+    print_report(report, as_json=as_json)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,8 +14,16 @@ from client.cli.error_report import errors_reported
 from ledger.command_line.verbosity import is_verbose, plain
 from ledger.domain.exit_codes import ExitCode
 from trainer_adapter.cli import answer_commands
-from trainer_adapter.cli.command_start import profile_of, require_pytorch, say, say_that_it_loads
-from trainer_adapter.cli.exit_codes import OpeningEnding, TrainEnding
+from trainer_adapter.cli.command_start import (
+    begin,
+    charged_assignment,
+    print_report,
+    profile_of,
+    require_pytorch,
+    say,
+    sealed_job,
+)
+from trainer_adapter.cli.exit_codes import TrainEnding
 
 if TYPE_CHECKING:
     from client.service.service import Service
@@ -77,8 +83,7 @@ def train(
     ] = False,
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
-    require_pytorch(as_json=as_json, printer=_print_error)
-    say_that_it_loads()
+    begin(as_json=as_json, printer=_print_error)
     from trainer_adapter.session.model_release import MODEL_FILE
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
@@ -111,20 +116,11 @@ def statistics(
     wait: Wait = False,
 ) -> None:
     """Take the statistics that a job names in one clean room: charge, key, data, noisy answers, post."""
-    require_pytorch(as_json=as_json)
-    say_that_it_loads()
-    from trainer_adapter.session.noise_choice import load_assignment
-    from trainer_adapter.session.protocol import consumer_service
+    with charged_assignment(job, as_json=as_json) as (known, service):
+        from trainer_adapter.statistics.statistics_run import run_statistics
 
-    with errors_reported(as_json=as_json):
-        known = load_assignment(job)
-        with consumer_service(known) as service:
-            ending = TrainEnding(service, known.id, profile_of(job), resumes=False)
-            with errors_reported(as_json=as_json, id=known.id, ending=ending):
-                from trainer_adapter.statistics.statistics_run import run_statistics
-
-                report = run_statistics(known, service, say, time.sleep if wait else None)
-    typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
+        report = run_statistics(known, service, say, time.sleep if wait else None)
+    print_report(report, as_json=as_json)
 
 
 @_JOBS.command("job.toml", "job.toml --json")
@@ -134,8 +130,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Try all that a job names, and get the decision on its charge; nothing is recorded."""
-    require_pytorch(as_json=as_json)
-    say_that_it_loads()
+    begin(as_json=as_json)
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json):
@@ -168,11 +163,11 @@ def evaluate(
     job: SealedJob, *, as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False
 ) -> None:
     """Open a sealed model in an attested clean room, and measure it on the job's public test set."""
-    with _opened(job, as_json=as_json) as (known, service):
+    with sealed_job(job, as_json=as_json) as (known, service):
         from trainer_adapter.cli.evaluate import measure
 
         report = measure(known, service, say)
-    typer.echo(json.dumps(report.to_json()) if as_json else report.in_words())
+    print_report(report, as_json=as_json)
 
 
 @_GROUP.command("job.toml", "job.toml --wait --json")
@@ -183,7 +178,7 @@ def release(
     wait: Wait = False,
 ) -> None:
     """Ask again whether a sealed model may leave, and write it if it may."""
-    with _opened(job, as_json=as_json) as (known, service):
+    with sealed_job(job, as_json=as_json) as (known, service):
         from trainer_adapter.cli.evaluate import release as release_model
 
         model = release_model(known, service, say, time.sleep if wait else None)
@@ -202,20 +197,6 @@ def find(
     return find_marks(model, service)
 
 
-@contextmanager
-def _opened(path: Path, *, as_json: bool) -> Iterator[tuple[Job, Service]]:
-    """The job of a sealed model and the service as its consumer calls it; errors of the block are reported."""
-    require_pytorch(as_json=as_json)
-    say_that_it_loads()
-    from trainer_adapter.session.noise_choice import load_job
-    from trainer_adapter.session.protocol import consumer_service
-
-    with errors_reported(as_json=as_json):
-        known = load_job(path)
-        with consumer_service(known) as service, errors_reported(as_json=as_json, ending=OpeningEnding(service)):
-            yield known, service
-
-
 def _print_error(error: Object) -> None:
     """An error as one of the events: a refusal, or anything else that went wrong."""
     _print_event("refused" if error["exit_code"] == ExitCode.REFUSED else "fault", **error)
@@ -226,8 +207,8 @@ def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume
 
     def on_step(run: Run, step: int) -> None:
         whole = run.privacy.epsilon
-        said: Object = {"epsilon": whole.number, "partition": whole.partition, "step": step, "steps": run.steps}
-        run.output.put(said, lambda: _print_event("step", **said))
+        event: Object = {"epsilon": whole.number, "partition": whole.partition, "step": step, "steps": run.steps}
+        run.output.put(event, lambda: _print_event("step", **event))
 
     def say(line: str) -> None:
         _print_event("stage", text=line)
