@@ -32,8 +32,6 @@ from api.middleware.metrics import Metrics
 from api.middleware.request_limits_and_log import Requests
 from api.routes import accounts, lineage, planning, registry
 from api.routes import log as log_routes
-from api.routes.batch import batch_router
-from api.routes.commands import challenge_router, command_router, document_router
 from api.routes.docs_page import docs_router
 from api.routes.events import Streams, event_router
 from api.routes.health import health_router
@@ -41,6 +39,10 @@ from api.routes.models.model_keys import model_key_router
 from api.routes.models.watermarks import watermark_router
 from api.routes.progress import Progress, progress_router
 from api.routes.read_routes import ReadContext
+from api.routes.submissions.batch import batch_router
+from api.routes.submissions.challenges import challenge_router
+from api.routes.submissions.commands import command_router
+from api.routes.submissions.documents import document_router
 from api.wire.openapi_document import openapi_document
 from client.http.base_url import base_of
 from ledger.book.book import Book

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from trainer_adapter.job.job_spec import Assignment
     from trainer_adapter.run.charged_run import Run
-    from trainer_adapter.training.attach import ModelRun, Options, attach
+    from trainer_adapter.training.attach import attach
+    from trainer_adapter.training.model_run import ModelRun
+    from trainer_adapter.training.run_options import Options
     from trainer_adapter.training.training_records import read_records
 
 __all__ = ["Assignment", "ModelRun", "Options", "Run", "attach", "read_records"]
@@ -21,7 +23,9 @@ _MODULES: Final = {
     "Assignment": "trainer_adapter.job.job_spec",
     "Run": "trainer_adapter.run.charged_run",
     "read_records": "trainer_adapter.training.training_records",
-    **dict.fromkeys(("ModelRun", "Options", "attach"), "trainer_adapter.training.attach"),
+    "ModelRun": "trainer_adapter.training.model_run",
+    "Options": "trainer_adapter.training.run_options",
+    "attach": "trainer_adapter.training.attach",
 }
 
 

@@ -14,8 +14,8 @@ from api.http.field_types import EntityTag
 from api.http.pagination import Page
 from api.http.problems import Problem
 from api.http.query_parameters import At
-from api.routes.if_match import tag_replaced
 from api.routes.read_routes import ReadRoutes, View
+from api.routes.submissions.if_match import tag_replaced
 from api.wire import command_requests
 from api.wire.responses import BINARY, takes
 from client.http.endpoints import BYTES_TYPE

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
 
 import typer
 
@@ -22,12 +21,13 @@ from client.cli.output import print_exposures, print_fields, print_json, print_o
 from client.cli.wording.confirmation import confirm
 from client.cli.wording.organisation_names import learn_names
 from client.cli.wording.outcome_names import named, named_document
+from client.service.command_documents import BodyWithDocuments, Sent, SignedDocument
 from ledger.command_line.verbosity import HELP, set_verbose
 
 if TYPE_CHECKING:
     from client.service.answers import Answer
     from client.service.service import Service
-    from ledger.wire.canonical_json import Json, Object
+    from ledger.wire.canonical_json import Object
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -38,8 +38,6 @@ _SIGNED: Final = (
     Parameter("dry_run", Parameter.KEYWORD_ONLY, annotation=DryRun, default=False),
     *_JSON,
 )
-
-
 _VERBOSE: Final = (
     Parameter(
         "verbose",
@@ -49,26 +47,8 @@ _VERBOSE: Final = (
     ),
 )
 _YES: Final = Parameter("yes", Parameter.KEYWORD_ONLY, annotation=Yes, default=False)
-Sent: TypeAlias = "Object | SignedDocument | BodyWithDocuments"
 Preview = Callable[["Service", "Object"], "list[Object]"]
 """The accounts that a command's body would change, as the service reports them."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignedDocument:
-    """A document that a command enters, with the files of other parties' detached signatures over it."""
-
-    path: Path
-    signatures: Sequence[Path] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BodyWithDocuments:
-    """A command's body, and files that are stored first: the list ``field`` of the body names them by digest."""
-
-    body: Object
-    field: str
-    documents: Sequence[Path]
 
 
 class Result(NamedTuple):
@@ -264,42 +244,20 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
 
 def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tuple[Answer, str]:
     """Sign and send; the answer, and what it is about. Raises: Malformed, Refused, Unreachable, OSError."""
-    from client.http.problems import Refused
     from client.profile.profile import Profile
-    from client.service.detached_signatures import read_document, read_signatures
-    from ledger.domain.outcomes import Code
+    from client.service.command_documents import submit_signed_document, submit_with_documents
 
     profile = Profile.load(path)
-    if isinstance(sent, BodyWithDocuments):
-        files = [read_document(one) for one in sent.documents]
-        signer = profile.signer()
-        with profile.open() as service:
-            digests: list[Json] = [service.put_document(signer, data).document for data in files]
-            body: Object = {**sent.body, sent.field: digests}
-            return service.submit(signer, profile.actor, kind, body, name, dry_run=dry_run), named(kind, body)
-    if not isinstance(sent, SignedDocument):
-        with profile.open() as service:
-            answer = service.submit(profile.signer(), profile.actor, kind, sent, name, dry_run=dry_run)
-            learn_names(service, sent)
-            return answer, named(kind, sent)
-    data, given = read_document(sent.path), read_signatures(sent.signatures)
     signer = profile.signer()
     with profile.open() as service:
-        # A dry run stores them too: the decision is about documents that the service holds, and storing binds no one.
-        stored = service.put_document(signer, data)
-        others = [
-            service.put_document(signer, signature.encode("ascii")).document
-            for key_id, signature in given.items()
-            if key_id != signer.key_id
-        ]
-        body = {"document": stored.document, "signatures": [stored.signature, *others]}
-        try:
-            answer = service.submit(signer, profile.actor, kind, body, name, replaces=stored.replaces, dry_run=dry_run)
-        except Refused as refused:
-            if given and refused.code == Code.SIGNATURE_INVALID.word:
-                # The own signature was verified when it was stored.
-                others_files = ", ".join(map(str, sent.signatures))
-                refused.detail = f"{others_files}: does not verify over the bytes of {sent.path}"
-                refused.next_step = f"Nothing was recorded: have {sent.path} signed as it is (`epsilon contract sign`)."
-            raise
-    return answer, named_document(kind, sent.path, stored.document)
+        if isinstance(sent, BodyWithDocuments):
+            answer, body = submit_with_documents(service, signer, profile.actor, kind, sent, id=name, dry_run=dry_run)
+            return answer, named(kind, body)
+        if isinstance(sent, SignedDocument):
+            answer, digest = submit_signed_document(
+                service, signer, profile.actor, kind, sent, id=name, dry_run=dry_run
+            )
+            return answer, named_document(kind, sent.path, digest)
+        answer = service.submit(signer, profile.actor, kind, sent, name, dry_run=dry_run)
+        learn_names(service, sent)
+        return answer, named(kind, sent)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.cli.command_group import CommandGroup, Result, SignedDocument
+from client.cli.command_group import CommandGroup, Result
+from client.service.command_documents import SignedDocument
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:

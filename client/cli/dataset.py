@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from client.cli.arguments import PartitionRef, read_object
-from client.cli.command_group import BodyWithDocuments, CommandGroup, SignedDocument
+from client.cli.command_group import CommandGroup
 from client.cli.output import print_fields, print_rows
+from client.service.command_documents import BodyWithDocuments, SignedDocument
 
 if TYPE_CHECKING:
     from client.service.service import Service

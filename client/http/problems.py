@@ -95,3 +95,10 @@ def _text(value: Json) -> str:
 def _reasons(value: Json) -> tuple[Reason, ...]:
     items = value if isinstance(value, list) else []
     return tuple(Reason(_text(item.get("code")), _text(item.get("detail"))) for item in items if isinstance(item, dict))
+
+
+def may_be_recorded(error: Exception) -> bool:
+    """Whether the service may have recorded the command whose call ended with this error."""
+    if isinstance(error, Refused):
+        return error.exit_code in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}
+    return isinstance(error, Unreachable) and error.sent

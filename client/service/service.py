@@ -31,22 +31,21 @@ from client.http.transport import Sender, object_of, objects_of
 from client.keys.signer import Signer
 from client.service.answers import Answer, Stored
 from client.service.checkpoint_guard import CheckpointGuard
+from client.service.log_reads import LogReads
 from client.service.seen_checkpoint import SeenCheckpoint
 from client.service.what_if_questions import WhatIfQuestions
 from ledger.crypto.detached_jws import Call
 from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
-from ledger.log.verification import verify_account
-from ledger.verifier import ROTATIONS, LogKey
+from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 
 ATTEMPTS: Final = 4
-CHECKPOINT: Final = "checkpoint"
 NAMES_ONE_BY_ONE: Final = 4
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 
 
-class Service(WhatIfQuestions):
+class Service(WhatIfQuestions, LogReads):
     """One service. Sending is safe to repeat: the id makes a command the same command again."""
 
     def __init__(
@@ -247,60 +246,6 @@ class Service(WhatIfQuestions):
         size = {} if as_of is None else {"as_of": str(as_of)}
         shared, items = self._list("/v1/accounts", {"partition": partition, **size})
         return {**shared, "accounts": [*items]}
-
-    def account_proof(self, partition: str, holder: str) -> str:
-        """What proves an account offline, checked if the log is known. Raises: Refused, Unreachable, Malformed."""
-        query = {"partition": partition}
-        proof = self._guard.send("GET", f"/v1/accounts/{path_of(holder)}/proof", query=query).text
-        if self._guard.seen is not None:
-            self._guard.trust(verify_account(proof, self._guard.seen.keys).note)
-        return proof
-
-    def entry(self, index: int) -> bytes:
-        """The bytes of an entry, exactly as they are hashed. Raises: Refused, Unreachable."""
-        return self._guard.send("GET", f"/v1/entries/{index}").content
-
-    def receipt(self, id: str) -> str:  # noqa: A002 - the wire's name
-        """The receipt of a command's entry, under the newest checkpoint. Raises: Refused, Unreachable, Malformed."""
-        return self._guard.trusted_receipt(self._guard.send("GET", f"/v1/receipts/{path_of(id)}").text)
-
-    def trust_receipt(self, receipt: str) -> None:
-        """Hold the checkpoint of a receipt that was kept to the log that was seen, by the service's proof.
-
-        Whether the receipt proves an entry is not checked here.
-
-        Raises:
-            SeenCheckpointError, Refused, Unreachable, Malformed, OSError.
-        """
-        self._guard.trusted_receipt(receipt)
-
-    def checkpoint(self) -> str:
-        """The newest checkpoint, a signed note. Raises: Refused, Unreachable, Malformed."""
-        note = self._guard.send("GET", "/v1/checkpoint").text
-        self._guard.trust(note)
-        return note
-
-    def log_file(self, path: str, _bytes_max: int = 0) -> bytes | None:
-        """A file of the log as ``epsilon publish`` would write it, None if there is none: for ``verify_tiles``.
-
-        Entries are for regulators and auditors.
-
-        Raises:
-            Refused, Unreachable, Malformed.
-        """
-        if path == CHECKPOINT:
-            return self.checkpoint().encode()
-        try:
-            found = self._guard.send("GET", "/v1/log-key-rotations" if path == ROTATIONS else f"/{path}")
-        except Refused as refused:
-            if refused.status != HTTPStatus.NOT_FOUND:
-                raise
-            return None
-        return found.content if path != ROTATIONS or object_of(found).get("rotations") else None
-
-    def log(self) -> c.Object:
-        """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
-        return self._get("/v1/log")
 
     def _send(  # noqa: PLR0913 - the parts of a request
         self,

@@ -40,7 +40,8 @@ from ledger.store.engine import url_of
 from ledger.verifier import LogKey
 from policy.decisions.gate import gate
 from trainer_adapter.job.job_spec import Assignment, Attester
-from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.attach import attach
+from trainer_adapter.training.run_options import Options
 
 SEED = 21
 DATASET = "visits"

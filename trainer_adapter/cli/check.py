@@ -21,8 +21,8 @@ from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.tensor_trees import TensorTree, arguments, chosen, count_records, map_tensors
 from trainer_adapter.session.noise_choice import trial_plan_for
 from trainer_adapter.session.quote_report import QuoteReport
-from trainer_adapter.training.attach import Loss, Options
 from trainer_adapter.training.named_losses import LOSS_BY_NAME
+from trainer_adapter.training.run_options import Loss, Options
 
 EXAMPLES_MAX: Final = 200
 _DIGITS: Final = 2

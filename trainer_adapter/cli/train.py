@@ -22,8 +22,10 @@ from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.statistics.noisy_answers import shown
 from trainer_adapter.statistics.staged_run import StagedRun
-from trainer_adapter.training.attach import ModelRun, Options, attach
+from trainer_adapter.training.attach import attach
+from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
+from trainer_adapter.training.run_options import Options
 
 _IN_WORDS: Final = ("accuracy", "answers", "measure", "privacy")
 """Members of a report that are reported in words of their own."""

@@ -87,7 +87,7 @@ class EnsembleRun(Run):
 
     def ends(self) -> str:
         """Why the ledger allows no further answer, or nothing. Raises: Refused, Unreachable, Malformed."""
-        return self.session.why_over() or self.session.near_deadline()
+        return self.session.charge_status.why_over() or self.session.near_deadline()
 
     def _open_data(self, session: Session) -> dict[str, PartitionData]:
         # A room that answers has no records in it.

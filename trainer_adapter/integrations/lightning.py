@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.run.charged_run import Run
-from trainer_adapter.training.attach import ModelRun
+from trainer_adapter.training.model_run import ModelRun
 
 
 class FencedLogger(Logger):

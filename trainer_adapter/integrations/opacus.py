@@ -39,7 +39,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_guards import Hook, Refusal, hold, unseeded
 from trainer_adapter.run.charged_run import Run
-from trainer_adapter.training.attach import ModelRun
+from trainer_adapter.training.model_run import ModelRun
 
 __all__ = ["COVERED", "NAME", "LedgerAccountant", "Refusal", "make_private", "register", "unseeded"]
 

@@ -29,7 +29,7 @@ from transformers import (
 )
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.training.attach import ModelRun
+from trainer_adapter.training.model_run import ModelRun
 
 
 class LedgerTrainerCallback(TrainerCallback):

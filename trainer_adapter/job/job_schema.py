@@ -33,7 +33,6 @@ from trainer_adapter.job.job_spec import (
     LOSSES,
     OPTIMISERS,
     OUTPUTS_MAX,
-    PROFILE_FIELDS,
     RECORDS_PER_UNIT_MAX,
     SGD,
     SQUARED_ERROR,
@@ -41,6 +40,7 @@ from trainer_adapter.job.job_spec import (
 from trainer_adapter.job.preprocessing import CONSTANTS, ITEMS_MAX, PUBLIC_TEST, SOURCE_MAX, VALUES_MAX
 from trainer_adapter.job.privacy_target import STEPS_MAX
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
+from trainer_adapter.job.train_table import PROFILE_FIELDS
 
 _TEXT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 1_000}
 _PATH: Final[Schema] = {**_TEXT, "pattern": "^[^\\u0000]+$"}

@@ -64,10 +64,9 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
-from client.http.problems import Refused
-from client.profile.profile import Profile, read_table
+from client.profile.profile import read_table
 from ledger.domain.range_names import is_range
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.ensembles import EnsemblePlan
@@ -97,14 +96,13 @@ from trainer_adapter.job.job_fields import (
 from trainer_adapter.job.preprocessing import Constants, OwnStatistic, read_preprocessing
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
+from trainer_adapter.job.train_table import read_train_table
 
 OUTPUTS_MAX: Final = 1 << 20
 SGD: Final = "sgd"
 OPTIMISERS: Final = (SGD, "adam", "adamw", "rmsprop")
 SQUARED_ERROR: Final = "mean_squared_error"
 LOSSES: Final = ("cross_entropy", "binary_cross_entropy", SQUARED_ERROR)
-PROFILE_FIELDS: Final = ("actor", "issuer", "key", "log", "service")
-"""What a job may leave to its profile."""
 LEASE_S_MAX: Final = 86_400
 """Seconds of work that one lease is for."""
 LORA_RANK_MAX: Final = 1_024
@@ -117,48 +115,8 @@ JOIN_MAX: Final = 16
 """Tables that a clean room joins."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
-Assigned = TypeVar("Assigned", bound="Assignment")
 Planner: TypeAlias = "Callable[[PrivacyTarget, Assignment], Plan]"
-"""The plan that keeps a target, for an assignment whose own plan is not yet there."""
-
-
-def _read_train(kind: type[Assigned], path: Path, planner: Planner | None, **unread: object) -> Assigned:
-    """Read the table ``[train]`` of a TOML file. Raises: Malformed, naming the field; OSError."""
-    table = _with_profile(read_table(path, "train", ()), path.parent)
-    try:
-        if "privacy" not in table:
-            return read_fields(kind, table, "", path.parent, **unread)
-        target = _read_target(table, planner)
-        found = read_fields(kind, {**table, "plan": target.placeholder.to_json()}, "", path.parent, **unread)
-    except Malformed as error:
-        raise error.under("train") from None
-    assert planner is not None
-    return replace(found, plan=planner(target, found), target=target)
-
-
-def _read_target(table: dict[str, Any], planner: Planner | None) -> PrivacyTarget:
-    """The target of a table, which loses it. Raises: Malformed."""
-    if "plan" in table:
-        raise Malformed("privacy", "is given together with plan: leave out one of the two")
-    if planner is None:
-        raise Malformed("privacy", "needs the service, which knows contract and partition: write a plan instead")
-    return PrivacyTarget.parse(table.pop("privacy"), "privacy")
-
-
-def _with_profile(table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The table with what its profile holds in place of the profile's name. Raises: Malformed, OSError."""
-    if "profile" not in table:
-        return table
-    rest = {name: value for name, value in table.items() if name != "profile"}
-    for name in PROFILE_FIELDS:
-        if name in rest:
-            raise Malformed(f"train.{name}", "is given together with profile, which holds it: leave out one of the two")
-    try:
-        profile = Profile.load(path_in(table["profile"], "train.profile", folder))
-        own = {"actor": profile.actor, "issuer": profile.issuer, "key": str(profile.key.absolute())}
-    except Refused as refused:
-        raise Malformed("train.profile", refused.detail) from None
-    return {**rest, **own, "log": profile.log.vkey, "service": profile.service}
+"""Chooses the plan that keeps a target, for an assignment that has no plan yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +232,8 @@ class Assignment:
     def load(cls, path: Path, planner: Planner | None = None) -> Assignment:
         """Read an assignment file, or what a job's says of its assignment. Raises: Malformed, OSError."""
         if "model" not in read_table(path, "train", ()):
-            return _read_train(Assignment, path, planner)
-        job = _read_train(Job, path, planner, folder=path.parent)
+            return read_train_table(Assignment, path, planner)
+        job = read_train_table(Job, path, planner, folder=path.parent)
         return Assignment(**{one.name: getattr(job, one.name) for one in fields(Assignment)})
 
 
@@ -334,7 +292,7 @@ class Job(Assignment):
     @classmethod
     def load(cls, path: Path, planner: Planner | None = None) -> Job:
         """Read a job file. Raises: Malformed, naming the field; OSError."""
-        job = _read_train(Job, path, planner, folder=path.parent)
+        job = read_train_table(Job, path, planner, folder=path.parent)
         if ":" in job.model and job.pipeline is None:
             return replace(job, pipeline=path.parent / job.model.rpartition(":")[0])
         return job

@@ -6,8 +6,8 @@ weighted product a parameter gives the sum. All of it is traced once, on public 
 what the records hold cannot change which operations run on them. The graph runs as it is (*eager*) or compiled.
 
 Not every function has a batching rule for ``vmap``, and none may write a unit's values into a tensor that all share.
-Such a model is run once for each unit, in one graph (:func:`looped`): it runs as it does for its author, and the graph
-is as many times as long; rules for layers, norms and products stay what they are.
+Such a model is run once for each unit, in one graph (``unit_maps.looped``): it runs as it does for its author, and the
+graph is as many times as long; rules for layers, norms and products stay what they are.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
@@ -33,36 +32,12 @@ from trainer_adapter.layers.tensor_trees import TensorTree, chosen, map_tensors
 from trainer_adapter.per_sample.autotune import choose, margin_of
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
-from trainer_adapter.per_sample.graph_execution import Compiled, execution_of
+from trainer_adapter.per_sample.graph_execution import Compiled, drop_probes, execution_of
 from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameters_with_rules
 from trainer_adapter.per_sample.layer_rules import Factors
 from trainer_adapter.per_sample.model_checks import RefuseRandomness, check_stateless, first_line
 from trainer_adapter.per_sample.record_loss import RecordLoss
-
-_ADD: Final = torch.ops.aten.add.Tensor
-_DETACH: Final = torch.ops.aten.detach.default
-
-UnitMap: TypeAlias = Callable[..., Callable[..., Any]]
-"""As ``vmap``, of a function and its ``in_dims``: 0 or None for each argument."""
-vectorised: Final[UnitMap] = partial(torch.func.vmap, randomness="error")
-"""All units at once; no randomness but what is passed in."""
-
-
-def looped(function: Callable[..., Any], in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Any]:
-    """One unit after the other, with the same arguments and results as :func:`vectorised`."""
-
-    def run(*args: Any) -> Any:  # noqa: ANN401 - whatever the function takes and gives
-        dims = (in_dims,) * len(args) if isinstance(in_dims, int) else in_dims
-        split, shape = tree_flatten([arg for arg, dim in zip(args, dims, strict=True) if dim is not None])
-        # Unbound at once: the gradient of each piece by itself would have the size of the whole.
-        units = zip(*(value.unbind(0) for value in split), strict=True)
-        results = []
-        for unit in units:
-            own = iter(tree_unflatten(list(unit), shape))
-            results.append(function(*(arg if dim is None else next(own) for arg, dim in zip(args, dims, strict=True))))
-        return tree_map(lambda *values: torch.stack(values), *results)
-
-    return run
+from trainer_adapter.per_sample.unit_maps import UnitMap, looped, vectorised
 
 
 class Batch(NamedTuple):
@@ -144,7 +119,7 @@ class MicrobatchGradientSum:
         except RuntimeError as error:
             raise_if_short(error)
             raise Malformed("model", f"gives no gradients record by record: {first_line(error)}") from error
-        _drop_probes(graph, len(self._probes))
+        drop_probes(graph, len(self._probes))
         self._run, self.compiled = execution_of(compiled, graph, [*tensors, *self._probes], runs)
 
     def __call__(self, values: Mapping[str, Tensor], batch: Batch) -> ClippedSum:
@@ -315,20 +290,3 @@ def _full_convolutions() -> AbstractContextManager[object]:
         enabled=cudnn.enabled, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False
     )
     return settings
-
-
-def _drop_probes(graph: GraphModule, count: int) -> None:
-    """Take the zeros out again: their gradients are in the graph already, and x + 0 is x."""
-    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    for probe in placeholders[len(placeholders) - count :]:
-        for detached in [user for user in probe.users if user.target is _DETACH]:
-            for addition in [user for user in detached.users if user.target is _ADD]:
-                other = addition.args[0]
-                if isinstance(other, Node) and other is not detached and _same_shape(other, addition):
-                    addition.replace_all_uses_with(other)
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
-
-
-def _same_shape(one: Node, other: Node) -> bool:
-    return bool(one.meta["val"].shape == other.meta["val"].shape and one.meta["val"].dtype == other.meta["val"].dtype)

@@ -14,61 +14,30 @@ before.
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from errno import EEXIST
 from types import TracebackType
 from typing import Final, Self
 
 from client.dataset_files.stored_partition import PartitionData
-from client.http.problems import Refused, Unreachable
+from client.http.problems import Refused, Unreachable, may_be_recorded
 from client.service.answers import Answer
 from client.service.service import Service
-from ledger.accounts.run_epsilon import ChargeEpsilon, RunEpsilon
-from ledger.domain.exit_codes import ExitCode
-from ledger.files.atomic_file import check_room
-from ledger.wire import canonical_json as c
+from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
-from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.block_leases import BlockLeases
-from trainer_adapter.run.checkpointing import CheckpointStore, locked
-from trainer_adapter.run.fenced_output import FencedOutput
+from trainer_adapter.run.checkpointing import CheckpointStore
+from trainer_adapter.run.fenced_output import FencedOutput, may_quote_records
 from trainer_adapter.run.progress import ProgressReporter
+from trainer_adapter.run.run_folder import ROOM_BYTES, claimed, open_step_log
+from trainer_adapter.run.settlement import Settlement
 from trainer_adapter.run.state_digest import Digest
-from trainer_adapter.run.step_budget import StepBudget
+from trainer_adapter.run.step_budget import Remaining, StepBudget
 from trainer_adapter.session.join_terms import check_join
 from trainer_adapter.session.key_grants import NotGranted
 from trainer_adapter.session.model_release import ModelReleaseRequest, Pause, post_of
 from trainer_adapter.session.protocol import Say, Session, clean_room_service, consumer_service
 from trainer_adapter.session.quote_report import QuoteReport
-
-LOG_FILE: Final = "steps.log"
-ERROR_MAX: Final = 1_000
-ROOM_BYTES: Final = 1 << 20
-"""What the files of a run take beside its model: the step log, receipts."""
-"""How much of an error's text is in what leaves with the post."""
-_NOT_OF_RECORDS: Final = (Refused, Unreachable, KeyboardInterrupt)
-"""Errors that say what the service answered, or that someone ended the run."""
-UNANSWERED_S: Final = 10.0
-"""How long a run that broke waits for the answer to its last request for a lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remaining:
-    """The remaining budget of a run.
-
-    Attributes:
-        steps: that may still be taken.
-        epsilon: of the whole run, whichever of its steps were taken.
-    """
-
-    steps: int
-    epsilon: RunEpsilon
-
-    def __str__(self) -> str:
-        """For people."""
-        return f"{self.steps} steps left; the run is {self.epsilon}"
 
 
 class Run:
@@ -161,7 +130,6 @@ class Run:
         """
         if self._session is not None:
             raise Malformed("run", "is open already: one clean room, one run")
-        folder = self.assignment.output
         self.checkpoints = store = CheckpointStore(self.assignment) if self.assignment.resume else None
         identity = store.load_identity() if store and self._resume else None
         # What can fail before the charge fails before there is a folder.
@@ -173,18 +141,11 @@ class Run:
                 "join", "is for `epsilon train` and `attach`: this loop would train on each table by itself"
             )
         check_join(self.assignment, self.service)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._stack.enter_context(locked(folder))
-        # An empty folder holds no run: a charge that was never made leaves one behind.
-        if not self._resume and any(folder.iterdir()):
-            more = "" if store is None else ", or go on with it"
-            raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
-        # A disk that is full is found before anything is charged, and not when the model leaves.
-        check_room(folder / LOG_FILE, self.room_bytes)
+        self._stack.enter_context(claimed(self.assignment, self.room_bytes, resume=self._resume))
         self._session = session
         session.load_privacy(self._charge(session, fresh=identity is None))
         self._resumed = identity is not None
-        if self._resumed and (posted := session.steps_posted()) is not None:
+        if self._resumed and (posted := session.charge_status.steps_posted()) is not None:
             self.say(f"{posted} steps were posted before this process")
             self.over = True
             return {}
@@ -200,7 +161,7 @@ class Run:
         try:
             return session.charge()
         except (Refused, Unreachable, OSError) as error:
-            if fresh and self.checkpoints is not None and not _may_be_recorded(error):
+            if fresh and self.checkpoints is not None and not may_be_recorded(error):
                 self.checkpoints.delete_identity()
             raise
 
@@ -210,7 +171,7 @@ class Run:
         except NotGranted as error:
             # A partition stayed closed, so no step can have been taken: unless the run may be resumed, post that.
             if self.checkpoints is None or session.near_deadline():
-                error.posted = self._post_briefly(session, 0)
+                error.posted = self._settlement(session).post_briefly(0)
             raise
 
     def begin(self) -> StepBudget:
@@ -224,13 +185,18 @@ class Run:
         """
         if self._session is None or self._budget is not None:
             raise Malformed("run", "is not open, or has begun already")
-        log = self._open_log(self._session)
+        # Where steps are leased the ledger itself records how far the run was.
+        unleased = self._resumed and not self._session.identity.leases
+        reported = self._session.charge_status.steps_reported() if unleased else 0
+        log = open_step_log(self.assignment, reported, resumed=self._resumed)
+        self._stack.enter_context(closing(log))
         self._leases = leases = self._open_leases(self._session)
         if leases is not None:
             # Leased by a process that died, or by a copy of this folder: they count, and are not taken here.
             log.begin_until(leases.granted)
         stopped = self._stack.enter_context(stop_signals())
-        progress = ProgressReporter(self._session.report_progress, self._session.why_over)
+        charge = self._session.charge_status
+        progress = ProgressReporter(charge.report_progress, charge.why_over)
         self._progress = self._stack.enter_context(closing(progress))
         ends = (stopped, progress.ended, self._session.near_deadline)
         self._budget = StepBudget(self.assignment.plan, log, ends, leases)
@@ -240,30 +206,12 @@ class Run:
         requests, known = session.lease_requests(), self.assignment
         if requests is None:
             return None
-        return BlockLeases(
-            requests,
-            self.steps,
-            known.block_steps,
-            known.lease_s,
-            resumed=self._resumed,
-            output=self.output,
-            snapshot=self.snapshot,
-        )
+        sizes = (self.steps, known.block_steps, known.lease_s)
+        return BlockLeases(requests, *sizes, resumed=self._resumed, output=self.output, snapshot=self.snapshot)
 
     def snapshot(self) -> Digest:
         """Copy what was trained, to hash it; of another library's loop that is not known."""
         return lambda: ""
-
-    def _open_log(self, session: Session) -> StepLog:
-        known, path = self.assignment, self.assignment.output / LOG_FILE
-        how = StepLog.resume if self._resumed and path.exists() else StepLog.create
-        log = self._stack.enter_context(closing(how(path, known.id, known.plan, known.block_steps)))
-        # Where steps are leased the ledger itself says how far the run was.
-        reported = session.steps_reported() if self._resumed and not session.identity.leases else 0
-        if reported > log.steps_begun():
-            rule = f"has {log.steps_begun()} steps, but {reported} were reported: it was put back"
-            raise Malformed("steps.log", rule)
-        return log
 
     def done(self, step: int) -> None:
         """Report that a step is done, once that may leave; returns at once."""
@@ -312,9 +260,9 @@ class Run:
         Of a run that leases its steps an error that the ledger did not cause leaves with the post, or not at all: then
         Malformed is raised in its place.
         """
-        fenced = self._leases is not None and error is not None and not _tells_nothing(error)
-        if fenced:
-            self.output.put({"error": f"{type(error).__name__}: {error}"[:ERROR_MAX]}, lambda: None)
+        fenced = self._leases is not None and error is not None and may_quote_records(error)
+        if fenced and error is not None:
+            self.output.put_error(error)
         try:
             posted = self._settle(broken=error is not None)
             self.output.end(posted=posted or self._leases is None)
@@ -336,50 +284,16 @@ class Run:
         if not self.watched:
             self.say("it is unknown what was done with the records: nothing is posted, the charge stays in full")
             return False
+        settlement = self._settlement(session)
         if not broken and not self.ended():
-            self._post(session, budget.taken)
+            settlement.post(budget.taken)
             return True
         if not broken and self._leases is not None:
             # Another copy may have posted: then nothing of this one leaves, and its run ends with the refusal.
-            self._post(session, budget.taken, brief=True)
+            settlement.post(budget.taken, brief=True)
             return True
         # What began counts, whatever broke.
-        return self._post_briefly(session, budget.steps_durable if broken else budget.taken)
+        return settlement.post_briefly(budget.steps_durable if broken else budget.taken)
 
-    def _post_briefly(self, session: Session, steps: int) -> bool:
-        """Whether it was posted; else the deadline posts all of the charge, or the ledger has settled it already."""
-        try:
-            self._post(session, steps, brief=True)
-        except (Refused, Unreachable, Malformed) as unposted:
-            self.say(f"nothing was posted, so the charge stays as it is: {unposted}")
-            return False
-        return True
-
-    def _post(self, session: Session, steps: int, *, brief: bool = False) -> None:
-        """Post so many steps, and what is leased. Raises: Refused, Unreachable."""
-        model: c.Object = {"model": c.digest(self.model_data)} if steps and self.model_data else {}
-        if not session.identity.leases:
-            session.post_unleased(steps, model, brief=brief)
-            return
-        leases, named = self._leases, dict[str, c.Json](generation=1, **model)
-        if leases is not None:
-            leases.settle(UNANSWERED_S if brief else None)
-            named["generation"] = leases.generation
-            named |= {} if (output := self.output.seal()) is None else {"output": output}
-            named |= {"lease": leases.newest} if leases.newest else {}
-            if not brief and session.post_returning(steps, leases.granted - steps, {**named, "chain": leases.chain}):
-                return
-            steps = max(steps, leases.granted)
-        session.post(steps, named, brief=brief)
-
-
-def _tells_nothing(error: BaseException) -> bool:
-    """Whether an error says nothing of the records; a loop that exits may say something in its text or number."""
-    return isinstance(error, _NOT_OF_RECORDS) or (isinstance(error, SystemExit) and error.code in {None, 0})
-
-
-def _may_be_recorded(error: Exception) -> bool:
-    """Whether a charge may be recorded whose command ended with this."""
-    if isinstance(error, Refused):
-        return error.exit_code in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}
-    return isinstance(error, Unreachable) and error.sent
+    def _settlement(self, session: Session) -> Settlement:
+        return Settlement(session, self._leases, self.output, self.model_data, self.say)

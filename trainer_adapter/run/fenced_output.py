@@ -11,9 +11,15 @@ it, as progress does, comes first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from client.http.problems import Refused, Unreachable
 from ledger.wire import canonical_json as c
 
+ERROR_MAX: Final = 1_000
+"""Characters of an error's text that leave with the post."""
+_NOT_OF_RECORDS: Final = (Refused, Unreachable, KeyboardInterrupt)
+"""Errors that say what the service answered, or that someone ended the run."""
 Leave = Callable[[], None]
 """Lets one output out; called in the thread that trains."""
 _Held = tuple[c.Json, Leave]
@@ -49,6 +55,10 @@ class FencedOutput:
         else:
             self.put(value, leave)
 
+    def put_error(self, error: BaseException) -> None:
+        """Put in what broke the run; a command names it, and its text leaves by the error that the run ends with."""
+        self.put({"error": f"{type(error).__name__}: {error}"[:ERROR_MAX]}, lambda: None)
+
     def seal(self) -> str | None:
         """The digest of all that has not left, for the next command; None if nothing is held."""
         newest = [] if self._newest is None else [self._newest]
@@ -67,3 +77,9 @@ class FencedOutput:
         if posted:
             self.let_out()
         self._held, self._sealed, self._newest = [], [], None
+
+
+def may_quote_records(error: BaseException) -> bool:
+    """Whether an error may say something of the records: a loop that exits may do so in its text or number."""
+    silent = isinstance(error, SystemExit) and error.code in {None, 0}
+    return not silent and not isinstance(error, _NOT_OF_RECORDS)

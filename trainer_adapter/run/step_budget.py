@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.step_log import StepLog
@@ -13,6 +15,23 @@ from trainer_adapter.run.block_leases import BlockLeases
 
 End = Callable[[], str]
 """Called before each step: why the run ends there, or nothing. It never looks at records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left of a run.
+
+    Attributes:
+        steps: that may still be taken.
+        epsilon: of the whole run, whichever of its steps were taken.
+    """
+
+    steps: int
+    epsilon: RunEpsilon
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.steps} steps left; the run is {self.epsilon}"
 
 
 class StepBudget:

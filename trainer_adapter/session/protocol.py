@@ -22,13 +22,13 @@ from client.keys.signer import Signer, load_private
 from client.service.answers import Answer
 from client.service.service import ATTEMPTS, Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
-from ledger.commands.runs.step_refund import RETURNING
-from ledger.domain.outcomes import ChargeState, Code
+from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
+from trainer_adapter.session.charge_requests import ChargeStatus, Posts
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.epsilon_advice import advise
 from trainer_adapter.session.key_grants import ProviderGrants
@@ -62,6 +62,8 @@ class Session:
 
     Attributes:
         identity: the clean room's keys; secret.
+        charge_status: of the run's charge, as the service has it.
+        posts: settle the charge.
         privacy: what the run reveals, as the service answers it, from :meth:`load_privacy` on.
     """
 
@@ -101,8 +103,10 @@ class Session:
         # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
         self._own = clean_room_service(assignment, service, self.identity, say)
         credentials = CleanRoomCredentials(self.identity.signer, assignment.log.origin, service.clock)
-        self._brief = service.as_caller(credentials)
-        self._once = service.as_caller(credentials, RetryPolicy(1))
+        self.charge_status = ChargeStatus(assignment, self._own, service.as_caller(credentials, RetryPolicy(1)))
+        self.posts = Posts(
+            assignment, self.identity.signer, self._own, service.as_caller(credentials), self._attest, say
+        )
 
     def charge_body(self) -> c.Object:
         """The body of the charge."""
@@ -159,30 +163,6 @@ class Session:
         index, _ = check_recorded(self._own, charge, known.log, "charge", Code.PENDING)
         self._say(f"charge {known.id} is {charge.outcome}, entry {index}")
         self.privacy = convert(ChargeEpsilon, self._own.run_epsilon(known.id), "epsilon")
-
-    def steps_posted(self) -> int | None:
-        """The steps that the charge was posted for, None while it is pending.
-
-        Raises:
-            Malformed: in any other state. Refused, Unreachable.
-        """
-        charge = self._own.charge(self._assignment.id)
-        state, steps = charge.get("state"), charge.get("steps_posted")
-        if state == ChargeState.PENDING.value:
-            return None
-        if state != ChargeState.POSTED.value or not isinstance(steps, int):
-            raise Malformed("charge", f"is {state}: this run cannot go on")
-        return steps
-
-    def model_posted(self) -> str:
-        """The digest of the model that the post names; empty if it names none. Raises: Refused, Unreachable."""
-        return str(self._own.charge(self._assignment.id).get("model") or "")
-
-    def steps_reported(self) -> int:
-        """The steps of the newest progress report that the service has. Raises: Refused, Unreachable, Malformed."""
-        progress = self._own.charge(self._assignment.id).get("progress")
-        steps = progress.get("steps") if isinstance(progress, dict) else None
-        return steps if isinstance(steps, int) else 0
 
     def check_key_sources(self) -> None:
         """Check that every data key can reach this clean room, before anything is charged.
@@ -298,66 +278,6 @@ class Session:
         if not self.identity.leases:
             return None
         return LeaseRequests(self._own, self.identity.signer, self._assignment, self._attest)
-
-    def report_progress(self, steps: int) -> None:
-        """Report how many steps are done, without a retry. Raises: Refused, Unreachable."""
-        self._once.report_progress(self._assignment.id, steps)
-
-    def why_over(self) -> str:
-        """Why the ledger allows no further step, or nothing. Raises: Refused, Unreachable, Malformed."""
-        charge = self._once.charge(self._assignment.id)
-        state = charge.get("state")
-        if state != ChargeState.PENDING.value:
-            return f"the charge is {state}"
-        return "the contract was revoked" if self._once.contract(self._assignment.contract).get("revoked") else ""
-
-    def post(self, steps: int, named: c.Object, *, brief: bool = False) -> None:
-        """Settle for what ran; sent again, it is the same statement. Raises: Refused, Unreachable.
-
-        It is retried until the deadline, or a few times only if ``brief``. ``named`` is what it names besides: its
-        model, and where the run leases its steps its generation and its newest lease.
-        """
-        known = self._assignment
-        body: c.Object = {"charge": known.id, "steps": steps, **named}
-        name = f"post-{c.digest(c.dump(body))[:32]}"
-        service = self._brief if brief else self._own
-        answer = service.submit(self.identity.signer, known.actor, "post", body, name)
-        self._say(f"{steps} of {known.plan.steps} steps posted, entry {answer.index}")
-
-    def post_unleased(self, steps: int, model: c.Object, *, brief: bool = False) -> None:
-        """As :meth:`post`, of a run that leases no steps, to a service that may not know yet that a post names a model.
-
-        What such a service refuses is not recorded; it accepts any model of the run.
-        """
-        try:
-            self.post(steps, model, brief=brief)
-        except Refused as refused:
-            if not model or refused.field != "body.model" or refused.index is not None:
-                raise
-            self.post(steps, {}, brief=brief)
-
-    def post_returning(self, steps: int, returned: int, named: c.Object) -> bool:
-        """Post fewer steps than are leased, where the policies of the charge allow it; whether that is done.
-
-        Whatever is refused of it, evidence too, leaves the charge as it was: then all that is leased counts.
-        """
-        known = self._assignment
-        if returned <= 0:
-            return False
-        try:
-            held = self._own.charge(known.id).get("leases")
-            refund = held.get("refund") if isinstance(held, dict) else None
-            if refund not in RETURNING:
-                return False
-            if refund == "attested":
-                nonce, evidence = self._attest()
-                named = {**named, "evidence": evidence, "nonce": nonce}
-            self.post(steps, named)
-        except Refused as refused:
-            self._say(f"{returned} leased steps do not return: {refused}")
-            return False
-        self._say(f"{returned} leased steps returned, {refund}")
-        return True
 
 
 def _digest_of(path: Path) -> str:

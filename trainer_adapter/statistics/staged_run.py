@@ -32,9 +32,10 @@ from trainer_adapter.statistics.model_outputs import MeasuredColumns, ModelOutpu
 from trainer_adapter.statistics.noisy_answers import Answers, noisy_answer
 from trainer_adapter.statistics.opendp_noise import measurement_of
 from trainer_adapter.statistics.statistics_run import check_units
-from trainer_adapter.training.attach import Loss, ModelRun, Options
 from trainer_adapter.training.model_file import model_bytes
+from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
+from trainer_adapter.training.run_options import Loss, Options
 from trainer_adapter.training.training_records import read_users
 
 _DEVIATION_MIN: Final = 8

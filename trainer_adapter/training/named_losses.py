@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer_adapter.job.job_spec import SGD, Job
-from trainer_adapter.training.attach import Loss
+from trainer_adapter.training.run_options import Loss
 
 LEFT_OUT: Final = -100
 """The class that PyTorch's cross entropy leaves out, as of padding: what has no other has no gradient."""

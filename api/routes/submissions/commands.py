@@ -1,4 +1,4 @@
-"""Routes that take commands: one for each kind, and those for challenges, quotes and documents."""
+"""Routes that take commands: one for each kind, and one that quotes a charge."""
 
 from __future__ import annotations
 
@@ -12,29 +12,26 @@ from typing import Annotated, Any, Final, NamedTuple
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
-from msgspec import Meta, structs
+from msgspec import structs
 
-from api.auth.authentication import Calling, DeferredCaller, UnauthenticatedRequest
+from api.auth.authentication import DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
-from api.auth.bad_signatures import BadSignatures
 from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible, views_of
-from api.http.body import SIGNATURE_PARAMETER, Document, Raw, Signature
-from api.http.field_types import KeyBytes, PathDigest, schema_of
+from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
+from api.http.field_types import schema_of
 from api.http.grouped_reads import GroupedReads
-from api.http.problems import Problem, ServiceCode, declared
+from api.http.problems import declared
 from api.http.query_parameters import DryRun
 from api.keys.key_release import KeyReleases, log_withheld
-from api.keys.nonces import LIFE_S, Challenges
 from api.keys.watermark_keys import WatermarkKeys
-from api.routes.if_match import VERSIONED, check_version, tag_replaced
 from api.routes.models.watermarks import check_watermark
+from api.routes.submissions.if_match import VERSIONED, check_version
 from api.wire.command_answers import WARNED, answer_to
 from api.wire.command_requests import command_schema
-from api.wire.registry_answers import Stored
-from api.wire.responses import BINARY, answer, json_response, shows, takes, warned, with_headroom
-from client.http.endpoints import BYTES_TYPE, DOCUMENTS, JSON_TYPE, QUOTES
+from api.wire.responses import answer, shows, takes, warned, with_headroom
+from client.http.endpoints import JSON_TYPE, QUOTES
 from ledger.accounts.run_epsilon import run_epsilon
 from ledger.book.book import Book, Outcome, Submission
 from ledger.commands.registry import PATHS
@@ -43,16 +40,10 @@ from ledger.commands.runs.charge_entry import MakeCharge, reported_partitions
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import POST
-from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.facts import Partition
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
-from ledger.domain.outcomes import ChargeState, Code
-from ledger.domain.roles import SRO
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Name
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record, convert
 from policy.planning.usable_caps import command_caps, declared_load
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
@@ -71,19 +62,6 @@ _LINKS: Final[dict[str, Any]] = {
     for what, name in (("decision", "id"), ("receipt", "id"), ("entry", "index"))
 }
 """Links to the decision, the receipt and the entry."""
-
-
-class ChallengeRequest(Record, frozen=True):
-    """The charge that the nonce is for."""
-
-    charge: Name
-
-
-class Challenge(Record, frozen=True):
-    """A one-time nonce, and how long it lives."""
-
-    expires_s: Annotated[int, Meta(extra_json_schema={"const": LIFE_S})]
-    nonce: KeyBytes
 
 
 class _CommandRequest(NamedTuple):
@@ -261,63 +239,3 @@ def _route(decider: _Decider, kind: str, path: str) -> Callable[..., Awaitable[R
         return await submit_version(raw, jws, unknown, dry_run=dry_run)
 
     return submit_version if kind in VERSIONED else submit
-
-
-def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
-    """POST /v1/challenges: a nonce for the key release of a pending charge, or for opening a sealed model."""
-    router = APIRouter()
-
-    @router.post(
-        "/v1/challenges",
-        operation_id="issue_challenge",
-        tags=["key release"],
-        responses=shows(Challenge, 401, 403, 404, 408, 409, 413, 415, 422, description="A nonce"),
-        openapi_extra=takes(ChallengeRequest),
-    )
-    def issue(raw: Raw, caller: Calling) -> Response:
-        charge = convert(ChallengeRequest, c.parse(raw, COMMAND_BYTES_MAX)).charge
-        with book.read() as facts:
-            found, size = facts.charges.get(charge), facts.size
-            if found is None or not caller.sees_charge(found, facts):
-                raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
-        # A clean room requests its own data keys; a party that continues its contract, the key of its sealed model.
-        wanted = ChargeState.PENDING if caller.charge else ChargeState.POSTED
-        if found.state is not wanted:
-            raise Problem(Code.CONFLICT, f"charge {charge} is {found.state}, not {wanted}", field="charge")
-        return json_response(Challenge(expires_s=LIFE_S, nonce=challenges.issue(charge, size)))
-
-    return router
-
-
-def document_router(book: Book, binding: Binding, signatures: BadSignatures) -> APIRouter:
-    """PUT /v1/documents/{sha256}: bytes stored beside the log, signed by a registered key."""
-    router = APIRouter()
-
-    @router.put(
-        f"{DOCUMENTS}/{{sha256}}",
-        operation_id="put_document",
-        tags=["documents"],
-        responses=shows(Stored, 401, 403, 408, 413, 422, 429, description="Stored, now or before"),
-        openapi_extra=takes(BINARY, BYTES_TYPE, [SIGNATURE_PARAMETER]),
-    )
-    def put(sha256: PathDigest, raw: Document, jws: Signature, caller: Calling) -> Response:
-        if c.sha256(sha256, "sha256") != c.digest(raw):
-            raise Malformed("sha256", "is not the SHA-256 digest of the body")
-        _check_length(raw, caller)
-        binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
-        with signatures.counted(caller), book.read() as facts:
-            binding.registered_key(facts, jws, raw)
-        document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
-        with book.read() as facts:
-            tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)
-            replaces = next((tag for tag in tags if tag is not None), None)
-        return json_response(Stored(document=document, replaces=replaces, signature=signature))
-
-    return router
-
-
-def _check_length(document: bytes, caller: Caller) -> None:
-    """Only policies are longer than other documents, and only SROs make them. Raises: Problem."""
-    if len(document) > DOCUMENT_BYTES_MAX and SRO not in caller.roles:
-        detail = f"the body has more than the {DOCUMENT_BYTES_MAX} bytes allowed to organisations that are no SRO"
-        raise Problem(ServiceCode.TOO_LARGE, detail)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from client.cli.command_group import CommandGroup, SignedDocument
+from client.cli.command_group import CommandGroup
 from client.cli.output import cell, print_rows, time_text
+from client.service.command_documents import SignedDocument
 
 if TYPE_CHECKING:
     from client.service.service import Service

@@ -26,7 +26,7 @@ from trainer_adapter.cli.main import app
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.step_log import steps_begun
-from trainer_adapter.training.attach import ModelRun
+from trainer_adapter.training.model_run import ModelRun
 
 Array: TypeAlias = NDArray[Any]
 ONES = np.ones((digits.RECORDS, 64), np.float32)

@@ -24,7 +24,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import blocks
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
-from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.attach import attach
+from trainer_adapter.training.run_options import Options
 
 ROOT = Path(__file__).parents[3]
 

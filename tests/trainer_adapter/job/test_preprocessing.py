@@ -21,8 +21,9 @@ from ledger.verifier import Checkpoint
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import ORIGIN, Place, open_place
 from trainer_adapter.job.preprocessing import Charged, read_preprocessing
-from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.attach import attach
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
+from trainer_adapter.training.run_options import Options
 from trainer_adapter.training.training_records import read_records
 
 HERE = Path("jobs")

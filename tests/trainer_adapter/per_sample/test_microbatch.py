@@ -23,7 +23,7 @@ from tests.trainer_adapter.layer_models import CLASSES, KINDS, RECORDS, Data, Do
 from tests.trainer_adapter.neighbours import contributions, replay
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.per_sample.microbatch import looped, vectorised
+from trainer_adapter.per_sample.unit_maps import looped, vectorised
 
 PLAN: Final = Plan(Fraction(1, 2), Fraction(1), Fraction(1, 3), 10, 4)
 ALL: Final = np.arange(RECORDS)

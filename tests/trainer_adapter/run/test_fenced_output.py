@@ -22,7 +22,9 @@ from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.run.state_digest import state_digest
 from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
-from trainer_adapter.training.attach import ModelRun, Options, attach
+from trainer_adapter.training.attach import attach
+from trainer_adapter.training.model_run import ModelRun
+from trainer_adapter.training.run_options import Options
 
 QUIET = structs.replace(PLAN, noise_multiplier=Fraction(80))
 
@@ -182,7 +184,7 @@ def _break(place: Place, name: str, *, posted: bool) -> None:
     with _run(place, name) as run:
         next(iter(run))
         if posted:
-            run.session.post(PLAN.steps, {"generation": 1, "lease": _newest(place, name)})
+            run.session.posts.post(PLAN.steps, {"generation": 1, "lease": _newest(place, name)})
         raise KeyError("a cause")
 
 

@@ -18,7 +18,9 @@ from client.http.problems import Refused, Unreachable
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.job.signals import STOPPING, stop_signals
 from trainer_adapter.run.progress import ProgressReporter
-from trainer_adapter.training.attach import ModelRun, Options, attach
+from trainer_adapter.training.attach import attach
+from trainer_adapter.training.model_run import ModelRun
+from trainer_adapter.training.run_options import Options
 
 LONG_S = 20.0
 TICK = threading.Event()
@@ -177,7 +179,7 @@ def test_a_charge_that_is_over_ends_its_run(place: Place) -> None:
     with _attached(place, "over", said.append) as run:
         for step in run:
             if step == 1:
-                run.session.post(0, {})
+                run.session.posts.post(0, {})
             if step == 2:
                 while not run.ended():
                     TICK.wait(0.01)

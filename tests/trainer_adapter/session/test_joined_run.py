@@ -24,8 +24,9 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import open_place
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.statistics.statistics_run import run_statistics
-from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.attach import attach
 from trainer_adapter.training.named_losses import cross_entropy
+from trainer_adapter.training.run_options import Options
 
 if TYPE_CHECKING:
     from tests.trainer_adapter.live_service import Place

@@ -23,7 +23,8 @@ from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity
-from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.attach import attach
+from trainer_adapter.training.run_options import Options
 
 QUIET = structs.replace(PLAN, noise_multiplier=Fraction(80))
 
@@ -106,7 +107,7 @@ def test_a_run_that_ends_early_returns_leased_steps_where_its_policy_allows_it(p
             next(step for step in run if step == 4)
             # A nonce that the service never issued answers no challenge, whatever else the post says.
             with pytest.raises(Refused) as caught:
-                run.session.post(4, {"evidence": "0" * 64, "generation": 1, "nonce": "A" * 43})
+                run.session.posts.post(4, {"evidence": "0" * 64, "generation": 1, "nonce": "A" * 43})
             assert (caught.value.status, caught.value.field) == (403, "body.nonce")
         charge = place.charge(name)
         assert charge is not None

@@ -23,8 +23,9 @@ from trainer_adapter.cli.train import train_job
 from trainer_adapter.cli.watermark import find_marks, marks_in_words
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest
-from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.attach import attach
 from trainer_adapter.training.named_losses import LOSS_BY_NAME
+from trainer_adapter.training.run_options import Options
 
 NETWORKS = """
 from pathlib import Path

@@ -34,8 +34,9 @@ from trainer_adapter.job.preprocessing import OwnStatistic
 from trainer_adapter.layers.tensor_trees import chosen
 from trainer_adapter.statistics.held_out import held_out
 from trainer_adapter.statistics.staged_run import StagedRun
-from trainer_adapter.training.attach import Options, attach
+from trainer_adapter.training.attach import attach
 from trainer_adapter.training.named_losses import cross_entropy
+from trainer_adapter.training.run_options import Options
 
 PIXELS = 64
 (PAGE,) = (one.text for one in blocks(ROOT / "docs" / "statistics.md") if '"staged"' in one.text)

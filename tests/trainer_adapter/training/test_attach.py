@@ -33,8 +33,10 @@ from ledger.wire.records import write
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.job.step_log import steps_begun
 from trainer_adapter.run.charged_run import Run
-from trainer_adapter.training.attach import ModelRun, Options, attach
+from trainer_adapter.training.attach import attach
 from trainer_adapter.training.model_file import tensors_bytes
+from trainer_adapter.training.model_run import ModelRun
+from trainer_adapter.training.run_options import Options
 from trainer_adapter.training.training_records import read_records, read_users
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,97 @@
+"""Commands that name documents: the documents are stored first, and the command's body names them by digest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from client.keys.signer import Signer
+    from client.service.answers import Answer
+    from client.service.service import Service
+    from ledger.wire.canonical_json import Json, Object
+
+Sent: TypeAlias = "Object | SignedDocument | BodyWithDocuments"
+"""What a command sends: its body, or that and documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedDocument:
+    """A document that a command enters, with the files of other parties' detached signatures over it."""
+
+    path: Path
+    signatures: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BodyWithDocuments:
+    """A command's body, and files that are stored first: the list ``field`` of the body names them by digest."""
+
+    body: Object
+    field: str
+    documents: Sequence[Path]
+
+
+def submit_with_documents(  # noqa: PLR0913 - the members of a command
+    service: Service,
+    signer: Signer,
+    actor: str,
+    kind: str,
+    sent: BodyWithDocuments,
+    *,
+    id: str,  # noqa: A002 - the wire's name
+    dry_run: bool,
+) -> tuple[Answer, Object]:
+    """Store the documents and send the command; the answer, and the body.
+
+    Raises:
+        Malformed, Refused, Unreachable, OSError.
+    """
+    from client.service.detached_signatures import read_document
+
+    files = [read_document(path) for path in sent.documents]
+    digests: list[Json] = [service.put_document(signer, data).document for data in files]
+    body: Object = {**sent.body, sent.field: digests}
+    return service.submit(signer, actor, kind, body, id, dry_run=dry_run), body
+
+
+def submit_signed_document(  # noqa: PLR0913 - the members of a command
+    service: Service,
+    signer: Signer,
+    actor: str,
+    kind: str,
+    sent: SignedDocument,
+    *,
+    id: str,  # noqa: A002 - the wire's name
+    dry_run: bool,
+) -> tuple[Answer, str]:
+    """Sign and store a document, store the others' signatures, and enter it; the answer, and the document's digest.
+
+    Raises:
+        Malformed, Refused, Unreachable, OSError.
+    """
+    from client.http.problems import Refused
+    from client.service.detached_signatures import read_document, read_signatures
+    from ledger.domain.outcomes import Code
+
+    data, signatures = read_document(sent.path), read_signatures(sent.signatures)
+    # A dry run stores them too: the decision is about documents that the service holds, and storing binds no one.
+    stored = service.put_document(signer, data)
+    others = [
+        service.put_document(signer, signature.encode("ascii")).document
+        for key_id, signature in signatures.items()
+        if key_id != signer.key_id
+    ]
+    body: Object = {"document": stored.document, "signatures": [stored.signature, *others]}
+    try:
+        answer = service.submit(signer, actor, kind, body, id, replaces=stored.replaces, dry_run=dry_run)
+    except Refused as refused:
+        if signatures and refused.code == Code.SIGNATURE_INVALID.word:
+            # The own signature was verified when it was stored.
+            files = ", ".join(map(str, sent.signatures))
+            refused.detail = f"{files}: does not verify over the bytes of {sent.path}"
+            refused.next_step = f"Nothing was recorded: have {sent.path} signed as it is (`epsilon contract sign`)."
+        raise
+    return answer, stored.document

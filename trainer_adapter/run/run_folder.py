@@ -1,0 +1,57 @@
+"""The folder of one run: claimed by one process, on a disk with room for the run's files, with the step log in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EEXIST
+from typing import Final
+
+from ledger.files.atomic_file import check_room
+from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.job.step_log import StepLog
+from trainer_adapter.run.checkpointing import locked
+
+LOG_FILE: Final = "steps.log"
+ROOM_BYTES: Final = 1 << 20
+"""What the files of a run take beside its model: the step log, receipts."""
+
+
+@contextmanager
+def claimed(assignment: Assignment, room_bytes: int, *, resume: bool) -> Iterator[None]:
+    """Hold the folder of a run, made if it is not there, against other processes.
+
+    Args:
+        assignment: names the folder.
+        room_bytes: so much the disk must have room for: it fails before the charge, and not when the model leaves.
+        resume: whether the folder may hold the run that is resumed.
+
+    Raises:
+        FileExistsError: for a folder that holds a run, unless one is resumed. OSError.
+    """
+    folder = assignment.output
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        # An empty folder holds no run: a charge that was never made leaves one behind.
+        if not resume and any(folder.iterdir()):
+            more = "" if assignment.resume is None else ", or go on with it"
+            raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
+        check_room(folder / LOG_FILE, room_bytes)
+        yield
+
+
+def open_step_log(assignment: Assignment, steps_reported: int, *, resumed: bool) -> StepLog:
+    """The step log of a run: a new one, or that of the run that is resumed.
+
+    Raises:
+        Malformed: for a log that has fewer steps than were reported to the ledger. OSError.
+    """
+    path = assignment.output / LOG_FILE
+    how = StepLog.resume if resumed and path.exists() else StepLog.create
+    log = how(path, assignment.id, assignment.plan, assignment.block_steps)
+    if steps_reported > log.steps_begun():
+        log.close()
+        rule = f"has {log.steps_begun()} steps, but {steps_reported} were reported: it was put back"
+        raise Malformed(LOG_FILE, rule)
+    return log
