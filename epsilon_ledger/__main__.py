@@ -93,12 +93,12 @@ def installation_problem() -> str | None:
     """Name the package that is missing or shadowed, if one is: other projects have packages called `api` too."""
     home = Path(__file__).resolve().parent.parent
     for package in PACKAGES:
-        found = _folder_of(package)
-        if found is None:
+        folder = _folder_of(package)
+        if folder is None:
             return f"epsilon: the package '{package}' is missing from {home}; reinstall epsilon-ledger."
-        if found != home / package:
+        if folder != home / package:
             return (
-                f"epsilon: the package '{package}' comes from {found}, which hides the one of epsilon-ledger in"
+                f"epsilon: the package '{package}' comes from {folder}, which hides the one of epsilon-ledger in"
                 f" {home}; remove that place from PYTHONPATH or uninstall what put it there, then retry."
             )
     return None
@@ -128,7 +128,7 @@ def assemble(only: str | None = None) -> typer.Typer:
     for entry in sorted(distribution(DISTRIBUTION).entry_points.select(group=GROUP), key=lambda entry: entry.name):
         package = entry.load()
         root.registered_commands.extend(
-            one if only in {None, _name(one)} else _named(one) for one in package.registered_commands
+            command if only in {None, _name(command)} else _named(command) for command in package.registered_commands
         )
         groups.extend(package.registered_groups)
     for name in dict.fromkeys(str(group.name) for group in groups):
@@ -136,8 +136,8 @@ def assemble(only: str | None = None) -> typer.Typer:
         if only not in {None, name}:
             whole.registered_commands, whole.registered_groups = [], []
         root.add_typer(whole, name=name)
-        whole.registered_commands = [_with_broken_examples(one) for one in whole.registered_commands]
-    root.registered_commands = [_with_broken_examples(one) for one in root.registered_commands]
+        whole.registered_commands = [_with_broken_examples(command) for command in whole.registered_commands]
+    root.registered_commands = [_with_broken_examples(command) for command in root.registered_commands]
     return root
 
 
@@ -181,8 +181,8 @@ def _merged(groups: list[TyperInfo]) -> typer.Typer:
     helps = (app.info.help for app in apps if isinstance(app.info.help, str))
     whole = typer.Typer(cls=Group, help=next(helps, None), no_args_is_help=True, pretty_exceptions_show_locals=False)
     for app in apps:
-        taken = {_name(one) for one in whole.registered_commands}
-        whole.registered_commands.extend(one for one in app.registered_commands if _name(one) not in taken)
+        taken = {_name(command) for command in whole.registered_commands}
+        whole.registered_commands.extend(command for command in app.registered_commands if _name(command) not in taken)
         whole.registered_groups.extend(app.registered_groups)
     # The callback also keeps a group of one command a group.
     whole.callback(epilog=_break_examples(_two_examples(whole.registered_commands)))(_group)
@@ -191,8 +191,8 @@ def _merged(groups: list[TyperInfo]) -> typer.Typer:
 
 def _two_examples(commands: list[CommandInfo]) -> str:
     """A group's examples: the first ones of its commands."""
-    found = [re.findall(r"^  (\S.*)$", command.epilog or "", re.MULTILINE) for command in commands]
-    chosen = [line for place in range(2) for lines in found for line in lines[place : place + 1]]
+    examples = [re.findall(r"^  (\S.*)$", command.epilog or "", re.MULTILINE) for command in commands]
+    chosen = [line for place in range(2) for lines in examples for line in lines[place : place + 1]]
     return "\n" + "\n\n".join(("Examples:", *(f"  {line}" for line in chosen[:2])))
 
 

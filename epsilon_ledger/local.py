@@ -185,6 +185,6 @@ class LocalRun:
 
 def _identities(data: tuple[TensorTree, TensorTree], count: int, identities: Sequence[str] | None) -> list[bytes]:
     if identities is not None:
-        return [b"identity\n" + one.encode() for one in identities]
+        return [b"identity\n" + identity.encode() for identity in identities]
     parts = [part.detach().cpu().contiguous().reshape(count, -1).numpy() for part in tensors(data)]
     return [b"record\n" + b"".join(part[place].tobytes() for part in parts) for place in range(count)]

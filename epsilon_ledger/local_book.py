@@ -95,9 +95,9 @@ class LocalBook:
 
     def commitments(self, identities: Iterable[bytes]) -> RecordCommitments:
         """Commitments to records under the book's key. Raises: Malformed."""
-        found = RecordCommitments(self._keys["commitments"])
-        found.add(identities)
-        return found
+        made = RecordCommitments(self._keys["commitments"])
+        made.add(identities)
+        return made
 
     def partitions(self, commitments: RecordCommitments) -> list[str]:
         """The partitions that hold any of these records; those that none holds get one of their own.
@@ -109,7 +109,7 @@ class LocalBook:
         touched, new = list[str](), own
         with self._book.read() as facts:
             for ref, partition in facts.partitions.items():
-                theirs = {one for digest in partition.commitments for one in read_values(facts.documents[digest])}
+                theirs = {value for digest in partition.commitments for value in read_values(facts.documents[digest])}
                 if own & theirs:
                     touched.append(ref)
                     new -= theirs
@@ -122,7 +122,7 @@ class LocalBook:
 
     def _open_partition(self, commitments: RecordCommitments, new: frozenset[bytes]) -> str:
         name = f"p{secrets.token_hex(6)}"
-        documents: list[c.Json] = [self._book.put_document(one) for one in commitments.documents(new)]
+        documents: list[c.Json] = [self._book.put_document(document) for document in commitments.documents(new)]
         body: c.Object = {
             "commitments": documents,
             "data_key": name,
@@ -143,7 +143,7 @@ class LocalBook:
         """Charge a run and enter its key release: from then on it counts in full unless it is posted.
 
         Raises:
-            LocalRefused: telling every reason.
+            LocalRefused: with every reason.
         """
         room = CleanRoomIdentity.fresh(self._book.now() + _DAY_MS)
         body: c.Object = {
@@ -266,9 +266,11 @@ class LocalBook:
                 if made["run"]["epsilon_max"] != format_number(self._budget):
                     rule = f"is {made['run']['epsilon_max']} in {self._path}: a budget is fixed for the life of a book"
                     raise Malformed("budget", rule)
-                for one in facts.partitions.values():
-                    if one.delta != self._delta:
-                        rule = f"is {format_number(one.delta)} in {self._path}: it is fixed for the life of a book"
+                for partition in facts.partitions.values():
+                    if partition.delta != self._delta:
+                        rule = (
+                            f"is {format_number(partition.delta)} in {self._path}: it is fixed for the life of a book"
+                        )
                         raise Malformed("delta", rule)
                 return str(digest)
         raise Malformed("book", f"{self._path} was not made by epsilon_ledger.local, or not to its end: name another")
@@ -289,6 +291,6 @@ def _read_keys(path: Path) -> dict[str, bytes]:
 
 
 def _reasons(body: Any) -> str:  # noqa: ANN401 - an entry's body
-    found = body.get("reasons", []) if isinstance(body, dict) else []
-    details = [str(one.get("detail", one)) if isinstance(one, dict) else str(one) for one in found]
-    return "".join(f"; {one}" for one in details)
+    reasons = body.get("reasons", []) if isinstance(body, dict) else []
+    details = [str(reason.get("detail", reason)) if isinstance(reason, dict) else str(reason) for reason in reasons]
+    return "".join(f"; {detail}" for detail in details)

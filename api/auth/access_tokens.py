@@ -56,7 +56,7 @@ class Issuer:
         listed = known.get("keys") if isinstance(known, dict) else None
         if not isinstance(listed, list) or not 1 <= len(listed) <= KEYS_MAX:
             raise Malformed("jwks.keys", f"must be a list of 1 to {KEYS_MAX} keys")
-        return cls(name, tuple(_public(one, f"jwks.keys[{place}]") for place, one in enumerate(listed)), bounds)
+        return cls(name, tuple(_public(issuer, f"jwks.keys[{place}]") for place, issuer in enumerate(listed)), bounds)
 
 
 def _public(value: object, where: str) -> tuple[str, Key]:

@@ -93,8 +93,8 @@ def _bearer(request: Request) -> str:
 
 
 def _room_key(facts: Facts, key_id: str) -> str | None:
-    found = facts.keys.get(key_id)
-    return found.x if found is not None and found.charge is not None else None
+    key = facts.keys.get(key_id)
+    return key.x if key is not None and key.charge is not None else None
 
 
 def caller_of_token(token: Token, facts: Facts) -> Caller:

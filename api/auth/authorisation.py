@@ -228,7 +228,7 @@ def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
     if charge is not None:
         return caller.sees_charge(charge, facts)
     partitions = request.get("partitions")
-    refs = [str(one) for one in partitions] if isinstance(partitions, list) else []
+    refs = [str(partition) for partition in partitions] if isinstance(partitions, list) else []
     refs += [f"{request.get('provider')}/"] if "provider" in request else []
     refs += [str(request["partition"])] if entry.kind == "retirement" else []
     if not caller.charge and caller.organisation in map(provider_of, refs):

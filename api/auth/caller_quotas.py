@@ -103,7 +103,7 @@ class CallerQuotas:
             "anonymous", "requests without a valid token", buckets(terms.anonymous_per_minute, _MINUTE_S)
         )
         self._of_caller = self._commands, self._questions, self._refusals, self._pricing
-        self._caller_policy = ", ".join(one.policy for one in self._of_caller).encode()
+        self._caller_policy = ", ".join(key.policy for key in self._of_caller).encode()
         self._anonymous_policy = self._anonymous.policy.encode()
 
     def admit_anonymous(self, scope: Mapping[str, Any]) -> None:

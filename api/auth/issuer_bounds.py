@@ -36,12 +36,12 @@ class IssuerBounds:
     def parse(cls, known: c.Object, where: str) -> Self:
         """Read the members ``organisations`` and ``roles`` of an issuer's settings. Raises: Malformed."""
         roles, dids = known.get("roles", [*OWN_ROLES]), None
-        if not isinstance(roles, list) or not all(one in OWN_ROLES for one in roles):
+        if not isinstance(roles, list) or not all(role in OWN_ROLES for role in roles):
             raise Malformed(f"{where}.roles", f"must be a list of none, one or both of {', '.join(OWN_ROLES)}")
         if "organisations" in known:
             named = c.strings(known["organisations"], f"{where}.organisations", BOUND_MAX)
-            dids = frozenset(c.did(one, f"{where}.organisations") for one in named)
-        given = tuple(one for one in OWN_ROLES if one in roles)
+            dids = frozenset(c.did(issuer, f"{where}.organisations") for issuer in named)
+        given = tuple(role for role in OWN_ROLES if role in roles)
         return cls(dids, roles=given, states_roles="roles" in known)
 
     def check(self, organisation: str, roles: Iterable[str]) -> None:
@@ -61,12 +61,12 @@ def bound_apart(issuers: Mapping[str, IssuerBounds]) -> dict[str, IssuerBounds]:
     """Several issuers, by name, each with the organisations for which others alone may speak.
 
     Raises:
-        Malformed: if two may give one role and it is not said of both.
+        Malformed: if two may give one role and not both name their roles.
     """
-    for (first, one), (second, other) in combinations(issuers.items(), 2):
+    for (first, bounds), (second, other) in combinations(issuers.items(), 2):
         for role in OWN_ROLES:
-            if role in one.roles and role in other.roles and not (one.states_roles and other.states_roles):
+            if role in bounds.roles and role in other.roles and not (bounds.states_roles and other.states_roles):
                 rule = f"{first} and {second} could both give {role}: name the roles that each may give"
                 raise Malformed("serve.issuers", rule)
-    named = frozenset(did for one in issuers.values() for did in one.organisations or ())
-    return {name: replace(one, others=named) for name, one in issuers.items()}
+    named = frozenset(did for issuer in issuers.values() for did in issuer.organisations or ())
+    return {name: replace(issuer, others=named) for name, issuer in issuers.items()}

@@ -33,11 +33,11 @@ _NO_LAPSE: Final = ""
 """No log key: it signs the book's own entries alone, and no client sends those."""
 
 
-def get_visible(found: T | None, sees: Callable[[T, Facts], bool], facts: Facts, what: str) -> T:
+def get_visible(value: T | None, sees: Callable[[T, Facts], bool], facts: Facts, what: str) -> T:
     """The thing, if the caller may see it. Raises: Problem."""
-    if found is None or not sees(found, facts):
+    if value is None or not sees(value, facts):
         raise not_found(what)
-    return found
+    return value
 
 
 def not_found(what: str) -> Problem:
@@ -46,7 +46,7 @@ def not_found(what: str) -> Problem:
 
 
 def views_of(caller: Caller) -> Views:
-    """What the caller may be told of a state by the quote of a charge: what others have used, rounded."""
+    """What a quote of a charge may show the caller of a state: what others have used, rounded."""
 
     def views(facts: Snapshot, pending: PendingCommand, now: int) -> Sequence[Facts]:
         body = pending.body
@@ -59,8 +59,8 @@ def views_of(caller: Caller) -> Views:
 
 def visible_partition(facts: Facts, ref: str, field: str, caller: Caller) -> Partition:
     """A partition by its reference. Raises: Malformed, Problem."""
-    found = facts.partitions.get(parse_ref(ref, field))
-    return get_visible(found, caller.sees_partition, facts, f"partition {ref}")
+    partition = facts.partitions.get(parse_ref(ref, field))
+    return get_visible(partition, caller.sees_partition, facts, f"partition {ref}")
 
 
 def visible_entry(facts: Snapshot | PastSnapshot, name: str, caller: Caller) -> tuple[int, Entry]:

@@ -226,13 +226,13 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, Path]:
     """What is given as NAME=FILE, by name. Raises: Malformed."""
     from ledger.wire.malformed import Malformed
 
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for one in given:
         name, equals, file = one.rpartition("=")
-        if not (name and equals and file) or name in found:
+        if not (name and equals and file) or name in files:
             raise Malformed(option, f"must be NAME=FILE, each name once, not {one!r}")
-        found[name] = Path(file)
-    return found
+        files[name] = Path(file)
+    return files
 
 
 def _made(folder: Path, files: Mapping[str, str], *, first: bool = True) -> None:

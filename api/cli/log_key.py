@@ -52,7 +52,7 @@ def rotate(settings: Settings, log_key: Ed25519PrivateKey, new_key: Ed25519Priva
 def _rotated(
     settings: Settings, log_key: Ed25519PrivateKey, new_key: Ed25519PrivateKey, submission: WitnessSubmission
 ) -> Rotated:
-    old, new = (LogKey(settings.origin, one.public_key().public_bytes_raw()) for one in (log_key, new_key))
+    old, new = (LogKey(settings.origin, key.public_key().public_bytes_raw()) for key in (log_key, new_key))
     before, after = settings.kept_file(old), settings.kept_file(new)
     return rotate_log_key(
         settings.book,

@@ -123,11 +123,11 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
 
     changes = PlanChanges(epochs, noise, steps, tuple(partition or ()))
     named = changes.applied(read_charge(charge, Changes(contract)))
-    found = service.plan_report(fix_ranges(named, service), as_of, _moment(at), days, _policy(document))
-    report = convert(PlanReport, found)
+    answer = service.plan_report(fix_ranges(named, service), as_of, _moment(at), days, _policy(document))
+    report = convert(PlanReport, answer)
     options = plan.run_options(contract=contract, days=days, at=at, as_of=as_of, document=document)
     advice = passing_lines(report.advice, named, changes, ("plan", "run", book, charge), options)
-    return Reply(found, chain(run_lines(report), advice), not report.decision.permit)
+    return Reply(answer, chain(run_lines(report), advice), not report.decision.permit)
 
 
 @_asked(PLAN, plan.again, "bank-a.toml run-1", "demo/book.sqlite run-1 --policy next-policy.json --json", note=_DECIDED)
@@ -145,10 +145,10 @@ def _again(service: Service, name: str, as_of: int | None, document: Path | None
     fields = PlannedCharge.__struct_fields__
     body = {field: value for field, value in recorded["request"].items() if field in fields}
     size = recorded["index"] if as_of is None else as_of
-    found = service.plan_report(body, size, recorded["time"], policy=_policy(document))
-    decision = convert(DecisionReport, found["decision"])
+    answer = service.plan_report(body, size, recorded["time"], policy=_policy(document))
+    decision = convert(DecisionReport, answer["decision"])
     lines = chain((f"Recorded outcome: {recorded['outcome']}. Re-evaluated:",), decision_lines(decision))
-    value: Object = {"decision": found["decision"], "recorded": recorded["outcome"]}
+    value: Object = {"decision": answer["decision"], "recorded": recorded["outcome"]}
     return Reply(value, lines, not decision.permit)
 
 
@@ -164,8 +164,8 @@ def _merger(service: Service, organisations: list[str], at: str) -> Reply:
     from policy.cli.text_report import merger_lines
     from policy.planning.merger_impact import MergedAccount
 
-    found = service.merger_impact(organisations, _moment(at))
-    return Reply({"accounts": [*found]}, merger_lines(convert(tuple[MergedAccount, ...], found)))
+    answer = service.merger_impact(organisations, _moment(at))
+    return Reply({"accounts": [*answer]}, merger_lines(convert(tuple[MergedAccount, ...], answer)))
 
 
 @_asked(
@@ -195,8 +195,8 @@ def _handed_over(service: Service, body: Object, at: str) -> Reply:
     from policy.cli.text_report import exposure_lines
     from policy.planning.lineage_impact import ExposureChange
 
-    found = service.handover_impact(body, _moment(at))
-    return Reply({"accounts": [*found]}, exposure_lines(convert(tuple[ExposureChange, ...], found)))
+    answer = service.handover_impact(body, _moment(at))
+    return Reply({"accounts": [*answer]}, exposure_lines(convert(tuple[ExposureChange, ...], answer)))
 
 
 @_asked(
@@ -213,15 +213,15 @@ def _coalitions(service: Service, partition: list[str] | None, epsilon: str, at:
     from policy.cli.text_report import coalition_lines
     from policy.planning.coalition_search import SmallestCoalitions
 
-    found = []
+    coalitions = []
     for ref in partition or service.open_partitions():
         try:
-            found.append(service.smallest_coalitions(ref, epsilon, _moment(at)))
+            coalitions.append(service.smallest_coalitions(ref, epsilon, _moment(at)))
         except Refused as refused:
             # Of all partitions those are left out on which no cap leaves any room.
             if partition or refused.code != Code.NOT_FOUND.word:
                 raise
-    return Reply({"partitions": [*found]}, coalition_lines(convert(tuple[SmallestCoalitions, ...], found)))
+    return Reply({"partitions": [*coalitions]}, coalition_lines(convert(tuple[SmallestCoalitions, ...], coalitions)))
 
 
 @_asked(POLICY, plan.impact, "sro.toml next-policy.yaml", "demo/book.sqlite next-policy.json --json")
@@ -231,8 +231,8 @@ def _impact(service: Service, document: Path, at: str) -> Reply:
     from policy.planning.policy_impact import Impact
 
     answer = service.policy_impact(file_bytes(document, "policy"), _moment(at))
-    found: Object = {name: value for name, value in answer.items() if name != "replaces"}
-    return Reply(found, impact_lines(convert(Impact, found)))
+    changes: Object = {name: value for name, value in answer.items() if name != "replaces"}
+    return Reply(changes, impact_lines(convert(Impact, changes)))
 
 
 @_asked(
@@ -247,9 +247,9 @@ def _breaches(service: Service, at: str) -> Reply:
     from policy.cli.text_report import breach_lines
     from policy.planning.account_caps import AccountStatus
 
-    listed = [one for ref in service.partitions() for one in service.frozen_accounts(ref, _moment(at))]
-    found = [{name: one[name] for name in AccountStatus.__struct_fields__} for one in listed]
-    return Reply({"breaches": [*found]}, breach_lines(convert(tuple[AccountStatus, ...], found)), bool(found))
+    listed = [account for ref in service.partitions() for account in service.frozen_accounts(ref, _moment(at))]
+    breaches = [{name: one[name] for name in AccountStatus.__struct_fields__} for one in listed]
+    return Reply({"breaches": [*breaches]}, breach_lines(convert(tuple[AccountStatus, ...], breaches)), bool(breaches))
 
 
 def _moment(at: str) -> int | None:

@@ -158,6 +158,6 @@ class ServeTable(Record, frozen=True, kw_only=True):
     ] = None
 
 
-NEEDED: Final = tuple(one.name for one in fields(ServeTable) if one.required)
-LEFT_OUT: Final = tuple(one.name for one in fields(ServeTable) if not one.required)
+NEEDED: Final = tuple(field.name for field in fields(ServeTable) if field.required)
+LEFT_OUT: Final = tuple(field.name for field in fields(ServeTable) if not field.required)
 """Fields that a profile may leave out."""

@@ -125,7 +125,7 @@ class Settings:
 
     @property
     def clock_watch(self) -> ClockWatch:
-        """What the clock is held against; in development a jump is said, and the service goes on."""
+        """How the clock is watched; in development a jump is reported, and the service goes on."""
         file = self.clock if self.production else None
         return ClockWatch(file, pauses=self.production, jump_ms=self.clock_jump_s * 1_000)
 
@@ -189,21 +189,23 @@ def _issuers(folder: Path, value: object, *, production: bool) -> dict[str, tupl
         url = urlsplit(c.string(name, "serve.issuers", 500))
         if production and (url.scheme != "https" or is_loopback(url.hostname or "")):
             raise Malformed(f"serve.issuers.{name}", "is a development issuer, which production refuses")
-    found = {}
-    for name, one in value.items():
+    issuers = {}
+    for name, member in value.items():
         where = f"serve.issuers.{name}"
-        known = c.fields(one if isinstance(one, dict) else {"keys": one}, where, ("keys",), ("organisations", "roles"))
-        file = c.string(known["keys"], f"{where}.keys" if isinstance(one, dict) else where)
-        found[name] = folder / file, IssuerBounds.parse(known, where)
-    return found
+        known = c.fields(
+            member if isinstance(member, dict) else {"keys": member}, where, ("keys",), ("organisations", "roles")
+        )
+        file = c.string(known["keys"], f"{where}.keys" if isinstance(member, dict) else where)
+        issuers[name] = folder / file, IssuerBounds.parse(known, where)
+    return issuers
 
 
 def _proxies(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > PROXIES_MAX:
         raise Malformed("serve.proxies", f"must list at most {PROXIES_MAX} addresses")
-    for place, one in enumerate(value):
+    for place, item in enumerate(value):
         try:
-            ip_address(c.string(one, f"serve.proxies[{place}]", 45))
+            ip_address(c.string(item, f"serve.proxies[{place}]", 45))
         except ValueError:
             raise Malformed(f"serve.proxies[{place}]", "must be an IP address") from None
     return tuple(map(str, value))
@@ -222,13 +224,13 @@ def _witnesses(value: object) -> tuple[Witness, ...]:
         raise Malformed(
             "serve.witness_keys", f"must name at most {WITNESSES_MAX} witnesses, each with its verifier key"
         )
-    found = []
+    witnesses = []
     for url, vkey in value.items():
         try:
-            found.append(Witness.parse(f"{c.string(vkey, 'vkey')}={url}"))
+            witnesses.append(Witness.parse(f"{c.string(vkey, 'vkey')}={url}"))
         except Malformed as error:
             raise Malformed(f"serve.witness_keys.{url}", error.rule) from None
-    return tuple(found)
+    return tuple(witnesses)
 
 
 def _required(value: object, witnesses: tuple[Witness, ...]) -> bool:

@@ -70,7 +70,7 @@ def _held(
             opened.enter_context(_listening(PORT if port is None else port, "--port")),
             opened.enter_context(_listening(ISSUER_PORT if issuer_port is None else issuer_port, "--issuer-port")),
         )
-        development.claim(folder, *(one.getsockname()[1] for one in listeners))
+        development.claim(folder, *(listener.getsockname()[1] for listener in listeners))
         opened.enter_context(development.held(folder))
         claimed = development.marked(folder)
         assert claimed is not None

@@ -88,7 +88,7 @@ class Console:
                 self._route("/login", "login", self._login),
                 self._route("/callback", "callback", self._callback),
                 self._route("/logout", "logout", self._logout, "POST"),
-                *(self._page_route(one) for one in PAGES),
+                *(self._page_route(page) for page in PAGES),
             ],
             redirect_slashes=False,
             default=_missing,
@@ -100,8 +100,8 @@ class Console:
             await self._router(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - whatever it was, people get a page
             request = Request(scope, receive)
-            found = ProblemPage.of_error(request, error)
-            await self._problem(request, found)(scope, receive, send)
+            page = ProblemPage.of_error(request, error)
+            await self._problem(request, page)(scope, receive, send)
 
     def _route(self, path: str, name: str, endpoint: Endpoint, *methods: str) -> ConsoleRoute:
         async def guarded(request: Request) -> Response:
@@ -139,8 +139,8 @@ class Console:
             caller = ANYONE if session is None else caller_of_token(session.token, facts)
             request.state.caller = caller if session is not None else None
             if not page.is_for(caller):
-                for one in page.needs:
-                    caller.check(one)
+                for need in page.needs:
+                    caller.check(need)
             reader = Reader(View(facts, caller, self._context, None, None))
             shown = self._shown(page, reader, inputs)
             return self._rendered(request, shown, facts, session, caller)
@@ -189,7 +189,7 @@ class Console:
             caller=caller,
             session=session,
             form_token="" if session is None else form_token(self._form_key, session.id),
-            navigation=[one for one in NAVIGATION if one.is_for(caller)],
+            navigation=[link for link in NAVIGATION if link.is_for(caller)],
             here=request.url.path,
             query=dict(request.query_params),
             origin=self._context.log.origin,
@@ -217,10 +217,10 @@ class Console:
             raise ProblemPage(403, "foreign_form", "This form is not from this page", detail)
 
     async def _static(self, request: Request) -> Response:
-        found = read_asset(request.path_params["name"])
-        if found is None:
+        asset = read_asset(request.path_params["name"])
+        if asset is None:
             raise HTTPException(404)
-        return Response(found[0], headers=headers.ASSET, media_type=found[1])
+        return Response(asset[0], headers=headers.ASSET, media_type=asset[1])
 
     async def _login(self, request: Request) -> Response:
         return await run_sync(self._begin, request)
@@ -251,7 +251,7 @@ class Console:
         session = self._session(request)
         if session is not None:
             self._check_form(request, session, form)
-        return _redirect(address("login"), *(self._cookies.set(one, "", 0) for one in (SESSION, LOGIN)))
+        return _redirect(address("login"), *(self._cookies.set(name, "", 0) for name in (SESSION, LOGIN)))
 
 
 async def _missing(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -276,8 +276,8 @@ async def _form(request: Request) -> dict[str, str]:
 
 def _redirect(location: str, *cookies: str) -> Response:
     response = RedirectResponse(location, _SEE_OTHER, headers.PAGE)
-    for one in cookies:
-        response.headers.append("set-cookie", one)
+    for cookie in cookies:
+        response.headers.append("set-cookie", cookie)
     return response
 
 

@@ -61,7 +61,7 @@ class Organisation:
     def enter(self, kind: str, document: c.Object, *others: Organisation) -> tuple[str, Answer]:
         """Store a document with everyone's signature, and enter it; its digest."""
         data = c.dump(document)
-        stored = [self.service.put_document(one.signer, data) for one in (self, *others)]
+        stored = [self.service.put_document(participant.signer, data) for participant in (self, *others)]
         body: c.Object = {"document": stored[0].document, "signatures": [one.signature for one in stored]}
         return stored[0].document, self.submit(kind, body, stored[0].replaces)
 

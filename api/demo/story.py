@@ -56,8 +56,8 @@ class Story:
         self._tdp = self._create("lotus-hospital", "Lotus Hospital", "TDP")
         names = (("banyan-bank", "Banyan Bank"), ("cedar-bank", "Cedar Bank"))
         self._banks = [self._create(slug, name, "TDC") for slug, name in names]
-        for one in (self._sro, self._tdp, *self._banks):
-            one.register(self._sro)
+        for participant in (self._sro, self._tdp, *self._banks):
+            participant.register(self._sro)
         _, answer = self._sro.enter("policy", participants.policy(self._sro, attester.jwk, now))
         self._print(
             f"{self._sro.name} (SRO) publishes a signed Level 1 policy: one renewable budget for all, at most "
@@ -91,7 +91,7 @@ class Story:
         key, _ = read_or_make_key(self._folder / "keys" / "commitments.key", "commitments")
         made = RecordCommitments(key)
         made.add(digits.identities(part))
-        return [self._tdp.service.put_document(self._tdp.signer, one).document for one in made.documents()]
+        return [self._tdp.service.put_document(self._tdp.signer, document).document for document in made.documents()]
 
     def contracts(self) -> None:
         """Chapter 2: contracts, and the first run, which stops early."""
@@ -154,9 +154,9 @@ class Story:
         """Each organisation's lineage and its loss at the highest order, pending counted in full."""
         accounts: Any = self._sro.service.accounts(ref)["accounts"]
         return {
-            did: int(one["posted"]["finite"][-2]) + int(one["pending"]["finite"][-2])
-            for one in accounts
-            for did in one["organisations"]
+            did: int(account["posted"]["finite"][-2]) + int(account["pending"]["finite"][-2])
+            for account in accounts
+            for did in account["organisations"]
         }
 
     def _quote(self, merged: Organisation, second: str) -> None:
@@ -201,7 +201,7 @@ class Story:
 
     def _shares(self, ref: str) -> dict[str, str]:
         accounts: Any = self._sro.service.accounts(ref)["accounts"]
-        everyone = next(one for one in accounts if one["holder"] == "global")
+        everyone = next(account for account in accounts if account["holder"] == "global")
         share = ceil_decimal(100 * parse_number(everyone["share_of_budget"].rstrip("0").rstrip("."), "share"), 1)
         return {"more": str(everyone["runs_like_the_last"]), "share": f"{share} %", "odometer": everyone["odometer"]}
 

@@ -47,7 +47,9 @@ def create_issuer_app(issuer: DevelopmentIssuer) -> FastAPI:
     def choose(request: Request) -> Response:
         if "person" in request.query_params:
             return RedirectResponse(issuer.authorize(dict(request.query_params)), 303)
-        choices = {name: f"{name}, {one.organisation} {' '.join(one.roles)}" for name, one in issuer.people.items()}
+        choices = {
+            name: f"{name}, {person.organisation} {' '.join(person.roles)}" for name, person in issuer.people.items()
+        }
         links = "".join(
             f'<li><a href="/authorize?{escape(urlencode({**dict(request.query_params), "person": name}))}">'
             f"{escape(text)}</a></li>"

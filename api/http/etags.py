@@ -24,9 +24,9 @@ def etag_of(data: bytes) -> str:
 
 def names(header: str | None, etag: str, *, weak: bool = False) -> bool:
     """Whether a list of tags names one; ``weak`` as If-None-Match compares them, else as If-Match does."""
-    listed = [one.strip() for one in (header or "").split(",")]
+    listed = [tag.strip() for tag in (header or "").split(",")]
     if weak:
-        listed = [one.removeprefix("W/") for one in listed]
+        listed = [tag.removeprefix("W/") for tag in listed]
     return etag in listed or "*" in listed
 
 

@@ -79,7 +79,7 @@ class GroupedReads:
                     except (Problem, Malformed) as error:
                         answers.append((future, None, error))
         except Exception as error:  # noqa: BLE001 - the application reports it
-            # Without a snapshot it is everyone's; else the fault of one check, and the rest need another snapshot.
+            # Without a snapshot every check failed; else one check did, and the rest need another snapshot.
             done = len(answers) + failed
             answers += [(future, None, error) for _, future in group[len(answers) : done]]
             with self._lock:
@@ -88,11 +88,11 @@ class GroupedReads:
 
 
 def _settle(answers: list[_Answer]) -> None:
-    for future, found, error in answers:
+    for future, value, error in answers:
         # Its request may have been cancelled meanwhile.
         if future.done():
             continue
         if error is None:
-            future.set_result(found)
+            future.set_result(value)
         else:
             future.set_exception(error)

@@ -234,7 +234,9 @@ def _methods(request: Request) -> set[str]:
     """Those that any route takes at this path, and HEAD beside GET."""
     scopes = ({**request.scope, "method": name} for name in map(str, HTTPMethod))
     routes: Iterable[BaseRoute] = request.app.routes
-    served = {str(scope["method"]) for scope in scopes if any(one.matches(scope)[0] is Match.FULL for one in routes)}
+    served = {
+        str(scope["method"]) for scope in scopes if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    }
     return {*served, "HEAD"} if "GET" in served else served
 
 

@@ -1,8 +1,8 @@
 """Who a request comes from: an IPv4 address, or the /64 of IPv6 that one machine may choose its addresses from.
 
 Behind a proxy that the profile names, the address is in a header field that the proxy writes: ``Forwarded``
-(RFC 7239) or ``X-Forwarded-For``. Each proxy adds whom it was called by at the end, so the last address that is no
-proxy of ours is the caller's, whatever the caller wrote in front of it. From anybody else the field is not read.
+(RFC 7239) or ``X-Forwarded-For``. Each proxy appends the address that called it, so the last address that is no
+proxy of ours is the caller's, whatever the caller wrote in front of it. From other callers the field is not read.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NODE: Final = re.compile(r"\[([0-9a-fA-F:.]+)\](?::\d{1,5})?|([0-9.]+)(?::\d{1,
 def sender_of(host: str) -> str:
     """The sender behind an address as sockets name it; what is no address is its own sender."""
     try:
-        found = ip_address(host.partition("%")[0])
+        address = ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if not isinstance(found, IPv6Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ip_network((found, PREFIX_BITS), strict=False))
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ip_network((address, PREFIX_BITS), strict=False))
 
 
 class Senders:
@@ -54,15 +54,15 @@ class Senders:
             return peer
         if not self._field:
             return ""
-        said = b",".join(value for name, value in scope["headers"] if name == self._field).decode("latin-1")
-        return self._last(said) or peer
+        header = b",".join(value for name, value in scope["headers"] if name == self._field).decode("latin-1")
+        return self._last(header) or peer
 
-    def _last(self, said: str) -> str:
+    def _last(self, header: str) -> str:
         """The last sender that is no proxy; empty if what would have to be read before it is no address."""
-        for element in reversed(said.split(",")):
-            found = _address_in(element, of_rfc_7239=self._field == FORWARDED.encode())
-            if not found or (sender := sender_of(found)) not in self._proxies:
-                return found and sender
+        for element in reversed(header.split(",")):
+            host = _address_in(element, of_rfc_7239=self._field == FORWARDED.encode())
+            if not host or (sender := sender_of(host)) not in self._proxies:
+                return host and sender
         return ""
 
 
@@ -72,9 +72,9 @@ def _address_in(element: str, *, of_rfc_7239: bool) -> str:
         named = _FOR.search(element)
         element = named[1] if named else ""
     node = _NODE.fullmatch(element.strip())
-    found = "" if node is None else next(filter(None, node.groups()))
+    host = "" if node is None else next(filter(None, node.groups()))
     try:
-        ip_address(found)
+        ip_address(host)
     except ValueError:
         return ""
-    return found
+    return host

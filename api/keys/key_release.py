@@ -167,8 +167,8 @@ class KeyReleases:
             keys = {model_ref(body.model): self._store.model_key(body.charge, body.model)}
         else:
             recipient, keys = charge.sealing, self._data_keys(charge)
-        found = {ref: key.reveal() for ref, key in keys.items() if key is not None}
-        return write(Envelope.seal(info, recipient, found)) if found else None
+        revealed = {ref: key.reveal() for ref, key in keys.items() if key is not None}
+        return write(Envelope.seal(info, recipient, revealed)) if revealed else None
 
     def _data_keys(self, charge: Charge) -> dict[str, Secret | None]:
         """The data keys of a charge's partitions, of providers that give them out here. Raises: KeyUnavailable."""

@@ -5,7 +5,7 @@ A nonce is derived by a key that every process of a book has, so any of them kno
     size (5 bytes) | expires (6 bytes) | random (5 bytes) | HMAC-SHA256 of all that and the charge (16 bytes)
 
 ``size`` is that of the log when the nonce was issued, ``expires`` a time in Unix milliseconds; the code (RFC 2104,
-truncated) makes the nonce impossible to foresee. The book burns it: the first entry that holds the nonce uses it up,
+truncated) makes the nonce unpredictable. The book burns it: the first entry that holds the nonce uses it up,
 whichever process recorded it, and that entry's index is at least ``size``.
 """
 
@@ -46,8 +46,8 @@ class Challenges:
     def issue(self, charge: str, size: int) -> str:
         """A fresh nonce for the key release of ``charge``, when the log has ``size`` entries."""
         expires = self._clock() + LIFE_MS
-        said = size.to_bytes(_SIZE) + expires.to_bytes(_EXPIRES) + secrets.token_bytes(_RANDOM)
-        return c.base64url(said + self._mac(said, charge))
+        fields = size.to_bytes(_SIZE) + expires.to_bytes(_EXPIRES) + secrets.token_bytes(_RANDOM)
+        return c.base64url(fields + self._mac(fields, charge))
 
     def read(self, nonce: str, charge: str) -> Issued | None:
         """When a nonce was issued for ``charge``; None if it was not, or not for this book."""
@@ -55,17 +55,17 @@ class Challenges:
             data = c.unbase64url(nonce, "nonce")
         except Malformed:
             return None
-        said, mac = data[:-_MAC], data[-_MAC:]
-        if len(said) != _SIZE + _EXPIRES + _RANDOM or not hmac.compare_digest(mac, self._mac(said, charge)):
+        fields, mac = data[:-_MAC], data[-_MAC:]
+        if len(fields) != _SIZE + _EXPIRES + _RANDOM or not hmac.compare_digest(mac, self._mac(fields, charge)):
             return None
-        return Issued(int.from_bytes(said[:_SIZE]), int.from_bytes(said[_SIZE : _SIZE + _EXPIRES]))
+        return Issued(int.from_bytes(fields[:_SIZE]), int.from_bytes(fields[_SIZE : _SIZE + _EXPIRES]))
 
     def is_open(self, issued: Issued) -> bool:
         """Whether a nonce has not expired."""
         return 0 < issued.expires - self._clock() <= LIFE_MS + SKEW_MS
 
-    def _mac(self, said: bytes, charge: str) -> bytes:
-        return hmac.digest(self._key, said + charge.encode(), "sha256")[:_MAC]
+    def _mac(self, fields: bytes, charge: str) -> bytes:
+        return hmac.digest(self._key, fields + charge.encode(), "sha256")[:_MAC]
 
 
 def burnt_at(facts: Snapshot, nonce: str, issued: Issued) -> int | None:

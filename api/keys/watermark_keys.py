@@ -1,9 +1,9 @@
 """Keys of the marks in models: one for each charge, derived from one secret of the key store and never stored.
 
 The clean room of a charge gets its key sealed (HPKE, RFC 9180) to the sealing key that the charge names, so that
-whoever carries it cannot read it. What is entered in the log before a model leaves is a commitment: the SHA-256 of the
-key under a name of its own. With it the service can show later that a key was fixed before, and nobody can search a key
-that fits a model.
+no one who carries it can read it. What is entered in the log before a model leaves is a commitment: the SHA-256 of the
+key under a name of its own. With it the service can show later that a key was fixed before, and no one can search for a
+key that fits a model.
 """
 
 from __future__ import annotations

@@ -50,10 +50,10 @@ def list_partitions(view: View) -> Page[answers.Partition]:
     now, own, read = view.time, _own_holder(view), fetch_from(view.facts.partitions)
 
     def fetch(after: str | None, most: int) -> list[tuple[str, domain.Partition]]:
-        found = [*read(after, most)]
+        partitions = [*read(after, most)]
         # What everyone's account has room for is a part of a partition's state.
-        view.facts.fetch_accounts([ref for ref, _ in found], [GLOBAL, own])
-        return found
+        view.facts.fetch_accounts([ref for ref, _ in partitions], [GLOBAL, own])
+        return partitions
 
     return view.page("partitions", fetch, lambda one: _partition(view, one, now, own), view.caller.sees_partition)
 
@@ -147,10 +147,10 @@ def list_charges(
 @ROUTES.route("/v1/charges/{id}", as_of=True)
 def read_charge(view: View, id: PathName) -> charge_answers.ChargeWithProgress:  # noqa: A002 - the wire's name
     """One charge, and the steps that its clean room reported last. Raises: Malformed, Problem."""
-    found = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")
-    progress = None if view.as_of is not None else view.context.progress.of(found.id)
-    returned = None if found.post is None else _returned(view.facts, found.post)
-    return charge_answers.ChargeWithProgress.of_charge(found, view.facts, progress, returned)
+    charge = get_visible(view.facts.charges.get(c.name(id, "id")), view.caller.sees_charge, view.facts, f"charge {id}")
+    progress = None if view.as_of is not None else view.context.progress.of(charge.id)
+    returned = None if charge.post is None else _returned(view.facts, charge.post)
+    return charge_answers.ChargeWithProgress.of_charge(charge, view.facts, progress, returned)
 
 
 def _returned(facts: Snapshot | PastSnapshot, post: str) -> Returned | None:

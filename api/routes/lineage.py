@@ -38,13 +38,17 @@ def read_lineage(view: View, did: PathDid) -> Lineage:
     own = caller.sees_all or did == caller.organisation
     if not own and (known is None or not _knows_own(facts, known.node, caller.organisation)):
         raise not_found(f"organisation {did}")
-    found = organisation_of(facts, did)
-    nodes, complete = _around(facts, found.node)
+    organisation = organisation_of(facts, did)
+    nodes, complete = _around(facts, organisation.node)
     if not own:
         nodes = [node for node in nodes if _knows_own(facts, node.index, caller.organisation)]
         kept = {node.index for node in nodes}
-        nodes = [replace(one, parents=_among(one.parents, kept), children=_among(one.children, kept)) for one in nodes]
-    return Lineage(complete=complete, node=found.node, nodes=tuple(map(LineageNode.of_node, nodes)), organisation=did)
+        nodes = [
+            replace(node, parents=_among(node.parents, kept), children=_among(node.children, kept)) for node in nodes
+        ]
+    return Lineage(
+        complete=complete, node=organisation.node, nodes=tuple(map(LineageNode.of_node, nodes)), organisation=did
+    )
 
 
 def _knows_own(facts: Facts, node: int, provider: str) -> bool:
@@ -59,16 +63,16 @@ def _among(arrows: tuple[Arrow, ...], nodes: set[int]) -> tuple[Arrow, ...]:
 def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
     """Breadth first along arrows both ways."""
     queue, reached = [start], {start}
-    found: list[Node] = []
+    nodes: list[Node] = []
     for at in queue:
-        if len(found) == NODES_MAX:
-            return found, False
+        if len(nodes) == NODES_MAX:
+            return nodes, False
         node = facts.nodes[at]
-        found.append(node)
-        fresh = [one.node for one in (*node.parents, *node.children) if one.node not in reached]
+        nodes.append(node)
+        fresh = [arrow.node for arrow in (*node.parents, *node.children) if arrow.node not in reached]
         queue += dict.fromkeys(fresh)
         reached.update(fresh)
-    return found, True
+    return nodes, True
 
 
 @ROUTES.route("/v1/coalitions/{index}", as_of=True)
@@ -90,10 +94,10 @@ def read_smallest_coalitions(
     """The smallest sets of organisations that could exceed a cap. Raises: Malformed, Problem."""
     cap = None if epsilon is None else parse_positive(epsilon, "epsilon")
     ref = _watched(view, partition).ref
-    found = coalitions(view.facts, view.time if at is None else at, [ref], cap)
-    if not found:
+    smallest = coalitions(view.facts, view.time if at is None else at, [ref], cap)
+    if not smallest:
         raise not_found(f"cap on {ref} that a coalition could exceed")
-    return found[0]
+    return smallest[0]
 
 
 @ROUTES.route("/v1/exposures", slow=True)
@@ -118,19 +122,19 @@ def read_exposure(
 
 def _watched(view: View, ref: str) -> Partition:
     """A partition whose consumers the caller may watch. Raises: Malformed, Problem."""
-    found = visible_partition(view.facts, ref, "partition", view.caller)
-    if not view.caller.sees_all and found.provider != view.caller.organisation:
+    partition = visible_partition(view.facts, ref, "partition", view.caller)
+    if not view.caller.sees_all and partition.provider != view.caller.organisation:
         raise not_found(f"partition {ref}")
-    return found
+    return partition
 
 
 def _accounts(view: View, node: Node) -> tuple[AccountStatus, ...]:
     """Accounts of the coalition, pending counted in full: the share, and nothing about single members."""
-    found, now = list[AccountStatus](), view.time
+    accounts, now = list[AccountStatus](), view.time
     for account in view.facts.accounts_of(holder_of(node.index)):
         partition = view.facts.partitions[account.partition]
         if view.caller.organisation in node.members or view.caller.sees_account(partition, account.holder, view.facts):
             bounds = partition_bounds(view.facts, partition, now)
             if bounds is not None:
-                found.append(account_status(view.facts, account, bounds))
-    return tuple(found)
+                accounts.append(account_status(view.facts, account, bounds))
+    return tuple(accounts)

@@ -85,8 +85,8 @@ def read_log(view: View) -> Response:
 @ROUTES.route("/v1/log-key-rotations", content=shows(LogKeyRotations))
 def read_log_key_rotations(view: View) -> Response:
     """How the log replaced its key, for who kept another one of its keys; nothing, if it never did."""
-    found = rotations_of(view.facts.connection, rotation_places(view.facts))
-    return Response(found, media_type=JSON_TYPE, headers={"cache-control": "no-store"})
+    rotations = rotations_of(view.facts.connection, rotation_places(view.facts))
+    return Response(rotations, media_type=JSON_TYPE, headers={"cache-control": "no-store"})
 
 
 @ROUTES.route("/v1/checkpoint", content=shows_text(404, description="A signed note (C2SP tlog-checkpoint)"))
@@ -178,14 +178,14 @@ def list_decisions(
         stored = facts.entries(start, start + most)
         return [(index, (index, Entry.parse(data))) for index, data in enumerate(stored, start)]
 
-    def sees(found: tuple[int, Entry], facts: Facts) -> bool:
-        entry = found[1]
+    def sees(rotations: tuple[int, Entry], facts: Facts) -> bool:
+        entry = rotations[1]
         wanted = kind in {None, entry.kind} and refused in {None, entry.code.refused}
         wanted = wanted and (keys is None or entry.key_id in keys)
         return wanted and sees_entry(view.caller, entry, facts)
 
     scope = scope_of("decisions", kind=kind, refused=refused, signer=signer, since=since)
-    return view.page(scope, fetch, lambda found: Decision.of_entry(found[1], found[0]), sees)
+    return view.page(scope, fetch, lambda rotations: Decision.of_entry(rotations[1], rotations[0]), sees)
 
 
 @ROUTES.route("/v1/decisions/{id}")

@@ -82,7 +82,7 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     facts, caller, now = view.facts, view.caller, view.time if at is None else at
     body = c.members(c.parse(raw, PLAN_BYTES_MAX), "")
     policy = _policy_in(body)
-    run = PlannedRun.parse({name: one for name, one in body.items() if name != "policy"}, caller.organisation)
+    run = PlannedRun.parse({name: member for name, member in body.items() if name != "policy"}, caller.organisation)
     refs = _partitions_of(view, run)
     contract = facts.contracts.get(run.contract)
     contract = get_visible(contract, caller.sees_contract, facts, f"contract {run.contract}")
@@ -96,7 +96,7 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
             get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
     since = now - days * DAY_MS
     first, partitions = first_since(facts.size, facts.entry, since), [facts.partitions[ref] for ref in refs]
-    shared = [one for one in partitions if not caller.watches(one)]
+    shared = [partition for partition in partitions if not caller.watches(partition)]
     if not shared:
         return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since)
     author = facts.organisations.get(run.actor)
@@ -147,8 +147,8 @@ def _check_coalitions(facts: Facts, policy: bytes, shared: Iterable[Partition], 
     Raises:
         Malformed.
     """
-    bindings = [binding(facts, one, now) for one in shared]
-    known = {one for binds in bindings if binds is not None for one in binds.policy.coalitions}
+    bindings = [binding(facts, partition, now) for partition in shared]
+    known = {coalition for bound in bindings if bound is not None for coalition in bound.policy.coalitions}
     try:
         named = read_policy(policy).coalitions
     except Malformed as error:
@@ -166,8 +166,8 @@ def _check_own_entry(view: View) -> None:
     if view.as_of is None:
         return
     with view.context.snapshots.read(None) as current:
-        found = next(iter(current.entries(view.as_of, view.as_of + 1)), None)
-    entry = None if found is None else Entry.parse(found)
+        data = next(iter(current.entries(view.as_of, view.as_of + 1)), None)
+    entry = None if data is None else Entry.parse(data)
     if entry is None or entry.kind != CHARGE.name or entry.actor != view.caller.organisation:
         rule = "must be the entry of a charge of yours: others share an account of this partition"
         raise Malformed("as_of", rule)
@@ -181,8 +181,8 @@ def ask_policy_impact(view: View, raw: Document, at: At = None) -> PolicyImpact:
     if len(pending) > PENDING_MAX:
         detail = f"more than {PENDING_MAX} charges are pending: use 'epsilon policy impact' on the book itself"
         raise Problem(Code.CONFLICT, detail)
-    found = impact(view.facts, raw, _moment(view, at), pending, declared_load(view.facts.entry))
-    return PolicyImpact.project(found, replaces=tag_replaced(view.facts, "policy", raw, view.caller))
+    changes = impact(view.facts, raw, _moment(view, at), pending, declared_load(view.facts.entry))
+    return PolicyImpact.project(changes, replaces=tag_replaced(view.facts, "policy", raw, view.caller))
 
 
 @ROUTES.route("/v1/cap-reports", _ERRORS, slow=True, takes=takes(BINARY, BYTES_TYPE))
@@ -192,8 +192,8 @@ def ask_cap_report(view: View, raw: Document) -> Page[CapReport]:
     kind, _ = read_any(raw)
     if kind not in {"contract", "policy"}:
         raise Malformed("kind", "must be 'contract' or 'policy', which have caps")
-    found = document_caps(facts, kind, raw, view.time, declared_load(facts.entry))
-    seen = tuple(one for one in found if caller.sees_partition(facts.partitions[one.partition], facts))
+    caps = document_caps(facts, kind, raw, view.time, declared_load(facts.entry))
+    seen = tuple(cap for cap in caps if caller.sees_partition(facts.partitions[cap.partition], facts))
     return Page(items=seen, next_cursor=None)
 
 
@@ -204,8 +204,8 @@ def ask_merger_impact(view: View, raw: Raw, at: At = None) -> Page[MergedAccount
     for did in named:
         if did not in view.facts.organisations:
             raise not_found(f"organisation {did}")
-    found = merged_accounts(view.facts, named, _moment(view, at))
-    return Page(items=tuple(one for one in found if _is_own(view, one.partition)), next_cursor=None)
+    changes = merged_accounts(view.facts, named, _moment(view, at))
+    return Page(items=tuple(change for change in changes if _is_own(view, change.partition)), next_cursor=None)
 
 
 @ROUTES.route("/v1/handover-impacts", (*_ERRORS, 409), slow=True, takes=takes(HandoverQuestion))
@@ -216,11 +216,11 @@ def ask_handover_impact(view: View, raw: Raw, at: At = None) -> Page[ExposureCha
     get_visible(charge, view.caller.sees_charge, view.facts, f"charge {question.charge}")
     kind = "publication" if question.recipient is None else "transfer"
     try:
-        found = exposure_changes(view.facts, kind, question.to_json(), _moment(view, at))
+        changes = exposure_changes(view.facts, kind, question.to_json(), _moment(view, at))
     except Rejected as refusal:
         decided = refusal.decided
         raise Problem(decided.code, decided.detail, field=decided.field.removeprefix("body.")) from None
-    return Page(items=tuple(one for one in found if _is_own(view, one.partition)), next_cursor=None)
+    return Page(items=tuple(change for change in changes if _is_own(view, change.partition)), next_cursor=None)
 
 
 def _moment(view: View, at: int | None) -> int:

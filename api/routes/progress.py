@@ -78,9 +78,9 @@ def progress_router(snapshots: SnapshotProvider, progress: Progress) -> APIRoute
     def report(id: PathName, raw: Raw, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         steps = convert(StepsDone, c.parse(raw, COMMAND_BYTES_MAX)).steps
         with snapshots.read() as facts:
-            found = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
-        if found.state is not ChargeState.PENDING:
-            raise Problem(Code.CONFLICT, f"charge {id} is {found.state}, not pending", field="id", id=id)
-        return json_response(progress.report(id, c.integer(steps, "steps", 0, found.steps)))
+            charge = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
+        if charge.state is not ChargeState.PENDING:
+            raise Problem(Code.CONFLICT, f"charge {id} is {charge.state}, not pending", field="id", id=id)
+        return json_response(progress.report(id, c.integer(steps, "steps", 0, charge.steps)))
 
     return router

@@ -117,7 +117,11 @@ class ReadRoutes:
 
         def add(read: F) -> F:
             name, known = read.__name__, signature(read, eval_str=True)
-            own = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in known.parameters.values() if one.name != "view"]
+            own = [
+                parameter.replace(kind=Parameter.KEYWORD_ONLY)
+                for parameter in known.parameters.values()
+                if parameter.name != "view"
+            ]
             absent = {"caller": name in PUBLIC, "paging": not paged, "as_of": not as_of}
             given = [one for field, one in _GIVEN.items() if not absent.get(field)]
             shown = shows_page if paged else shows_tagged if tagged else shows

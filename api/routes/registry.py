@@ -46,19 +46,19 @@ def read_organisation(view: View, did: PathDid) -> answers.Organisation:
 def list_signing_keys(view: View, did: PathDid) -> Page[answers.OwnedKey]:
     """Every key that it has or had, oldest first, with its terms now. Raises: Malformed, Problem."""
     facts = view.facts
-    found = (
+    keys = (
         answers.OwnedKey.of_key(one, terms_of(facts, one), Entry.parse(facts.entry(one.index)), view.time)
         for one in facts.keys_of(organisation_of(facts, did).did)
     )
-    return Page(items=tuple(found), next_cursor=None)
+    return Page(items=tuple(keys), next_cursor=None)
 
 
 def organisation_of(facts: Facts, did: str) -> Organisation:
     """An organisation by its DID. Raises: Malformed, Problem."""
-    found = facts.organisations.get(c.did(did, "did"))
-    if found is None:
+    organisation = facts.organisations.get(c.did(did, "did"))
+    if organisation is None:
         raise not_found(f"organisation {did}")
-    return found
+    return organisation
 
 
 @ROUTES.route("/v1/policies", LISTED, paged=True)
@@ -78,10 +78,10 @@ def read_policy(view: View, domain: PathName) -> answers.PolicyVersions:
 @ROUTES.route("/v1/policies/{domain}/in-force", as_of=True)
 def read_policy_in_force(view: View, domain: PathName) -> answers.PolicyVersion:
     """The version in force. Raises: Malformed, Problem."""
-    found = policy_in_force(view.facts, c.name(domain, "domain"), view.time)
-    if found is None:
+    record = policy_in_force(view.facts, c.name(domain, "domain"), view.time)
+    if record is None:
         raise not_found(f"policy in force in the domain {domain}")
-    return answers.PolicyVersion.project(found)
+    return answers.PolicyVersion.project(record)
 
 
 def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
@@ -115,10 +115,10 @@ def read_recommendation(view: View, provider: PathDid, dataset: PathName) -> ans
 
 
 def _dataset(view: View, provider: str, dataset: str) -> Dataset:
-    found = view.facts.datasets.get((c.did(provider, "provider"), c.name(dataset, "dataset")))
-    if found is None or not view.caller.sees_provider(found.provider, view.facts):
+    record = view.facts.datasets.get((c.did(provider, "provider"), c.name(dataset, "dataset")))
+    if record is None or not view.caller.sees_provider(record.provider, view.facts):
         raise not_found(f"dataset {provider}/{dataset}")
-    return found
+    return record
 
 
 @ROUTES.route("/v1/contracts", LISTED, paged=True)
@@ -131,15 +131,15 @@ def list_contracts(view: View) -> Page[answers.Contract]:
 @ROUTES.route("/v1/contracts/{sha256}", as_of=True)
 def read_contract(view: View, sha256: PathDigest) -> answers.Contract:
     """One version of a contract. Raises: Malformed, Problem."""
-    found = view.facts.contracts.get(c.sha256(sha256, "sha256"))
-    return answers.Contract.project(get_visible(found, view.caller.sees_contract, view.facts, f"contract {sha256}"))
+    record = view.facts.contracts.get(c.sha256(sha256, "sha256"))
+    return answers.Contract.project(get_visible(record, view.caller.sees_contract, view.facts, f"contract {sha256}"))
 
 
 @ROUTES.route("/v1/contract-heads/{id}")
 def read_contract_head(view: View, id: PathName) -> answers.ContractHead:  # noqa: A002 - the wire's name
     """The newest version of a contract. Raises: Malformed, Problem."""
-    found = view.facts.contracts.get(view.facts.contract_heads.get(c.name(id, "id"), ""))
-    return answers.ContractHead.project(get_visible(found, view.caller.sees_contract, view.facts, f"contract {id}"))
+    record = view.facts.contracts.get(view.facts.contract_heads.get(c.name(id, "id"), ""))
+    return answers.ContractHead.project(get_visible(record, view.caller.sees_contract, view.facts, f"contract {id}"))
 
 
 @ROUTES.route(
@@ -185,7 +185,7 @@ def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
         return False
     if known.get("kind") == "contract":
         parties, waivers = (_listed(known, name) for name in ("tdps", "waivers"))
-        issuers = [one.get("issuer") for one in waivers if isinstance(one, dict)]
+        issuers = [waiver.get("issuer") for waiver in waivers if isinstance(waiver, dict)]
         return caller.organisation in [known.get("tdc"), *parties, *issuers]
     if known.get("kind") in {"recommendation", "stream"}:
         return caller.sees_provider(str(known.get("provider")), facts)
@@ -193,13 +193,13 @@ def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
 
 
 def _listed(value: Mapping[str, object], name: str) -> list[Any]:
-    found = value.get(name)
-    return found if isinstance(found, list) else []
+    items = value.get(name)
+    return items if isinstance(items, list) else []
 
 
 def _mentions(value: c.Json, sha256: str) -> bool:
     if isinstance(value, dict):
-        return any(_mentions(one, sha256) for one in value.values())
+        return any(_mentions(member, sha256) for member in value.values())
     if isinstance(value, list):
-        return any(_mentions(one, sha256) for one in value)
+        return any(_mentions(item, sha256) for item in value)
     return value == sha256

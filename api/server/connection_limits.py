@@ -111,7 +111,11 @@ class Connection(HttpToolsProtocol):
     def _others_of_sender(self) -> int:
         if not self.sender or self.sender in self.limits.proxies:
             return 0
-        of_sender = [one for one in self.connections if isinstance(one, Connection) and one.sender == self.sender]
+        of_sender = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, Connection) and connection.sender == self.sender
+        ]
         return len(of_sender) - 1
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -69,7 +69,7 @@ class WitnessSubmission:
             empty: the log's checkpoint of no entries, which is shown for an empty book.
         """
         self._engines: tuple[Engine, Engine] = engine_of(book, writes=True), engine_of(book, writes=False)
-        self._states = [_WitnessState(one) for one in witnesses]
+        self._states = [_WitnessState(witness) for witness in witnesses]
         self._required, self._empty = required, empty
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -89,13 +89,13 @@ class WitnessSubmission:
         if not self._states:
             return []
         with ThreadPoolExecutor(len(self._states)) as pool:
-            times = [done.result() for done in [pool.submit(self._show_to, one) for one in self._states]]
-        for one in self._states:
-            if self._required and one.problem:
+            times = [done.result() for done in [pool.submit(self._show_to, state) for state in self._states]]
+        for state in self._states:
+            if self._required and state.problem:
                 raise WitnessMissing(
-                    f"{one.problem}: the profile requires its cosignature; start again when it answers"
+                    f"{state.problem}: the profile requires its cosignature; start again when it answers"
                 )
-        return [one for one in times if one is not None]
+        return [time_ for time_ in times if time_ is not None]
 
     def start(self, stop: Callable[[], object], cosigned: Callable[[int], object]) -> None:
         """Go on showing it every few seconds.
@@ -104,8 +104,8 @@ class WitnessSubmission:
             stop: called in another thread when the service must stop; :attr:`failure` says why.
             cosigned: called with a witness's time (Unix ms) when it has just cosigned.
         """
-        for one in self._states:
-            thread = threading.Thread(target=self._run, args=(one, stop, cosigned), name="witness", daemon=True)
+        for state in self._states:
+            thread = threading.Thread(target=self._run, args=(state, stop, cosigned), name="witness", daemon=True)
             self._threads.append(thread)
             thread.start()
 

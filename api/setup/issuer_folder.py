@@ -30,14 +30,14 @@ def fetch_issuer(folder: Path, url: str) -> list[str]:
         FileExistsError: if there are other keys; OSError.
     """
     with issuer_client(url) as http:
-        found = fetch_json(http, discover(http, url).keys)
-    data = c.dump(found) + b"\n"
+        document = fetch_json(http, discover(http, url).keys)
+    data = c.dump(document) + b"\n"
     # As a service reads it.
     Issuer.parse(url, data)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_once(folder / JWK_SET, data)
-    listed = found.get("keys")
-    return [str(one.get("kid", "no id")) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    listed = document.get("keys")
+    return [str(key.get("kid", "no id")) for key in listed if isinstance(key, dict)] if isinstance(listed, list) else []
 
 
 def make_issuer(folder: Path, url: str, origin: str, clients: Mapping[str, Path]) -> str:

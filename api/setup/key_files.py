@@ -61,10 +61,10 @@ def read_verifier_key(named: str) -> LogKey:
     """A log's verifier key, from a file that holds it or from itself. Raises: Malformed, OSError."""
     path = Path(named)
     try:
-        found = path.read_text("ascii") if path.is_file() else named
+        text = path.read_text("ascii") if path.is_file() else named
     except UnicodeDecodeError:
-        found = ""
-    return parse_log_key(found.strip())
+        text = ""
+    return parse_log_key(text.strip())
 
 
 def jwk_text(signer: Signer) -> bytes:

@@ -20,8 +20,8 @@ def profile_text(tables: Mapping[str, Mapping[str, Value]], comment: str = "") -
     """A profile of these tables (TOML 1.0); a value that is a mapping becomes a table of its own, after the others."""
     lines = [*(f"# {line}" for line in comment.splitlines()), "v = 1"]
     for name, table in tables.items():
-        nested = {key: one for key, one in table.items() if isinstance(one, Mapping)}
-        own = {key: one for key, one in table.items() if not isinstance(one, Mapping)}
+        nested = {key: member for key, member in table.items() if isinstance(member, Mapping)}
+        own = {key: member for key, member in table.items() if not isinstance(member, Mapping)}
         if own:
             lines += ["", f"[{name}]", *(f"{_key(key)} = {_value(one)}" for key, one in own.items())]
         for key, one in nested.items():

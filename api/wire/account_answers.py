@@ -45,7 +45,7 @@ class Partition(Record, frozen=True):
     """A partition with its budget and its rule's terms.
 
     Attributes:
-        state: what a run meets there: it is open only if nothing closes it for everybody.
+        state: what a run meets there: it is open only if nothing closes it for all runs.
         closes: the last moment of a charge, by the age that the policy or the stream allows; None if none does.
     """
 
@@ -68,11 +68,11 @@ class Partition(Record, frozen=True):
     @classmethod
     def of_record(cls, record: domain.Partition, facts: Facts, now: int, *, key_given: bool) -> Self:
         """As the registry has it at a time (ms); ``key_given``: whether this service releases its data key."""
-        found = slice_status(facts, record, now)
+        status = slice_status(facts, record, now)
         return cls.project(
             record,
-            closes=found.closes,
-            state=found.status,
+            closes=status.closes,
+            state=status.status,
             budget=Budget.project(record),
             data_key_from="service" if key_given else "provider",
             partition=record.ref,

@@ -68,7 +68,7 @@ class AccountBook:
         newest = _newest(facts, partition.ref) if newest is None else newest
         rounded = _rounded(facts, partition, now, caller)
         if rounded is not None:
-            newest = {holder: one for holder, one in newest.items() if caller.sees_charge(one, facts)}
+            newest = {holder: charge for holder, charge in newest.items() if caller.sees_charge(charge, facts)}
         last = max(newest.values(), key=lambda one: one.index, default=None)
         run = _last_run(facts, partition, last) if last else None
         known = facts.organisations.get(caller.organisation)
@@ -160,7 +160,7 @@ def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, charge_record
 
 
 def last_charge(facts: Snapshot | PastSnapshot, ref: str, caller: Caller, *, all_: bool) -> charge_record.Charge | None:
-    """The newest charge to a partition; ``all_``: of anybody, and else of those that the caller may see."""
+    """The newest charge to a partition; ``all_``: of every charge, else of those that the caller may see."""
     found = (one for one in _newest(facts, ref).values() if all_ or caller.sees_charge(one, facts))
     return max(found, key=lambda one: one.index, default=None)
 

@@ -85,8 +85,8 @@ def answered(outcome: Outcome) -> c.Object:
 
 def warned(outcome: Outcome, warnings: Sequence[str] = ()) -> c.Object:
     """The warnings of an answer, where it has any: of a quote too that it is uncertain."""
-    found: list[c.Json] = [*warnings, *([UNCERTAIN] if outcome.uncertain else [])]
-    return {"warnings": found} if found else {}
+    texts: list[c.Json] = [*warnings, *([UNCERTAIN] if outcome.uncertain else [])]
+    return {"warnings": texts} if texts else {}
 
 
 def status_of(outcome: Outcome) -> int:

@@ -80,15 +80,19 @@ def account_holder(service: Service, partition: str, given: str) -> str:
     if given == GLOBAL or re.fullmatch("lineage:[0-9]{1,10}", given):
         return given
     accounts: Any = service.accounts(partition)["accounts"]
-    named = [one for one in accounts if one["name"] == given]
+    named = [account for account in accounts if account["name"] == given]
     # A coalition's account names its members too, and is no one's own.
-    own = [one for one in accounts if given in one["organisations"] and not one["name"].startswith("the coalition of ")]
-    found = [str(one["holder"]) for one in named or own]
-    if len(found) != 1:
-        known = ", ".join(sorted(str(one["name"]) for one in accounts)[:_NAMES_MAX])
-        many = "several accounts" if found else "no account"
+    own = [
+        account
+        for account in accounts
+        if given in account["organisations"] and not account["name"].startswith("the coalition of ")
+    ]
+    holders = [str(one["holder"]) for one in named or own]
+    if len(holders) != 1:
+        known = ", ".join(sorted(str(account["name"]) for account in accounts)[:_NAMES_MAX])
+        many = "several accounts" if holders else "no account"
         raise Malformed("holder", f"{given!r} names {many} of {partition}; the accounts are of: {known or 'no one'}")
-    return found[0]
+    return holders[0]
 
 
 def read_object(path: Path) -> Object:
@@ -120,7 +124,7 @@ def _place_of_float(data: bytes) -> str:
         if isinstance(value, float):
             return place
         if isinstance(value, dict):
-            left.extend((f"{place}.{name}" if place else name, one) for name, one in value.items())
+            left.extend((f"{place}.{name}" if place else name, member) for name, member in value.items())
         elif isinstance(value, list):
-            left.extend((f"{place}[{number}]", one) for number, one in enumerate(value))
+            left.extend((f"{place}[{number}]", item) for number, item in enumerate(value))
     return ""

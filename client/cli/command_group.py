@@ -156,7 +156,7 @@ class CommandGroup:
     def add(self, function: Function, run: Function, examples: Sequence[str], note: str) -> None:
         """Add a command that calls ``run``, with examples and a paragraph after them."""
         words = " ".join(filter(None, ("epsilon", self.name, function.__name__.replace("_", "-"))))
-        lines = ["\nExamples:", *(f"  {words} {one}".rstrip() for one in examples), *([note] if note else [])]
+        lines = ["\nExamples:", *(f"  {words} {example}".rstrip() for example in examples), *([note] if note else [])]
         self.app.command(epilog="\n\n".join(lines) + "\n")(_with_verbose(run))
 
 
@@ -191,7 +191,7 @@ def as_command(  # noqa: PLR0913 - what a signature is made of
     parameters = [*before, *(one.replace(annotation=hints[one.name]) for one in own), *after]
     parameters.sort(key=lambda one: one.kind)
     run.__name__, run.__doc__ = function.__name__, function.__doc__
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     # `inspect` reads this attribute (PEP 362), which the type of a function does not declare.
     described: Any = run
     described.__signature__ = inspect.Signature(parameters)
@@ -230,15 +230,15 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
         try:
             if asks:
                 service.submit(signer, profile.actor, kind, sent, dry_run=True)
-            found = preview(service, sent)
-            learn_names(service, found)
+            changes = preview(service, sent)
+            learn_names(service, changes)
         except Refused:
             # What would be refused, and a caller who may not ask, gets the answer to the command itself.
             return
     if not quiet:
-        print_exposures(found)
+        print_exposures(changes)
     if asks:
-        required = "accounts of organisations grow, for good" if found else ""
+        required = "accounts of organisations grow, for good" if changes else ""
         confirm(asks, "was not confirmed: nothing was recorded", required=required)
 
 

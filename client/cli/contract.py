@@ -25,10 +25,10 @@ _Contract = Annotated[
 ]
 
 
-def _print_caps(found: list[Object]) -> None:
-    for one in found:
+def _print_caps(report: list[Object]) -> None:
+    for one in report:
         typer.echo(str(one.get("text")))
-    if not found:
+    if not report:
         typer.echo("There is no open partition of its datasets under a policy in force.")
 
 
@@ -85,11 +85,11 @@ def _warn(caller: Profile, contract: bytes) -> None:
 
     try:
         with caller.open(attempts=1) as service:
-            found = service.cap_report(contract)
+            report = service.cap_report(contract)
     except (OSError, Malformed, Refused, Unreachable) as error:
         typer.echo(f"What could run under this contract is unknown: {error}", err=True)
         return
-    for one in found:
+    for one in report:
         if not one["usable"] or (one["plan_steps"] is not None and one["steps"] != one["plan_steps"]):
             typer.echo(f"Warning: {one['text']}", err=True)
 

@@ -100,13 +100,13 @@ def errors_reported(
         report = _report(error, id)
         detail = _as_typed(str(report["detail"]), str(report.get("field", "")), fields)
         reasons = error.reasons if isinstance(error, Refused) else ()
-        # A sentence that is made of the reasons is not said twice.
-        several = len(reasons) > 1 and detail == "; ".join(one.detail for one in reasons)
-        same = "".join(f" ({one.code})" for one in reasons if one.detail == detail)
+        # A sentence that is made of the reasons is not printed twice.
+        several = len(reasons) > 1 and detail == "; ".join(reason.detail for reason in reasons)
+        same = "".join(f" ({reason.code})" for reason in reasons if reason.detail == detail)
         typer.echo(f"{report['code']}{same}: {f'{len(reasons)} reasons' if several else plain(detail)}", err=True)
-        for one in reasons:
-            if one.detail != detail:
-                typer.echo(f"  {one.code}: {plain(one.detail)}", err=True)
+        for reason in reasons:
+            if reason.detail != detail:
+                typer.echo(f"  {reason.code}: {plain(reason.detail)}", err=True)
         for line in error.advice if isinstance(error, Refused) else ():
             typer.echo(f"  {line}", err=True)
         typer.echo(step, err=True)
@@ -142,7 +142,7 @@ def _next_step(error: Exception, name: str) -> str:
 
 
 def _after_refusal(error: Refused, name: str) -> str:
-    other_key = any(one.code == "commitments_key_changed" for one in error.reasons)
+    other_key = any(reason.code == "commitments_key_changed" for reason in error.reasons)
     if own := error.next_step or (_COMMITTED if other_key else ""):
         return own
     if error.exit_code == ExitCode.REFUSED:
@@ -167,7 +167,7 @@ def _report(error: Exception, name: str) -> Object:
             "field": error.field,
             "id": error.id,
             "index": error.index,
-            "reasons": [{"code": one.code, "detail": one.detail} for one in error.reasons],
+            "reasons": [{"code": reason.code, "detail": reason.detail} for reason in error.reasons],
         }
     if isinstance(error, Unreachable):
         return {"code": "unreachable", "detail": describe_error(error), "id": name}
@@ -187,18 +187,18 @@ def typed_names(parameters: Iterable[Parameter], given: Mapping[str, object]) ->
     """
     typed: dict[str, str] = {}
     file = ""
-    for one in parameters:
-        for info in getattr(one.annotation, "__metadata__", ()):
+    for parameter in parameters:
+        for info in getattr(parameter.annotation, "__metadata__", ()):
             if isinstance(info, OptionInfo):
                 long = (name for name in info.param_decls or () if name.startswith("--"))
-                word = next(long, f"--{one.name.replace('_', '-')}")
+                word = next(long, f"--{parameter.name.replace('_', '-')}")
             elif isinstance(info, ArgumentInfo):
-                word = info.metavar or one.name.upper()
-                if isinstance(given.get(one.name), Path):
-                    file = file or str(given[one.name])
+                word = info.metavar or parameter.name.upper()
+                if isinstance(given.get(parameter.name), Path):
+                    file = file or str(given[parameter.name])
             else:
                 continue
             # A word that may be repeated fills a list, whose name is the plural.
-            keys = (one.name, f"{BODY}.{one.name}", f"{BODY}.{one.name}s")
-            typed |= dict.fromkeys(keys if one.name in given else keys[:1], word)
+            keys = (parameter.name, f"{BODY}.{parameter.name}", f"{BODY}.{parameter.name}s")
+            typed |= dict.fromkeys(keys if parameter.name in given else keys[:1], word)
     return {**typed, BODY: file} if file else typed

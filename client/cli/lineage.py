@@ -168,8 +168,8 @@ def show(
 def lineage_rows(lineage: Object) -> list[tuple[str, ...]]:
     """A row for each node of an answer: its entry, kind, organisation, members, time, and whose exposure it has."""
     nodes = objects(lineage.get("nodes"))
-    known = {one.get("index"): one for one in nodes}
-    return [_row(one, known) for one in nodes]
+    known = {node.get("index"): node for node in nodes}
+    return [_row(node, known) for node in nodes]
 
 
 def _row(node: Object, known: Mapping[Json, Object]) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ def _row(node: Object, known: Mapping[Json, Object]) -> tuple[str, ...]:
         cell(node.get("organisation")),
         _members(node),
         time_text(node.get("time")),
-        "; ".join(_parent(one, known) for one in objects(node.get("parents"))),
+        "; ".join(_parent(parent, known) for parent in objects(node.get("parents"))),
     )
 
 

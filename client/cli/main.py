@@ -95,13 +95,13 @@ def _print_accounts(partitions: list[Object]) -> None:
         typer.echo(f"{cell(partition['partition'])}: a budget of ε {epsilon} at δ {delta}{closed}")
         rows = [
             (
-                cell(one.get("name")),
-                cell(one.get("share")),
-                cell(one["runs_like_the_last"]),
-                f"{cell(one['odometer'])} ({cell(one.get('bound'))}, δ {delta})",
-                cell(one.get("closed") or one.get("binding") or "nothing: it is only watched"),
+                cell(account.get("name")),
+                cell(account.get("share")),
+                cell(account["runs_like_the_last"]),
+                f"{cell(account['odometer'])} ({cell(account.get('bound'))}, δ {delta})",
+                cell(account.get("closed") or account.get("binding") or "nothing: it is only watched"),
             )
-            for one in objects(partition["accounts"])
+            for account in objects(partition["accounts"])
         ]
         if not rows:
             typer.echo(f"  No run has been charged{'' if closed else ': the whole budget is left'}.")
@@ -134,6 +134,6 @@ def account(
             raise typer.BadParameter("name the partition whose account is to be proven", param_hint="PARTITION")
         named = account_holder(service, partition, holder)
         replace_file(proof, service.account_proof(partition, named).encode(), mode=SHARED)
-        said = "It shows what the log's key signed; that it is right, `epsilon verify` shows."
-        typer.echo(f"Wrote {proof}: check it by `verifier.py account {proof} --log log.vkey`. {said}", err=True)
+        note = "It shows what the log's key signed; that it is right, `epsilon verify` shows."
+        typer.echo(f"Wrote {proof}: check it by `verifier.py account {proof} --log log.vkey`. {note}", err=True)
     return [service.accounts(ref) for ref in ([partition] if partition else service.partitions())]

@@ -23,16 +23,16 @@ def print_stages(shown: Object) -> None:
     typer.echo(f"Charge {shown['charge']}, {shown['state']}; model {model}")
     rows = [
         (
-            cell(one["stage"]),
-            cell(one["name"] or one["kind"]),
-            cell(one["kind"]),
-            ", ".join(map(cell, one["columns"])) if isinstance(one["columns"], list) else "",
+            cell(stage["stage"]),
+            cell(stage["name"] or stage["kind"]),
+            cell(stage["kind"]),
+            ", ".join(map(cell, stage["columns"])) if isinstance(stage["columns"], list) else "",
             cell(price["partition"]),
             cell(price["epsilon"]) if price["epsilon"] is not None else "no finite one",
-            "not posted yet" if one["began"] is None else ("yes" if one["began"] else "no"),
+            "not posted yet" if stage["began"] is None else ("yes" if stage["began"] else "no"),
         )
-        for one in objects(shown["stages"])
-        for price in objects(one["of"])
+        for stage in objects(shown["stages"])
+        for price in objects(stage["of"])
     ]
     print_rows(("stage", "name", "kind", "columns", "of", "ε alone", "began"), rows, fold_from=3)
     for line in epsilon_lines(shown["run_epsilon"]):

@@ -73,7 +73,7 @@ def _touched(body: Object) -> Iterator[str]:
 
 def print_fields(value: Object) -> None:
     """A table of an object's fields; without those that only check others, unless they were asked for."""
-    shown = [(name, one) for name, one in value.items() if is_verbose() or name not in _CHECKING]
+    shown = [(name, member) for name, member in value.items() if is_verbose() or name not in _CHECKING]
     print_rows(("field", "value"), [(_WORDS.get(name, name), _field(name, one)) for name, one in shown], fold_from=1)
 
 
@@ -85,7 +85,7 @@ def _field(name: str, value: Json) -> str:
     if isinstance(value, list):
         return ", ".join(map(cell, value)) or "-"
     if isinstance(value, dict) and name != "terms":
-        return ", ".join(f"{_WORDS.get(inner, inner)} {_field(inner, one)}" for inner, one in value.items())
+        return ", ".join(f"{_WORDS.get(inner, inner)} {_field(inner, member)}" for inner, member in value.items())
     return cell(value)
 
 
@@ -132,28 +132,28 @@ def print_keys(keys: Sequence[Object]) -> None:
     """Signing keys: whether each signs now, from when until when, and who took it away."""
     rows = [
         (
-            cell(one.get("key_id")),
-            "yes" if one.get("in_force") else "no",
-            time_text(one.get("since")),
-            time_text(one.get("until")),
+            cell(key.get("key_id")),
+            "yes" if key.get("in_force") else "no",
+            time_text(key.get("since")),
+            time_text(key.get("until")),
             " and ".join(
                 text
                 for field, text in (
-                    ("suspended_by", f"suspended by {cell(one.get('suspended_by'))}"),
-                    ("revoked_by", f"revoked by entry {one.get('revoked_by')}"),
+                    ("suspended_by", f"suspended by {cell(key.get('suspended_by'))}"),
+                    ("revoked_by", f"revoked by entry {key.get('revoked_by')}"),
                 )
-                if one.get(field) is not None
+                if key.get(field) is not None
             )
             or "-",
         )
-        for one in keys
+        for key in keys
     ]
     print_rows(("key", "signs now", "since", "until", "taken away"), rows)
 
 
 def objects(value: Json) -> list[Object]:
     """The objects in a list of an answer; none where it is no list."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def time_text(value: Json) -> str:

@@ -76,8 +76,8 @@ def _require_permitted(impact: Any) -> None:  # noqa: ANN401 - the service's JSO
     from ledger.domain.outcomes import Code
 
     if refused := impact["refused"]:
-        reasons: list[Json] = [{"code": one["code"], "detail": one["text"]} for one in refused]
-        detail = "; ".join(one["text"] for one in refused)
+        reasons: list[Json] = [{"code": check["code"], "detail": check["text"]} for check in refused]
+        detail = "; ".join(check["text"] for check in refused)
         problem: Object = {"code": Code.POLICY_DENIED.word, "detail": detail, "reasons": reasons}
         raise Refused(Code.POLICY_DENIED.http_status, problem)
 
@@ -92,8 +92,8 @@ def _confirm(impact: Object) -> None:
 def _print_versions(policy: Object) -> None:
     names = ("version", "effective", "issuer", "document", "index")
     rows = [
-        [cell(one.get(name)) if name != "effective" else time_text(one.get(name)) for name in names]
-        for one in objects(policy.get("versions"))
+        [cell(version.get(name)) if name != "effective" else time_text(version.get(name)) for name in names]
+        for version in objects(policy.get("versions"))
     ]
     print_rows((*names[:-1], "entry"), rows)
 
@@ -144,40 +144,40 @@ def print_impact(impact: Object, *, to_stderr: bool = False) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    if found := [*impact_rows(impact, whole=is_verbose())]:
-        print_rows(("what", "name", "before", "after"), found, fold_from=4, to_stderr=to_stderr)
+    if rows := [*impact_rows(impact, whole=is_verbose())]:
+        print_rows(("what", "name", "before", "after"), rows, fold_from=4, to_stderr=to_stderr)
     Console(stderr=to_stderr).print(Text(_summary(impact)), soft_wrap=True)
 
 
 def impact_rows(impact: Any, *, whole: bool = False) -> Iterator[Row]:  # noqa: ANN401 - the service's JSON
     """What changes, its name, before and after; of a domain's first policy no field does, unless ``whole``."""
-    for one in impact["refused"]:
-        yield "would be refused", one["code"], "-", one["text"]
-    for one in impact["fields"] if whole or not _is_first(impact) else ():
-        yield "policy", one["name"], _value(one["before"]), _value(one["after"])
+    for check in impact["refused"]:
+        yield "would be refused", check["code"], "-", check["text"]
+    for field in impact["fields"] if whole or not _is_first(impact) else ():
+        yield "policy", field["name"], _value(field["before"]), _value(field["after"])
     for what in ("partition", "contract"):
         for one in impact[f"{what}s"]:
             yield what, one["name"], *_changed(one["before"], one["after"])
-    for one in impact["accounts"]:
-        word = "account FROZEN" if one["freezes"] else "account thawed" if one["thaws"] else "account"
-        before, after = one["before"], one["after"]
+    for account in impact["accounts"]:
+        word = "account FROZEN" if account["freezes"] else "account thawed" if account["thaws"] else "account"
+        before, after = account["before"], account["after"]
         yield word, f"{after.get('name', 'one')} on {after['partition']}", _used(before), _used(after)
-    for one in impact["caps"]:
-        fits = "nothing runs" if not one["usable"] else "the declared plan does not fit"
-        yield f"cap: {fits}", one["source"], "-", one["text"]
+    for cap in impact["caps"]:
+        fits = "nothing runs" if not cap["usable"] else "the declared plan does not fit"
+        yield f"cap: {fits}", cap["source"], "-", cap["text"]
     for one in impact["undeclared"]:
         yield "coalition", one, "-", "charge nothing until it is declared"
-    for one in impact["pending"]:
-        changes = ", ".join(word for name, word in _PENDING.items() if one[name])
-        yield "pending charge", one["charge"], "-", changes
+    for charge in impact["pending"]:
+        changes = ", ".join(word for name, word in _PENDING.items() if charge[name])
+        yield "pending charge", charge["charge"], "-", changes
 
 
 def _is_first(impact: Any) -> bool:  # noqa: ANN401 - the service's JSON
-    return any((one["name"], one["before"]) == ("version", None) for one in impact["fields"])
+    return any((field["name"], field["before"]) == ("version", None) for field in impact["fields"])
 
 
 def _summary(impact: Any) -> str:  # noqa: ANN401 - the service's JSON
-    frozen = sum(one["freezes"] for one in impact["accounts"])
+    frozen = sum(account["freezes"] for account in impact["accounts"])
     first = " the first policy of its domain;" if _is_first(impact) else ""
     return (
         f"{impact['policy']}, as of {time_text(impact['at'])}:{first} {len(impact['partitions'])} partitions change, "
@@ -190,7 +190,7 @@ def _changed(before: Json, after: Json) -> tuple[str, str]:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return _value(before), _value(after)
     names = [name for name in after if before.get(name) != after[name]]
-    old, new = (", ".join(f"{name} {_value(one.get(name))}" for name in names) for one in (before, after))
+    old, new = (", ".join(f"{name} {_value(value.get(name))}" for name in names) for value in (before, after))
     return old, new
 
 
@@ -200,7 +200,7 @@ def _value(value: Json) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return "; ".join(f"{name} {_value(one)}" for name, one in value.items() if one is not None) or "none"
+        return "; ".join(f"{name} {_value(member)}" for name, member in value.items() if member is not None) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -201,10 +201,10 @@ def person_columns(person: str) -> tuple[str, ...]:
 def _listed(text: str, option: str) -> tuple[str, ...]:
     from ledger.wire.malformed import Malformed
 
-    found = tuple(one.strip() for one in text.split(",")) if text else ()
-    if "" in found or len(set(found)) != len(found):
+    names = tuple(part.strip() for part in text.split(",")) if text else ()
+    if "" in names or len(set(names)) != len(names):
         raise Malformed(option, "must be different names between commas")
-    return found
+    return names
 
 
 def _pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
@@ -217,7 +217,7 @@ def _pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
 
 
 def _warn_of_few(made: SealedDataset, teachers: int) -> None:
-    """Tell the provider, and no one else, that some teachers of an ensemble will have no record to learn from."""
+    """Warn the provider, and no one else, that some teachers of an ensemble will have no record to learn from."""
     users = made.report.get("users")
     units = users["count"] if isinstance(users, dict) else made.report["records"]
     if isinstance(units, int) and units < teachers:
@@ -233,16 +233,16 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
         )
         return
     typer.echo(f"{made.folder}: {made.report['records']} records{f' sealed for {ref}' if ref else ''}")
-    for one in commitments:
-        digest = f", SHA-256 {one['document']}" if is_verbose() else ""
-        typer.echo(f"  commitments in {one['file']}{digest}")
+    for commitment in commitments:
+        digest = f", SHA-256 {commitment['document']}" if is_verbose() else ""
+        typer.echo(f"  commitments in {commitment['file']}{digest}")
     if ref:
         typer.echo(f"  data key in {made.data_key}: for your key store; no one else may read it")
         typer.echo(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
         count, distinct = made.report["records"], made.report.get("commitments")
         if isinstance(count, int) and isinstance(distinct, int) and distinct < count:
             # A policy that asks for commitments wants one for each record that the partition states.
-            typer.echo(f"  records that equal others: {count - distinct}; --identity COLUMN tells apart whose they are")
+            typer.echo(f"  records that equal others: {count - distinct}; --identity COLUMN distinguishes people")
             count = distinct
         typer.echo(
             "Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on; its file"

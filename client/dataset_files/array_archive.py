@@ -49,10 +49,10 @@ class ArchiveRecords:
         with path.open("rb"):
             pass
         self._arrays = self._described()
-        names = tuple(one.name for one in self._arrays)
+        names = tuple(array.name for array in self._arrays)
         used = {part: names_of(part, names) for part in PARTS}
-        for part, found in used.items():
-            assembled(part, dict.fromkeys(found), str(path))
+        for part, arrays in used.items():
+            assembled(part, dict.fromkeys(arrays), str(path))
         for name in (*(part for part in PARTS if not used[part]), *identity, *person):
             if name not in names:
                 raise self._refused(f"has no array {name}: it has {', '.join(names) or 'none'}")
@@ -60,17 +60,17 @@ class ArchiveRecords:
         if not self._records:
             raise self._refused("holds no record")
         hidden = {name for name in (*identity, *person) if name not in {*used[INPUTS], *used[TARGETS], "users"}}
-        self._sealed = [one for one in self._arrays if one.name not in hidden]
+        self._sealed = [array for array in self._arrays if array.name not in hidden]
         self.layout = RecordLayout(np.dtype([(one.name, _little(one.dtype), one.shape[1:]) for one in self._sealed]))
 
     def batches(self) -> Iterator[Batch]:
         """All records, in order. Raises: Malformed, OSError."""
-        size = max(1, BATCH_BYTES // max(1, sum(_record_bytes(one) for one in self._arrays)))
+        size = max(1, BATCH_BYTES // max(1, sum(_record_bytes(array) for array in self._arrays)))
         with ExitStack() as stack, _readable(self._path) as archive:
-            files = {one.name: stack.enter_context(self._values(archive, one.name)) for one in self._arrays}
+            files = {array.name: stack.enter_context(self._values(archive, array.name)) for array in self._arrays}
             for start in range(0, self._records, size):
                 count = min(size, self._records - start)
-                parts = {one.name: self._part(files[one.name], one, count) for one in self._arrays}
+                parts = {array.name: self._part(files[array.name], array, count) for array in self._arrays}
                 self._check(parts, start)
                 rows = np.zeros(count, self.layout.dtype)
                 for one in self._sealed:
@@ -80,7 +80,7 @@ class ArchiveRecords:
 
     def _identities(self, parts: dict[str, NDArray[Any]], rows: NDArray[np.void]) -> list[bytes]:
         if not self._identity:
-            return [b"record\n" + one.tobytes() for one in rows]
+            return [b"record\n" + row.tobytes() for row in rows]
         named = [np.ascontiguousarray(parts[name]) for name in self._identity]
         return [b"identity\n" + b"".join(part[place].tobytes() for part in named) for place in range(len(rows))]
 
@@ -98,17 +98,17 @@ class ArchiveRecords:
                 raise self._refused(f"array {name} of record {start + place + 1} holds NaN or infinity: leave it out")
 
     def _described(self) -> list[_Array]:
-        found = []
+        arrays = []
         with _readable(self._path) as archive:
             for member in archive.namelist():
                 if member.endswith(SUFFIX):
                     with self._member(archive, member) as file:
-                        found.append(_Array(member.removesuffix(SUFFIX), *self._header(file, member)))
-        lengths = {one.shape[:1] for one in found}
+                        arrays.append(_Array(member.removesuffix(SUFFIX), *self._header(file, member)))
+        lengths = {one.shape[:1] for one in arrays}
         if len(lengths) != 1 or lengths == {()}:
-            listed = ", ".join(f"{one.name} {one.shape}" for one in found)
+            listed = ", ".join(f"{one.name} {one.shape}" for one in arrays)
             raise self._refused(f"must hold arrays with one row for each record: it has {listed or 'none'}")
-        return found
+        return arrays
 
     def _header(self, file: IO[bytes], member: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         try:

@@ -39,21 +39,21 @@ class Misfit(Malformed):
         self.column, self.record, self.template = column, record, rule
 
 
-def together(found: Sequence[Misfit], schema: Path | None) -> Malformed:
+def together(misfits: Sequence[Misfit], schema: Path | None) -> Malformed:
     """One error of all columns that do not fit: those that break the same rule in one part of the sentence."""
-    if len(found) == 1:
-        (one,) = found
-        rule = _advised(one.template, one.column, schema)
-        return Malformed(one.field, f"column {one.column} of record {one.record} {rule}")
+    if len(misfits) == 1:
+        (misfit,) = misfits
+        rule = _advised(misfit.template, misfit.column, schema)
+        return Malformed(misfit.field, f"column {misfit.column} of record {misfit.record} {rule}")
     groups: dict[str, list[Misfit]] = {}
-    for one in found:
-        groups.setdefault(one.template, []).append(one)
+    for misfit in misfits:
+        groups.setdefault(misfit.template, []).append(misfit)
     parts = []
     for rule, alike in groups.items():
-        named = ", ".join(f"{one.column} (record {one.record})" for one in alike)
+        named = ", ".join(f"{misfit.column} (record {misfit.record})" for misfit in alike)
         words = _advised(rule, _ANY if len(alike) > 1 else alike[0].column, schema)
         parts.append(f"{named}{': each' if len(alike) > 1 else ''} {words}")
-    return Malformed(found[0].field, f"{len(found)} columns do not fit: {'; '.join(parts)}")
+    return Malformed(misfits[0].field, f"{len(misfits)} columns do not fit: {'; '.join(parts)}")
 
 
 def _advised(rule: str, column: str, schema: Path | None) -> str:
@@ -65,8 +65,8 @@ def _advised(rule: str, column: str, schema: Path | None) -> str:
 
 def columns_shown(name: str, known: Sequence[str]) -> str:
     """The columns that a table has, and which of them may be meant."""
-    if len(known) == 1 and (found := [one for one in _DELIMITERS if one in known[0]]):
-        shown = "tabs" if found[0] == "\t" else found[0]
+    if len(known) == 1 and (delimiters := [delimiter for delimiter in _DELIMITERS if delimiter in known[0]]):
+        shown = "tabs" if delimiters[0] == "\t" else delimiters[0]
         return f"{some(known)}; is it separated by {shown}? Save it with commas"
     near = get_close_matches(name, known, 1)
     return f"{some(known)}; is {near[0]} meant?" if near else some(known)

@@ -1,8 +1,8 @@
 """Join tokens: by which a clean room joins the tables of several providers without learning whom a row is of.
 
-A record's token is the HMAC-SHA-256, under a key that the providers of a join share and give nobody else, of ``join``,
+A record's token is the HMAC-SHA-256, under a key that the providers of a join share and give no one else, of ``join``,
 a line feed, and the RFC 8785 JSON of the list of its join columns as text. Providers agree beforehand how a column is
-spelled: the same person spelled otherwise is another token, and is joined with nobody.
+spelled: the same person spelled otherwise is another token, and is joined with no record.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class JoinTokens:
         Raises:
             Malformed: naming the record, if a person has more than ``rows_max`` of them.
         """
-        found = [hmac.digest(self._key, b"join\n" + c.dump([*cells]), "sha256") for cells in rows]
-        for place, token in enumerate(found):
+        tokens = [hmac.digest(self._key, b"join\n" + c.dump([*cells]), "sha256") for cells in rows]
+        for place, token in enumerate(tokens):
             self._seen[token] += 1
             if self._seen[token] > self._rows_max:
                 bound = "another record has" if self._rows_max == 1 else f"{self._rows_max} other records have"
                 rule = f"record {first + place} is of a person that {bound}: a join takes {self._rows_max} of each"
                 raise Malformed(where, rule)
-        return np.frombuffer(b"".join(found), np.uint8).reshape(len(found), TOKEN_BYTES)
+        return np.frombuffer(b"".join(tokens), np.uint8).reshape(len(tokens), TOKEN_BYTES)

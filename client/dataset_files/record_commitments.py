@@ -47,7 +47,7 @@ class RecordCommitments:
 
     def add(self, identities: Iterable[bytes]) -> None:
         """Commit to more records. Raises: Malformed, for more than a partition can name."""
-        self._made.update(hmac.digest(self._key, one, "sha256") for one in identities)
+        self._made.update(hmac.digest(self._key, identity, "sha256") for identity in identities)
         if len(self._made) > COMMITTED_MAX:
             rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or make none"
             raise Malformed("commitments", rule)

@@ -115,15 +115,15 @@ class TableRecords:
             (*schema.identity, *schema.person, *schema.join, *([schema.user] if schema.user else [])), _texts
         )
         checks |= dict.fromkeys(self._inputs, self._input) | dict.fromkeys(schema.target, self._target)
-        found: dict[str, Misfit] = {}
+        misfits: dict[str, Misfit] = {}
         with suppress(Malformed, OSError):
             for one in takewhile(lambda other: other.where == where, chain((chunk,), later)):
                 for name, check in checks.items():
                     try:
-                        _ = found.get(name) or check(one, name)
+                        _ = misfits.get(name) or check(one, name)
                     except Misfit as misfit:
-                        found[name] = misfit
-        return [found[name] for name in self._table.columns if name in found]
+                        misfits[name] = misfit
+        return [misfits[name] for name in self._table.columns if name in misfits]
 
     def _batch(self, chunk: Chunk) -> Batch:
         schema = self._schema
@@ -135,7 +135,7 @@ class TableRecords:
             rows["targets"] = targets[:, 0] if len(schema.target) == 1 else targets
         if schema.user:
             users = _texts(chunk, schema.user)
-            rows["users"] = [self._users.setdefault(one, len(self._users)) for one in users]
+            rows["users"] = [self._users.setdefault(user, len(self._users)) for user in users]
         if self._tokens is not None:
             cells = [*zip(*[_texts(chunk, name) for name in schema.join], strict=True)]
             rows[JOIN] = self._tokens.of(cells, chunk.where, chunk.first)
@@ -165,7 +165,7 @@ class TableRecords:
 
     def _identities(self, chunk: Chunk, rows: Rows) -> list[bytes]:
         if not self._schema.identity:
-            return [b"record\n" + one.tobytes() for one in rows]
+            return [b"record\n" + row.tobytes() for row in rows]
         columns = [_texts(chunk, name) for name in self._schema.identity]
         return [b"identity\n" + c.dump([*cells]) for cells in zip(*columns, strict=True)]
 
@@ -173,7 +173,7 @@ class TableRecords:
         """Empty where no column says whose a record is: then each record is a person's one."""
         named = self._schema.person or ((self._schema.user,) if self._schema.user else ())
         cells = zip(*[_texts(chunk, name) for name in named], strict=True)
-        return [b"person\n" + c.dump([*one]) for one in cells]
+        return [b"person\n" + c.dump([*cell]) for cell in cells]
 
 
 def _numbers(chunk: Chunk, name: str, fill: float | None, text_rule: str) -> NDArray[np.float64]:
@@ -188,8 +188,8 @@ def _numbers(chunk: Chunk, name: str, fill: float | None, text_rule: str) -> NDA
         try:
             numbers = np.where(empty, "nan", texts).astype(np.float64)
         except ValueError:
-            empty |= np.array([one.casefold() in _NONE for one in texts])
-            wrong = np.array([not _is_number(one) for one in texts]) & ~empty
+            empty |= np.array([text.casefold() in _NONE for text in texts])
+            wrong = np.array([not _is_number(text) for text in texts]) & ~empty
             _refuse_first(wrong, chunk, name, text_rule)
             numbers = np.where(empty, "nan", texts).astype(np.float64)
         empty = np.isnan(numbers)
@@ -211,10 +211,10 @@ def _places(chunk: Chunk, name: str, values: Sequence[str], field: str) -> NDArr
     """For each record the place of its value. Raises: Malformed."""
     places = {value: place for place, value in enumerate(values)}
     texts = _texts(chunk, name, allow_empty=True)
-    found = np.array([places.get(one, -1) for one in texts], dtype=np.int64)
-    _refuse_first(np.array([not one and "" not in places for one in texts]), chunk, name, _EMPTY_TEXT[field])
-    _refuse_first(found < 0, chunk, name, f"is none of the values that {field} lists")
-    return found
+    codes = np.array([places.get(text, -1) for text in texts], dtype=np.int64)
+    _refuse_first(np.array([not text and "" not in places for text in texts]), chunk, name, _EMPTY_TEXT[field])
+    _refuse_first(codes < 0, chunk, name, f"is none of the values that {field} lists")
+    return codes
 
 
 def _texts(chunk: Chunk, name: str, *, allow_empty: bool = False) -> list[str]:
@@ -227,7 +227,7 @@ def _texts(chunk: Chunk, name: str, *, allow_empty: bool = False) -> list[str]:
         return [str(int(one)) for one in column]
     texts = [one.strip() for one in column]
     if not allow_empty:
-        _refuse_first(np.array([not one for one in texts]), chunk, name, "is empty")
+        _refuse_first(np.array([not text for text in texts]), chunk, name, "is empty")
     return texts
 
 

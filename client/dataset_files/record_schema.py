@@ -23,7 +23,7 @@ empty cell, or one with a word as ``NA``, is refused unless ``missing`` says whi
 the columns by which a clean room joins the table with those of other providers; such a table needs no target.
 ``join_rows_max`` of its records may be one person's, 1 if absent.
 
-Nothing of this is taken from the records: a list of values that was collected from them would tell which ones occur.
+Nothing of this is taken from the records: a list of values that was collected from them would reveal which ones occur.
 """
 
 from __future__ import annotations
@@ -121,28 +121,28 @@ class RecordSchema:
 
 
 def _read(known: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: _columns(known[name], name) for name in ("join", "target") if name in known}
-    found |= {name: c.strings(known[name], name, COLUMNS_MAX) for name in _LISTS if name in known}
+    members: dict[str, Any] = {name: _columns(known[name], name) for name in ("join", "target") if name in known}
+    members |= {name: c.strings(known[name], name, COLUMNS_MAX) for name in _LISTS if name in known}
     if "join_rows_max" in known:
-        found["join_rows_max"] = c.integer(known["join_rows_max"], "join_rows_max", 1, ROWS_MAX)
+        members["join_rows_max"] = c.integer(known["join_rows_max"], "join_rows_max", 1, ROWS_MAX)
     if "classes" in known:
-        found["classes"] = c.strings(known["classes"], "classes", VALUES_MAX)
+        members["classes"] = c.strings(known["classes"], "classes", VALUES_MAX)
     for name in ("target_kind", "user"):
         if name in known:
-            found[name] = c.string(known[name], name)
+            members[name] = c.string(known[name], name)
     if "values" in known:
         values = c.members(known["values"], "values")
-        found["values"] = {one: _values(listed, f"values.{one}") for one, listed in values.items()}
+        members["values"] = {name: _values(listed, f"values.{name}") for name, listed in values.items()}
     if "missing" in known:
         fills = c.members(known["missing"], "missing")
-        found["missing"] = {one: read_signed(number, f"missing.{one}") for one, number in fills.items()}
-    return found
+        members["missing"] = {name: read_signed(number, f"missing.{name}") for name, number in fills.items()}
+    return members
 
 
 def _values(listed: object, where: str) -> tuple[str, ...]:
     """The values of a text column; one of them may be empty, for cells that are."""
     if isinstance(listed, list) and listed.count("") == 1:
-        c.strings([one for one in listed if one != ""], where, VALUES_MAX - 1)
+        c.strings([item for item in listed if item != ""], where, VALUES_MAX - 1)
         return tuple(listed)
     return c.strings(listed, where, VALUES_MAX)
 

@@ -125,13 +125,13 @@ def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
         if data_key is None:
             create_file(made / DATA_KEY, key)
         documents = [*commitments.documents()] if committing is not None else []
-        found = {_document(number): one for number, one in enumerate(documents, start=1)}
-        found |= {} if beside is None else beside.files(report)
-        for name, content in found.items():
+        by_file = {_document(number): document for number, document in enumerate(documents, start=1)}
+        by_file |= {} if beside is None else beside.files(report)
+        for name, content in by_file.items():
             create_file(made / name, content)
         shown = report.to_json(len(commitments) if committing is not None else None)
         create_file(made / REPORT, c.dump(shown) + b"\n")
-    files = tuple((folder / name, c.digest(one)) for name, one in found.items() if name.suffix == ".bin")
+    files = tuple((folder / name, c.digest(one)) for name, one in by_file.items() if name.suffix == ".bin")
     return SealedDataset(folder, data_key or folder / DATA_KEY, files, shown)
 
 

@@ -62,19 +62,19 @@ class SealReport:
         Args:
             commitments: how many different ones there are; None where none was made.
         """
-        found: c.Object = {"kind": "seal_report", "note": PRIVATE, "records": self.records, "v": 1}
+        report: c.Object = {"kind": "seal_report", "note": PRIVATE, "records": self.records, "v": 1}
         if commitments is not None:
-            found["commitments"] = commitments
+            report["commitments"] = commitments
         if self._tabular:
-            found["columns"] = {name: self._column(place) for place, name in enumerate(self._layout.columns)}
+            report["columns"] = {name: self._column(place) for place, name in enumerate(self._layout.columns)}
         if 0 < len(self._targets) <= TARGETS_MAX:
             names = self._layout.classes
-            found["targets"] = {
+            report["targets"] = {
                 names[one] if names else str(one): count for one, count in sorted(self._targets.items())
             }
         if self._users:
-            found["users"] = {"count": len(self._users), "records_of_one_max": self.records_per_user}
-        return found
+            report["users"] = {"count": len(self._users), "records_of_one_max": self.records_per_user}
+        return report
 
     def _column(self, place: int) -> c.Object:
         deviation = float(np.sqrt(self._spread[place] / max(1, self.records)))

@@ -187,24 +187,24 @@ class SealedRecords:
         """
         if len(indices) and not 0 <= indices.min() <= indices.max() < self._records:
             raise IndexError("a place outside the records")
-        found = np.empty(len(indices), self.layout.dtype)
+        records = np.empty(len(indices), self.layout.dtype)
         frame_of = indices // self._frame_records
         for number in np.unique(frame_of):
             here = frame_of == number
-            found[here] = self._frame(int(number))[indices[here] - number * self._frame_records]
-        return found
+            records[here] = self._frame(int(number))[indices[here] - number * self._frame_records]
+        return records
 
     def arrays(self, wanted: Iterable[str] | None = None) -> Mapping[str, NDArray[Any]]:
         """All records, by array, each of shape (records, ...); those wanted only. Raises: Malformed, OSError."""
         own = self.layout.dtype.names or ()
         names = own if wanted is None else tuple(name for name in wanted if name in own)
         parts = {name: _parts(self.layout.dtype, name) for name in names}
-        found = {name: np.empty((self._records, *shape), base) for name, (base, shape) in parts.items()}
+        records = {name: np.empty((self._records, *shape), base) for name, (base, shape) in parts.items()}
         for start in range(0, self._records, self._frame_records):
             rows = self._frame(start // self._frame_records)[: self._records - start]
             for name in names:
-                found[name][start : start + len(rows)] = rows[name]
-        return found
+                records[name][start : start + len(rows)] = rows[name]
+        return records
 
     @property
     def nbytes(self) -> int:
@@ -262,7 +262,7 @@ def _read_description(data: bytes) -> tuple[RecordLayout, int, int]:
     if not isinstance(known["arrays"], list):
         raise Malformed("data.arrays", "must be a list")
     layout = RecordLayout(
-        np.dtype([_array(one) for one in known["arrays"]]),
+        np.dtype([_array(array) for array in known["arrays"]]),
         c.strings(known.get("columns", []), "data.columns", COLUMNS_MAX) if "columns" in known else (),
         c.strings(known.get("classes", []), "data.classes", COLUMNS_MAX) if "classes" in known else (),
     )
@@ -273,7 +273,7 @@ def _read_description(data: bytes) -> tuple[RecordLayout, int, int]:
 def _array(value: object) -> tuple[str, str, tuple[int, ...]]:
     known = c.fields(value, "data.arrays", ("dtype", "name", "shape"))
     shape = known["shape"] if isinstance(known["shape"], list) else [None]
-    sizes = tuple(c.integer(one, "data.arrays.shape", 0, RECORD_BYTES_MAX) for one in shape)
+    sizes = tuple(c.integer(length, "data.arrays.shape", 0, RECORD_BYTES_MAX) for length in shape)
     dtype = c.one_of(known["dtype"], "data.arrays.dtype", DTYPES)
     return c.name(known["name"], "data.arrays.name"), dtype, sizes
 

@@ -122,7 +122,9 @@ class SliceRecords:
             "named": self._named,
             "source": self._source,
         }
-        persons = {Path("share", f"persons-{number}.bin"): one for number, one in enumerate(documents, start=1)}
+        persons = {
+            Path("share", f"persons-{number}.bin"): document for number, document in enumerate(documents, start=1)
+        }
         return {**persons, SLICE_FILE: c.dump(stated) + b"\n"}
 
 
@@ -132,12 +134,12 @@ def read_slice(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except ValueError:
         raise Malformed(str(path), "is no JSON, as `epsilon dataset advance` writes it") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Malformed(str(path), "must be an object")
-    return found
+    return document
 
 
 def source_digest(path: Path) -> str:

@@ -82,11 +82,11 @@ class StreamAdvance:
         stream: Any = self.service.stream(self.actor, self.dataset)
         name = self._period(stream, period)
         retired = self._retire(stream)
-        opened = any(one["period"] == name and one["status"] != _MISSED for one in stream["slices"])
+        opened = any(slice_["period"] == name and slice_["status"] != _MISSED for slice_ in stream["slices"])
         sealed = self._sealed(stream, name, file, read, opened=opened)
         stated = read_slice(sealed)
         answer = self._open(sealed, stated["body"])
-        missed = tuple(str(one["period"]) for one in stream["slices"] if one["status"] == _MISSED)
+        missed = tuple(str(slice_["period"]) for slice_ in stream["slices"] if slice_["status"] == _MISSED)
         ref = f"{self.actor}/{self.dataset}/{name}"
         return Advanced(name, ref, sealed, answer, int(stated["left_out"]), retired, missed)
 
@@ -95,7 +95,7 @@ class StreamAdvance:
         name = given or stream["last_complete"]
         if name is None:
             raise Malformed("--period", "is missing: the periods of this stream are named by hand")
-        known = {str(one["period"]): str(one["status"]) for one in stream["slices"]}
+        known = {str(slice_["period"]): str(slice_["status"]) for slice_ in stream["slices"]}
         if stream["last_complete"] is None or name in stream["may_open"] or known.get(name, _MISSED) != _MISSED:
             return c.name(name, "--period")
         may = " or ".join(stream["may_open"]) or "none until the next one begins"
@@ -105,13 +105,13 @@ class StreamAdvance:
         raise Malformed("--period", rule)
 
     def _retire(self, stream: Any) -> tuple[str, ...]:  # noqa: ANN401 - the service's JSON
-        past = tuple(str(one["partition"]) for one in stream["slices"] if one["status"] == _PAST_AGE)
+        past = tuple(str(slice_["partition"]) for slice_ in stream["slices"] if slice_["status"] == _PAST_AGE)
         for ref in past:
             name = f"retire-{self.dataset}-{ref.rpartition('/')[2]}"
             try:
                 self.service.submit(self.signer, self.actor, "retirement", {"partition": ref}, name)
             except Refused as refused:
-                # Somebody retired it meanwhile: it takes nothing new, which is what was wanted.
+                # Another call retired it meanwhile: it takes nothing new, as was wanted.
                 if refused.code != Code.CONFLICT.word:
                     raise
         return past
@@ -128,20 +128,24 @@ class StreamAdvance:
         """The sealed folder of the period, made if it is not there. Raises: Malformed, OSError."""
         folder, source = self.slices / name, source_digest(file)
         body = self._body(stream, name)
-        found = read_slice(folder)
-        if found.get("source") == source and (opened or found.get("body") == body):
+        earlier = read_slice(folder)
+        if earlier.get("source") == source and (opened or earlier.get("body") == body):
             return folder
         if opened:
             why = f"is not the file that {name} was sealed from: its slice is open, and late records go to the next"
             elsewhere = f"of {name} is sealed already, and not in {self.slices}: name the folder that has its slice"
-            raise Malformed("FILE", why if found else elsewhere)
-        if found:
-            # It never opened: what was sealed under its key was shown to nobody.
+            raise Malformed("FILE", why if earlier else elsewhere)
+        if earlier:
+            # It never opened: what was sealed under its key was shown to no one.
             shutil.rmtree(folder)
         self.slices.mkdir(parents=True, exist_ok=True)
-        others = {str(one["period"]): self.slices / str(one["period"]) for one in stream["slices"] if one["partition"]}
+        others = {
+            str(slice_["period"]): self.slices / str(slice_["period"])
+            for slice_ in stream["slices"]
+            if slice_["partition"]
+        }
         seen = SliceRecords(
-            EarlierSlices({one: path for one, path in others.items() if path.is_dir()}),
+            EarlierSlices({name: path for name, path in others.items() if path.is_dir()}),
             source,
             body,
             appearances_max=int(stream["appearances_max"]),
@@ -155,7 +159,7 @@ class StreamAdvance:
     def _body(self, stream: Any, name: str) -> c.Object:  # noqa: ANN401 - the service's JSON
         """What opens the slice, but for the commitments. Of its records it says only that they are enough."""
         terms = stream["slice"]
-        stated: c.Object = {one: terms[one] for one in _TERMS if terms.get(one) is not None}
+        stated: c.Object = {term: terms[term] for term in _TERMS if terms.get(term) is not None}
         return {
             **stated,
             "data_key": f"{self.dataset}-{name}",
@@ -168,7 +172,7 @@ class StreamAdvance:
     def _open(self, folder: Path, body: c.Object) -> Answer:
         """Store the commitments and open the slice; again, the first answer. Raises: Refused, Unreachable, OSError."""
         documents = [path.read_bytes() for path in sorted((folder / "share").glob("*.bin"))]
-        digests: list[c.Json] = [self.service.put_document(self.signer, one).document for one in documents]
+        digests: list[c.Json] = [self.service.put_document(self.signer, document).document for document in documents]
         whole: c.Object = {**body, "commitments": digests}
         name = self._unrefused(f"slice-{c.digest(c.dump(whole))[:32]}")
         try:
@@ -181,7 +185,7 @@ class StreamAdvance:
     def _unrefused(self, name: str) -> str:
         """The first of a command's ids that is not a refusal's: what was refused may be permitted later."""
         ids = (name if number == 1 else f"{name}-{number}" for number in count(1))
-        return next(one for one in ids if not self._refused(one))
+        return next(id_ for id_ in ids if not self._refused(id_))
 
     def _refused(self, name: str) -> bool:
         try:

@@ -148,12 +148,16 @@ class ParquetTable:
         import pyarrow.types as kinds
 
         if kinds.is_string(part.type) or kinds.is_large_string(part.type):
-            return ["" if one is None else one for one in part.to_pylist()]
+            return ["" if value is None else value for value in part.to_pylist()]
         numeric = (kinds.is_integer, kinds.is_floating, kinds.is_boolean)
         if not any(is_kind(part.type) for is_kind in numeric):
             raise Malformed(str(self.path), f"has the column {name} of type {part.type}: must be text or numbers")
         numbers: NDArray[Any] = part.to_numpy(zero_copy_only=False)
-        return numbers if numbers.dtype != object else np.array([np.nan if one is None else one for one in numbers])
+        return (
+            numbers
+            if numbers.dtype != object
+            else np.array([np.nan if number is None else number for number in numbers])
+        )
 
 
 def _parquet(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types

@@ -83,13 +83,13 @@ class Sender:
 
 def _retry_s(response: httpx.Response) -> int:
     """Seconds by ``retry-after`` (RFC 9110, section 10.2.3); 0 without, or where it is a date."""
-    said = response.headers.get("retry-after", "")
-    return int(said) if len(said) < 9 and said.isascii() and said.isdigit() else 0
+    header = response.headers.get("retry-after", "")
+    return int(header) if len(header) < 9 and header.isascii() and header.isdigit() else 0
 
 
-def objects_of(found: c.Json) -> list[c.Object]:
+def objects_of(items: c.Json) -> list[c.Object]:
     """The objects of a list; of anything else none."""
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def object_of(response: httpx.Response) -> c.Object:

@@ -43,8 +43,8 @@ class CodeRequest:
     """A request for a code.
 
     Attributes:
-        resource: what the access token is to be for; it is said (RFC 8707) where it is an absolute URI.
-        state: random, as ``nonce`` and ``verifier``; whoever holds all three began this login.
+        resource: what the access token is to be for; it is sent (RFC 8707) where it is an absolute URI.
+        state: random, as ``nonce`` and ``verifier``; the browser that holds all three began this login.
     """
 
     client_id: str

@@ -104,5 +104,5 @@ def fetch_json(http: httpx.Client, url: str, form: Mapping[str, str] | None = No
 
 def error_text(error: object, description: object) -> str:
     """An OAuth error (RFC 6749, sections 4.1.2.1 and 5.2) for people: short, and without control characters."""
-    text = ": ".join(one for one in (error, description) if isinstance(one, str) and one)
-    return "".join(one if one.isprintable() else "?" for one in text[:_ERROR_LENGTH_MAX])
+    text = ": ".join(part for part in (error, description) if isinstance(part, str) and part)
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_ERROR_LENGTH_MAX])

@@ -1,7 +1,7 @@
 """What a charged run did with the data, stage by stage, and what each stage costs by itself: read off its entry.
 
-The entry of a charge holds the signed plan, so this needs no word of whoever ran it. The prices of stages do not add up
-to that of the run: that composes them once, and is the number that counts.
+The entry of a charge holds the signed plan, so this needs no statement of the clean room that ran it. The prices of
+stages do not add up to that of the run: that composes them once, and is the number that counts.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Stage(NamedTuple):
 def stages_of(plan: RunPlan) -> Iterator[Stage]:
     """The stages of a plan, in their order."""
     if isinstance(plan, StatisticsPlan):
-        yield from (_answer("statistic", one, plan.relation) for one in plan.statistics)
+        yield from (_answer("statistic", statistic, plan.relation) for statistic in plan.statistics)
     elif isinstance(plan, StagedPlan):
-        yield from (_answer("statistic", one, plan.relation) for one in plan.statistics)
+        yield from (_answer("statistic", statistic, plan.relation) for statistic in plan.statistics)
         yield Stage("training", "", "dp_sgd", (), plan.training.steps, plan.training.whole)
-        yield from (_answer("metric", one, plan.relation) for one in plan.metrics)
+        yield from (_answer("metric", metric, plan.relation) for metric in plan.metrics)
     else:
         kind = str(plan.to_json()["kind"])
         yield Stage("training" if kind == "dp_sgd" else "mechanism", "", kind, (), plan.steps, plan.whole)

@@ -18,7 +18,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 SIGNATURES_MAX: Final = 31
-"""Besides the signature of the party that enters the document."""
+"""Beside the signature of the party that enters the document."""
 
 
 def read_document(path: Path) -> bytes:

@@ -17,8 +17,8 @@ def open_partitions(service: Service) -> OpenPartitions:
     """Those that the caller may see, read when they are first needed. Reading raises: Refused, Unreachable."""
     return OpenPartitions(
         lambda: [
-            Opened(str(one["partition"]), int(str(one["index"])), one["state"] in _CLOSED)
-            for one in service.every_partition()
+            Opened(str(partition["partition"]), int(str(partition["index"])), partition["state"] in _CLOSED)
+            for partition in service.every_partition()
         ]
     )
 

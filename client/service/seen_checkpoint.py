@@ -94,7 +94,7 @@ class SeenCheckpoint:
         return self._keys
 
     def knows_signer(self, note: str) -> bool:
-        """Whether a key that is known signed a note; of one that nobody signed, or that is no checkpoint, not."""
+        """Whether a known key signed a note; false for an unsigned note, or one that is no checkpoint."""
         try:
             open_checkpoint(note, self.keys)
         except Malformed:

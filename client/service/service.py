@@ -197,8 +197,12 @@ class Service(WhatIfQuestions, LogReads):
     def organisation_names(self, dids: Sequence[str]) -> dict[str, str]:
         """The names of organisations, by DID; a clean room may ask for few. Raises: Refused, Unreachable."""
         few = len(dids) <= NAMES_ONE_BY_ONE
-        found = map(self._organisation, dids) if few else self._list("/v1/organisations", {})[1]
-        return {str(one.get("organisation")): str(one["name"]) for one in found if one.get("name")}
+        listed = map(self._organisation, dids) if few else self._list("/v1/organisations", {})[1]
+        return {
+            str(organisation.get("organisation")): str(organisation["name"])
+            for organisation in listed
+            if organisation.get("name")
+        }
 
     def _organisation(self, did: str) -> c.Object:
         """An organisation on record; nothing of one that is not."""
@@ -227,7 +231,7 @@ class Service(WhatIfQuestions, LogReads):
 
     def partitions(self) -> tuple[str, ...]:
         """The references of all partitions. Raises: Refused, Unreachable."""
-        return tuple(str(one["partition"]) for one in self._list("/v1/partitions", {})[1])
+        return tuple(str(partition["partition"]) for partition in self._list("/v1/partitions", {})[1])
 
     def stream(self, provider: str, dataset: str) -> c.Object:
         """A stream with its slices and windows. Raises: Refused, Unreachable."""
@@ -239,7 +243,7 @@ class Service(WhatIfQuestions, LogReads):
 
     def charges(self) -> tuple[str, ...]:
         """The ids of all charges that the caller sees. Raises: Refused, Unreachable."""
-        return tuple(str(one["id"]) for one in self._list("/v1/charges", {})[1])
+        return tuple(str(charge["id"]) for charge in self._list("/v1/charges", {})[1])
 
     def accounts(self, partition: str, as_of: int | None = None) -> c.Object:
         """Every account of a partition, now or after ``as_of`` entries of the log. Raises: Refused, Unreachable."""

@@ -52,7 +52,11 @@ class WhatIfQuestions:
 
     def open_partitions(self) -> tuple[str, ...]:
         """The references of all partitions that are not retired. Raises: Refused, Unreachable."""
-        return tuple(str(one["partition"]) for one in self._list("/v1/partitions", {})[1] if not one.get("retired"))
+        return tuple(
+            str(partition["partition"])
+            for partition in self._list("/v1/partitions", {})[1]
+            if not partition.get("retired")
+        )
 
     def frozen_accounts(self, partition: str, at: int | None = None) -> list[c.Object]:
         """The accounts of a partition that are over their cap, at a time (ms). Raises: Refused, Unreachable."""

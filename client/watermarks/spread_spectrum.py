@@ -15,7 +15,7 @@ The score of a marked model is about its strength. 0.7 of it is left in the mean
 the mean of a model with itself before the mark, which is too little where a thousand marks are searched; noise, pruning
 and rounding of weights take as much as they change of the weights.
 What removes it: permuting neurons, training anew on the model's answers (distillation), merging a low-rank adapter into
-its base, and whoever knows the key.
+its base, and anyone who knows the key.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def signs(key: bytes, shape: Shape) -> NDArray[np.float32]:
 
 def amplitude(shapes: Iterable[Shape]) -> float:
     """γ of a model whose tensors have these shapes. Raises: Malformed, if a mark in them would not be found."""
-    count = sum(math.prod(one) for one in shapes if is_marked(one))
+    count = sum(math.prod(shape) for shape in shapes if is_marked(shape))
     if count < MARKED_MIN:
         rule = f"has {count} values in matrices of at least {VALUES_MIN}, and a watermark needs {MARKED_MIN}"
         raise Malformed("model", rule)
@@ -80,13 +80,13 @@ def marked(tensors: Mapping[str, Weights], key: bytes) -> dict[str, Weights]:
     Raises:
         Malformed: if the model is too small for a mark.
     """
-    strength = amplitude(one.shape for one in tensors.values())
-    found: dict[str, Weights] = {}
-    for name, one in tensors.items():
-        if is_marked(one.shape):
-            size = math.sqrt(float(np.mean(np.square(one, dtype=np.float64))))
-            found[name] = (one + np.float32(strength * size) * signs(key, one.shape)).astype(one.dtype)
-    return found
+    strength = amplitude(tensor.shape for tensor in tensors.values())
+    made: dict[str, Weights] = {}
+    for name, tensor in tensors.items():
+        if is_marked(tensor.shape):
+            size = math.sqrt(float(np.mean(np.square(tensor, dtype=np.float64))))
+            made[name] = (tensor + np.float32(strength * size) * signs(key, tensor.shape)).astype(tensor.dtype)
+    return made
 
 
 def fingerprint(tensors: Iterable[Weights]) -> dict[Shape, NDArray[np.float32]]:
@@ -96,27 +96,27 @@ def fingerprint(tensors: Iterable[Weights]) -> dict[Shape, NDArray[np.float32]]:
         Malformed: for weights that are not finite.
     """
     sums: dict[Shape, NDArray[np.float32]] = {}
-    for one in tensors:
-        if not is_marked(one.shape):
+    for tensor in tensors:
+        if not is_marked(tensor.shape):
             continue
-        if not np.isfinite(one).all():
-            raise Malformed("model", f"has a tensor of shape {list(one.shape)} with values that are not finite")
-        wide = one.astype(np.float64) - float(np.mean(one, dtype=np.float64))
+        if not np.isfinite(tensor).all():
+            raise Malformed("model", f"has a tensor of shape {list(tensor.shape)} with values that are not finite")
+        wide = tensor.astype(np.float64) - float(np.mean(tensor, dtype=np.float64))
         size = math.sqrt(float(np.mean(np.square(wide))))
-        if size > _FLAT * float(np.abs(one).max()):
+        if size > _FLAT * float(np.abs(tensor).max()):
             part = np.clip(wide / size, -_CUT_OFF, _CUT_OFF).astype(np.float32)
-            sums[one.shape] = sums[one.shape] + part if one.shape in sums else part
+            sums[tensor.shape] = sums[tensor.shape] + part if tensor.shape in sums else part
     return sums
 
 
-def score(found: Mapping[Shape, NDArray[np.float32]], key: bytes) -> float:
+def score(sums: Mapping[Shape, NDArray[np.float32]], key: bytes) -> float:
     """How well a fingerprint agrees with a key, as a whole or in the one shape that agrees best.
 
     So a layer that was added to a marked model hides nothing. Of foreign weights each of these scores is at least t
     with probability at most exp(-t²/2): :func:`threshold` counts all of them. 0 of an empty fingerprint.
     """
     total, square, reached = 0.0, 0.0, list[float]()
-    for shape, values in found.items():
+    for shape, values in sums.items():
         wide = values.astype(np.float64)
         own, size = float(np.vdot(wide, signs(key, shape))), float(np.vdot(wide, wide))
         if size:
@@ -135,9 +135,9 @@ def threshold(keys: int, shapes: int = 1) -> float:
     return math.sqrt(2 * (FALSE_POSITIVE_BITS * math.log(2) + math.log(scores)))
 
 
-def search(found: Mapping[Shape, NDArray[np.float32]], keys: Mapping[str, bytes]) -> Iterator[tuple[str, float]]:
+def search(sums: Mapping[Shape, NDArray[np.float32]], keys: Mapping[str, bytes]) -> Iterator[tuple[str, float]]:
     """The names of the keys whose mark is in a model, with its score."""
-    least = threshold(len(keys), len(found))
+    least = threshold(len(keys), len(sums))
     for name, key in keys.items():
-        if (reached := score(found, key)) >= least:
+        if (reached := score(sums, key)) >= least:
             yield name, reached

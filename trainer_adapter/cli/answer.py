@@ -189,10 +189,10 @@ def _model(job: Job, service: Service, say: Say, wait: Wait) -> AnswerReport:
 
 def keys_in_force(service: Service, actor: str) -> dict[str, PublicKey]:
     """The keys by which an organisation signs now, by thumbprint. Raises: Refused, Unreachable, Malformed."""
-    found = (one["key"] for one in service.keys_of(actor) if one.get("in_force") is True)
-    plain = (one for one in found if isinstance(one, dict) and one.get("kty") == "OKP")
+    in_force = (one["key"] for one in service.keys_of(actor) if one.get("in_force") is True)
+    plain = (one for one in in_force if isinstance(one, dict) and one.get("kty") == "OKP")
     keys = [PublicKey.parse(one, "key", "Ed25519") for one in plain]
-    return {one.thumbprint: one for one in keys}
+    return {key.thumbprint: key for key in keys}
 
 
 @contextmanager

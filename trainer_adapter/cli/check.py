@@ -51,7 +51,7 @@ class JobCheck:
             "parameters": self.parameters,
             "permitted": self.quote.permitted,
             "plan": self.job.plan.to_json(),
-            "reasons": [{"code": one.code, "detail": one.detail} for one in self.quote.reasons],
+            "reasons": [{"code": reason.code, "detail": reason.detail} for reason in self.quote.reasons],
             "test_records": self.test,
         }
 
@@ -94,14 +94,14 @@ def check_job(job: Job, service: Service) -> JobCheck:
     quote = run.plan()
     inputs, targets = chosen((inputs, targets), slice(EXAMPLES_MAX))
     example = run.constants.inputs(inputs), targets
-    trained = sum(one.numel() for one in made.model.parameters() if one.requires_grad)
+    trained = sum(parameter.numel() for parameter in made.model.parameters() if parameter.requires_grad)
     clipping = recommended_clipping(made.model, run.constants.loss(loss), example)
     return JobCheck(job, trained, count_records(made.test[1], "test"), clipping, quote)
 
 
 def recommended_clipping(model: nn.Module, loss: Loss, public: tuple[TensorTree, TensorTree]) -> str:
     """The median norm of public records' gradients, to two digits, as a decimal."""
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     device = next(model.parameters()).device
     norms = []
     for place in range(count_records(public[1], "test")):

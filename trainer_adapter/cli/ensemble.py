@@ -98,7 +98,7 @@ class EnsembleJob:
         except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
             if isinstance(error, Malformed):
                 raise
-            rule = f"failed ({type(error).__name__}); what it said may quote a record"
+            rule = f"failed ({type(error).__name__}); its message may quote a record"
             raise Malformed("ensemble", rule) from None
 
     def _train(self, opened: dict[str, PartitionData]) -> Teachers:
@@ -137,7 +137,7 @@ class EnsembleCheck:
             "charge": self.job.id,
             "permitted": self.quote.permitted,
             "plan": self.plan.to_json(),
-            "reasons": [{"code": one.code, "detail": one.detail} for one in self.quote.reasons],
+            "reasons": [{"code": reason.code, "detail": reason.detail} for reason in self.quote.reasons],
             "test_records": self.test,
         }
 

@@ -54,7 +54,7 @@ class OpeningEnding:
 
     def recorded(self) -> str:
         """What is recorded, in a sentence."""
-        recorded = [str(one) for one in dict.fromkeys(self.service.recorded)]
+        recorded = [str(index) for index in dict.fromkeys(self.service.recorded)]
         if not recorded:
             return "Nothing was recorded."
         return f"Recorded: entr{'y' if len(recorded) == 1 else 'ies'} {', '.join(recorded)}."
@@ -98,7 +98,7 @@ class TrainEnding(OpeningEnding):
 
         if code == ExitCode.REFUSED:
             # Of a charge that was refused there is no state to show.
-            charged = any(one != getattr(error, "index", None) for one in self.service.recorded)
+            charged = any(index != getattr(error, "index", None) for index in self.service.recorded)
             recorded = self.recorded() if charged else super().recorded()
             return code, f"{recorded} Change the fields above and retry under a new id and output in the job."
         over = isinstance(error, NotGranted) and error.posted

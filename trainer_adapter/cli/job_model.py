@@ -94,8 +94,8 @@ class JobModel:
                 part = (chosen(tree, slice(start, start + MEASURED)) for tree in (inputs, self.test[1]))
                 seen, targets = (map_tensors(lambda one: one.to(device), tree) for tree in part)
                 places, named = arguments(seen)
-                found, of = measured(self.job.loss, self.model(*places, **named), targets)
-                total, count = total + found, count + of
+                amount, of = measured(self.job.loss, self.model(*places, **named), targets)
+                total, count = total + amount, count + of
         return total / max(1, count)
 
 
@@ -159,7 +159,7 @@ def _vocabulary(job: Job, model: nn.Module, inputs: TensorTree) -> int | None:
     known, tokens = model.vocabulary if isinstance(model, Scores) else None, token_tensor(inputs)
     if known is None or tokens is None:
         return None
-    mapped = [one for one in job.preprocessing if one.kind == _VOCABULARY]
+    mapped = [constants for constants in job.preprocessing if constants.kind == _VOCABULARY]
     for one in mapped:
         if any(size > known for _, (size, *_) in one.values):
             raise Malformed("preprocessing", f"maps to more tokens than the {known} that the model {job.model} knows")

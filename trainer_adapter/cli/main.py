@@ -140,13 +140,13 @@ def check(
 
         known = load_for_check(job)
         with consumer_service(known) as service:
-            found: JobCheck | EnsembleCheck
+            report: JobCheck | EnsembleCheck
             if isinstance(known.plan, EnsemblePlan):
-                found = check_ensemble(known, service, say)
+                report = check_ensemble(known, service, say)
             else:
-                found = check_job(known, service)
-    typer.echo(json.dumps(found.to_json()) if as_json else plain(found.in_words()))
-    if not found.quote.permitted:
+                report = check_job(known, service)
+    typer.echo(json.dumps(report.to_json()) if as_json else plain(report.in_words()))
+    if not report.quote.permitted:
         raise typer.Exit(ExitCode.REFUSED)
 
 

@@ -28,8 +28,8 @@ def try_model(name: str, folder: Path, seconds: float = TRIAL_S) -> None:
     except subprocess.TimeoutExpired:
         raise Malformed("model", f"{name} gave no model within {seconds:g} s") from None
     # A file may end its process with this very code, and say nothing.
-    if done.returncode == _REFUSED and (said := done.stderr.strip().splitlines()):
-        raise Malformed("model", said[-1])
+    if done.returncode == _REFUSED and (lines := done.stderr.strip().splitlines()):
+        raise Malformed("model", lines[-1])
     if done.returncode:
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         if done.returncode == -signal.SIGKILL:

@@ -124,7 +124,7 @@ def _with_lora(core: Any, lora: Lora, *, next_token: bool) -> nn.Module:  # noqa
         target_modules=list(lora.modules) if lora.modules else None,
         # A head that is made anew for the classes trains whole.
         task_type="CAUSAL_LM" if next_token else "SEQ_CLS",
-        fan_in_fan_out=any(isinstance(one, Conv1D) for one in core.modules()),
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in core.modules()),
     )
     try:
         with warnings.catch_warnings():

@@ -59,10 +59,10 @@ class Report:
         """For programs. ``epsilon`` is the greatest of ``run_epsilon``, and ``partition`` is where."""
         figures = self.privacy.to_json()
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _IN_WORDS}
-        said: Object = {} if self.answers is None else {"answers": {**self.answers}}
+        answers: Object = {} if self.answers is None else {"answers": {**self.answers}}
         whole = self.privacy.epsilon
         lone: Object = {"epsilon": whole.number, "partition": whole.partition}
-        return {**own, **said, self.measure: self.accuracy, **figures, **lone}
+        return {**own, **answers, self.measure: self.accuracy, **figures, **lone}
 
     def in_words(self) -> str:
         """For people."""
@@ -70,8 +70,8 @@ class Report:
             f"{self.charge}: {self.steps} of {self.steps_charged} steps on {self.device}; "
             f"{measure_in_words(self.measure, self.accuracy)} on the public test set"
         )
-        said = [f"{name} = {value}" for name, value in (self.answers or {}).items()]
-        return "\n  ".join((done, *self.privacy.in_words, *said))
+        answers = [f"{name} = {value}" for name, value in (self.answers or {}).items()]
+        return "\n  ".join((done, *self.privacy.in_words, *answers))
 
 
 def measure_in_words(measure: str, value: float) -> str:

@@ -36,13 +36,13 @@ def find_marks(model: Path, service: Service) -> Object:
 
 def marks_in_words(answer: Object) -> str:
     """What a search found, for people."""
-    found = answer["found"]
-    assert isinstance(found, list)
+    runs = answer["found"]
+    assert isinstance(runs, list)
     searched = answer["searched"]
     lines = [
         f"{one['charge']}: its mark is in the model, with score {one['score']}; by chance that comes once in "
         f"2^{one['bits']} searches at most"
-        for one in found
+        for one in runs
         if isinstance(one, dict)
     ]
     none = f"none of {searched} marks is in the model. A model whose neurons were permuted, or that was trained anew on"

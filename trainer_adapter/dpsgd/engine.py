@@ -183,11 +183,11 @@ class Engine:
     def _checked_margin(self, values: dict[str, Tensor], random: dict[str, Tensor], public: Batch) -> float:
         precision = self._record.precision
         drawn = {name: random[name].detach() for name in self._parameters}
-        found = self._compared({**values, **drawn}, public)
-        if not found.agrees(precision.name):
+        graph = self._compared({**values, **drawn}, public)
+        if not graph.agrees(precision.name):
             raise Malformed("model", "gives other gradients traced than record by record")
         # Under autocast a unit alone may be rounded otherwise, which would hide what is looked for.
-        margin = max(self._sum.margin, 0.0 if precision.autocast else found.margin)
+        margin = max(self._sum.margin, 0.0 if precision.autocast else graph.margin)
         if not margin <= MARGIN_MAX:
             rule = f"would lose {margin:.1%} of each gradient to the margin for rounding, {MARGIN_MAX:.0%} at most"
             raise Malformed("model", f"{rule}: take shorter records, a smaller microbatch, or precision float64")

@@ -32,10 +32,10 @@ def gaps(stream: Stream, count: int, below: int, most: int) -> NDArray[np.int64]
     words = stream.words(count)
     rate = np.log1p(-(below / 2.0**64))
     uniform = (words.astype(np.float64) + 0.5) / 2.0**64
-    found = np.log(uniform) / rate
+    drawn = np.log(uniform) / rate
     # What words leave open, 2^-64 of U; rounding of U and of its logarithm near 1; rounding of logarithms and quotient.
-    off = (2.0**-64 / uniform + 2.0**-51) / -rate + found * 2.0**-48
-    low, high = np.floor(found - off), np.floor(found + off)
+    off = (2.0**-64 / uniform + 2.0**-51) / -rate + drawn * 2.0**-48
+    low, high = np.floor(drawn - off), np.floor(drawn + off)
     result: NDArray[np.int64] = np.clip(low, 0.0, float(most)).astype(np.int64)
     for place in np.flatnonzero((low != high) & (low < most)):
         result[place] = _exact(stream, int(words[place]), below, most)

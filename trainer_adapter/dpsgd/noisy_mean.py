@@ -42,5 +42,5 @@ def noisy_mean(total: Tensor, stream: Stream, noise_std: float, expected: int) -
         add(pieces)
     else:
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(add, (pieces[one::threads] for one in range(threads))))
+            list(pool.map(add, (pieces[thread::threads] for thread in range(threads))))
     return result

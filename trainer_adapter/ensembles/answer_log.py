@@ -89,16 +89,16 @@ class AnswerLog:
     @property
     def answered(self) -> int:
         """How many questions were answered and not screened out."""
-        return sum(SCREENED not in one.answer for one in self.by_id.values())
+        return sum(SCREENED not in answer.answer for answer in self.by_id.values())
 
     @property
     def steps(self) -> int:
         """How many steps have a line here."""
-        return len({one.step for one in self.by_id.values()})
+        return len({answer.step for answer in self.by_id.values()})
 
     def append(self, answers: Sequence[Given]) -> None:
         """On disk when this returns. Raises: OSError."""
-        lines = b"".join(self._line(one) for one in answers)
+        lines = b"".join(self._line(answer) for answer in answers)
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         try:
             rest = memoryview(lines)
@@ -107,8 +107,8 @@ class AnswerLog:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        for one in answers:
-            self._add(one)
+        for answer in answers:
+            self._add(answer)
 
     def _add(self, one: Given) -> None:
         self.by_id[one.id] = one

@@ -113,7 +113,7 @@ def median_place(answer: Median, values: list[Fraction], below: Callable[[int], 
     Args:
         below: an integer from 0 to below its argument, evenly.
     """
-    ranks = [sum(one < edge for one in values) for edge in answer.grid]
+    ranks = [sum(value < edge for value in values) for edge in answer.grid]
     # Twice the distance from the middle, which is a whole number.
     doubled = [abs(2 * rank - len(values)) for rank in ranks]
     least = min(doubled)

@@ -1,7 +1,7 @@
 """The room that answers: questions wait, are answered together, and answers leave at fixed times.
 
-How long an answer took may tell something of the records, so it leaves at the next multiple of the cadence after it was
-allowed to. What a room says of a question depends on the question, on what was asked before, and on released answers.
+How long an answer took may reveal something of the records, so it leaves at the next multiple of the cadence after
+it was allowed to. What a room answers depends on the question, on earlier questions, and on released answers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class AnswerRoom:
         self._waiting: dict[str, Question] = {}
         self._ready: dict[str, Given] = dict(log.by_id)
         self._next: list[Given] = []
-        self._asked: dict[str, str] = {one.id: one.question for one in log.by_id.values()}
+        self._asked: dict[str, str] = {answer.id: answer.question for answer in log.by_id.values()}
         # What a process before this one answered may leave: this one took a generation, so no copy answers otherwise.
         self._may_leave: dict[str, Given] = dict(log.by_question)
         self._closed = False
@@ -110,9 +110,9 @@ class AnswerRoom:
         return question.digest if self._terms.repeated == STORED else question.id
 
     def _stored(self, question: Question) -> Given | None:
-        if self._terms.repeated != STORED or (found := self._may_leave.get(question.digest)) is None:
+        if self._terms.repeated != STORED or (stored := self._may_leave.get(question.digest)) is None:
             return None
-        return Given(question.id, question.digest, found.step, found.answer)
+        return Given(question.id, question.digest, stored.step, stored.answer)
 
     def tick(self) -> str:
         """Let out what may leave, and answer what waits; why no more questions are taken, or nothing."""
@@ -155,8 +155,8 @@ class AnswerRoom:
     def _leave(self, answers: Sequence[Given]) -> None:
         with self._lock:
             self._next += answers
-            for one in answers:
-                self._may_leave.setdefault(one.question, one)
+            for answer in answers:
+                self._may_leave.setdefault(answer.question, answer)
 
 
 def next_time(now_s: float, cadence_s: int) -> float:

@@ -68,11 +68,11 @@ class Asker:
         for start in range(0, len(rows), WAITING_MAX):
             asked = [self._question(row) for row in rows[start : start + WAITING_MAX]]
             # All are sent before the first is waited for: they are answered together.
-            found = [self._send(*one) for one in asked]
+            replies = [self._send(*one) for one in asked]
             for place, one in enumerate(asked):
-                while (answer := found[place]) is None:
+                while (answer := replies[place]) is None:
                     self._wait(POLL_S)
-                    found[place] = self._send(*one)
+                    replies[place] = self._send(*one)
                 yield answer
 
     def _question(self, row: Tensor) -> tuple[bytes, Any]:

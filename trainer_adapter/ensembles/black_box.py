@@ -34,12 +34,12 @@ import io, json, os, sys
 import numpy as np
 length = int(sys.stdin.buffer.readline())
 names = {"__name__": "estimator"}
-said, sys.stdout = sys.stdout, open(os.devnull, "w")
+output, sys.stdout = sys.stdout, open(os.devnull, "w")
 exec(compile(sys.stdin.buffer.read(length), "estimator", "exec"), names)
 with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as held:
     found = names[sys.argv[1]](held["inputs"], held["targets"])
-said.write(json.dumps([float(one) for one in np.ravel(found)]))
-said.flush()
+output.write(json.dumps([float(one) for one in np.ravel(found)]))
+output.flush()
 """
 
 
@@ -66,15 +66,15 @@ def estimates(
         numbers: how many it gives.
         wait: waits some seconds.
     """
-    found = np.full((len(chunks), numbers), np.nan)
+    outputs = np.full((len(chunks), numbers), np.nan)
     slot = estimator.milliseconds / 1_000
     for place, chunk in enumerate(chunks):
         until = time.monotonic() + slot
         values = _read(_run(estimator.function, source, chunk, slot))
         if len(values) == numbers:
-            found[place] = values
+            outputs[place] = values
         wait(max(0.0, until - time.monotonic()))
-    return found
+    return outputs
 
 
 def _run(function: str, source: bytes, chunk: Arrays, seconds: float) -> bytes:
@@ -92,22 +92,22 @@ def _run(function: str, source: bytes, chunk: Arrays, seconds: float) -> bytes:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(given, seconds)
+            output, _ = process.communicate(given, seconds)
         except (subprocess.TimeoutExpired, OSError):
-            said = b""
+            output = b""
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return said if process.returncode == 0 else b""
+    return output if process.returncode == 0 else b""
 
 
-def _read(said: bytes) -> list[float]:
+def _read(output: bytes) -> list[float]:
     """The numbers that a process wrote; none where it wrote something else."""
-    if not said or len(said) > OUTPUT_BYTES_MAX:
+    if not output or len(output) > OUTPUT_BYTES_MAX:
         return []
     try:
-        found = json.loads(said)
-        return [float(one) for one in found]
+        outputs = json.loads(output)
+        return [float(one) for one in outputs]
     except (ValueError, TypeError, OverflowError):
         return []

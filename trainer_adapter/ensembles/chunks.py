@@ -58,7 +58,7 @@ def _units(by: str, count: int, records: tuple[TensorTree, TensorTree], users: C
     assert by == USERS
     if users is None or users.shape != (count,):
         raise Malformed("users", f"must be one integer for each of {count} records")
-    return (int(one).to_bytes(9, "big", signed=True) for one in users)
+    return (int(user).to_bytes(9, "big", signed=True) for user in users)
 
 
 def _rows(part: Tensor) -> NDArray[np.generic]:

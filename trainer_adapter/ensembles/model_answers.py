@@ -57,4 +57,4 @@ class ModelAnswers:
     def _answer(self, output: Tensor) -> c.Object:
         if self._classes:
             return {"class": int(output.argmax(dim=-1).flatten()[0])}
-        return {"values": [format(float(one), ".9g") for one in output.flatten()]}
+        return {"values": [format(float(value), ".9g") for value in output.flatten()]}

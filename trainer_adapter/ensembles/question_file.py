@@ -41,8 +41,8 @@ def write_labelled(path: Path, rows: Sequence[Tensor], answers: Sequence[c.Objec
     """The questions that were answered, with their answers: classes, or numbers. Raises: OSError, Malformed."""
     kept: list[Any] = []
     targets: list[Any] = []
-    for row, told in zip(rows, answers, strict=True):
-        answer = c.members(told["answer"], "answer")
+    for row, reply in zip(rows, answers, strict=True):
+        answer = c.members(reply["answer"], "answer")
         if "screened" not in answer:
             kept.append(row.numpy())
             targets.append(_target(answer))
@@ -58,4 +58,4 @@ def _target(answer: dict[str, Any]) -> Any:  # noqa: ANN401 - a class, a number,
         return int(answer["class"])
     if "value" in answer:
         return float(Fraction(answer["value"]))
-    return [float(one) for one in answer["values"]]
+    return [float(value) for value in answer["values"]]

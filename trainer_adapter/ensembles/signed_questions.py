@@ -80,7 +80,7 @@ def input_bytes(inputs: Tensor) -> bytes:
 def read_question(
     data: bytes, signature: str, keys: Mapping[str, PublicKey], charge: str, like: Tensor
 ) -> SignedQuestion:
-    """A question of the consumer's. The signature is looked at first: nothing else is said to anyone.
+    """A question of the consumer's. The signature is checked first: an unsigned question gets no other answer.
 
     Args:
         keys: the consumer's keys in force, by thumbprint.

@@ -69,7 +69,7 @@ class Teachers:
         return np.concatenate(found)
 
     def _some(self, inputs: TensorTree, which: Tensor) -> NDArray[np.float64]:
-        values = {name: one[which] for name, one in self.values.items()}
+        values = {name: value[which] for name, value in self.values.items()}
         try:
             given = self._at_once(values, inputs)
         except _BROKEN:
@@ -94,17 +94,17 @@ class Teachers:
         parts: list[Tensor | None] = []
         for place in range(len(next(iter(values.values())))):
             try:
-                parts.append(self._alone({name: one[place] for name, one in values.items()}, inputs))
+                parts.append(self._alone({name: value[place] for name, value in values.items()}, inputs))
             except _BROKEN:
                 parts.append(None)
-        known = next((one for one in parts if one is not None), None)
+        known = next((part for part in parts if part is not None), None)
         if known is None:
-            raise Malformed("model", "fails for this question, whichever teacher is asked")
-        return torch.cat([torch.full_like(known, torch.nan) if one is None else one for one in parts])
+            raise Malformed("model", "fails for this question, whichever teacher answers")
+        return torch.cat([torch.full_like(known, torch.nan) if part is None else part for part in parts])
 
     def to_bytes(self) -> bytes:
         """As safetensors, for what is sealed before it is written."""
-        tensors = {f"value.{name}": one.detach().cpu().contiguous() for name, one in self.values.items()}
+        tensors = {f"value.{name}": value.detach().cpu().contiguous() for name, value in self.values.items()}
         return save({**tensors, "alive": self.alive.cpu()}, {"ensemble": json.dumps({"v": 1})})
 
     @classmethod
@@ -116,8 +116,8 @@ class Teachers:
             raise Malformed("model.state", "holds no teachers") from None
         device = next(model.parameters()).device
         values = {name.removeprefix("value."): one.to(device) for name, one in held.items() if name != "alive"}
-        own = {name: one.shape for name, one in _named(model).items()}
-        if {name: one.shape[1:] for name, one in values.items()} != own or "alive" not in held:
+        own = {name: tensor.shape for name, tensor in _named(model).items()}
+        if {name: value.shape[1:] for name, value in values.items()} != own or "alive" not in held:
             raise Malformed("model.state", "holds teachers of another model")
         return cls(model, values, held["alive"])
 
@@ -134,7 +134,7 @@ def train_teachers(
     """
     device = next(model.parameters()).device
     rows, sizes = _rows_by_chunk(chunks, teachers)
-    stacked = {name: one.detach().expand(teachers, *one.shape).clone() for name, one in _named(model).items()}
+    stacked = {name: tensor.detach().expand(teachers, *tensor.shape).clone() for name, tensor in _named(model).items()}
     alive = sizes > 0
     if bool(alive.any()):
         on_device = tuple(map_tensors(lambda one: one.to(device), tree) for tree in records)
@@ -143,7 +143,9 @@ def train_teachers(
             stacked = _trained(model, stacked, on_device, draws, slice(None), how)
         except _BROKEN:
             stacked, alive = _trained_one_by_one(model, stacked, on_device, draws, alive, how)
-    sane = torch.stack([one.isfinite().reshape(len(one), -1).all(dim=1).cpu() for one in stacked.values()]).all(dim=0)
+    sane = torch.stack([value.isfinite().reshape(len(value), -1).all(dim=1).cpu() for value in stacked.values()]).all(
+        dim=0
+    )
     return Teachers(model, stacked, alive & sane)
 
 
@@ -184,7 +186,7 @@ def _trained(  # noqa: PLR0913, PLR0917 - what training depends on
     which: slice,
     how: Training,
 ) -> Values:
-    learned = {name for name, one in model.named_parameters() if one.requires_grad}
+    learned = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     values = {name: one[which].clone().requires_grad_(name in learned) for name, one in stacked.items()}
     holder = nn.ParameterList([nn.Parameter(values[name]) for name in sorted(learned)])
     values |= dict(zip(sorted(learned), holder, strict=True))
@@ -201,7 +203,7 @@ def _trained(  # noqa: PLR0913, PLR0917 - what training depends on
             return found
         # One teacher, without ``vmap``, under which a model's Python may look at no value.
         alone = (chosen(tree, 0) for tree in (inputs, targets))
-        return loss_of({name: one[0] for name, one in values.items()}, *alone)
+        return loss_of({name: value[0] for name, value in values.items()}, *alone)
 
     for places in draws.batches(which):
         optimiser.zero_grad()
@@ -211,15 +213,15 @@ def _trained(  # noqa: PLR0913, PLR0917 - what training depends on
         losses(inputs, targets).sum().backward()
         _skip_broken([one for one in holder if one.grad is not None])
         optimiser.step()
-    return {name: one.detach() for name, one in values.items()}
+    return {name: value.detach() for name, value in values.items()}
 
 
 def _skip_broken(parameters: list[nn.Parameter]) -> None:
     """A teacher whose gradient is not finite in any place takes no step by it."""
-    grads = [one.grad for one in parameters if one.grad is not None]
-    sane = torch.stack([one.isfinite().reshape(len(one), -1).all(dim=1) for one in grads]).all(dim=0)
-    for one in grads:
-        one[~sane] = 0
+    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    sane = torch.stack([grad.isfinite().reshape(len(grad), -1).all(dim=1) for grad in grads]).all(dim=0)
+    for grad in grads:
+        grad[~sane] = 0
 
 
 def _trained_one_by_one(  # noqa: PLR0913, PLR0917 - as above

@@ -46,8 +46,8 @@ class FencedLogger(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log them once they may leave."""
         held = {**metrics}
-        said = {name: repr(float(value)) for name, value in held.items()}
-        self._run.output.put({"metrics": {**said}, "step": step}, partial(self._log, held, step))
+        texts = {name: repr(float(value)) for name, value in held.items()}
+        self._run.output.put({"metrics": {**texts}, "step": step}, partial(self._log, held, step))
 
     def _log(self, metrics: Mapping[str, float], step: int | None) -> None:
         """In the thread that trains; the Trainer has ended before the last ones, so each is saved."""
@@ -109,6 +109,6 @@ class LedgerCallback(Callback):
 
 
 def _only(optimiser: Optimizer, run: ModelRun) -> None:
-    theirs = {id(one) for group in optimiser.param_groups for one in group["params"]}
-    if theirs != {id(one) for group in run.optimiser.param_groups for one in group["params"]}:
+    theirs = {id(param) for group in optimiser.param_groups for param in group["params"]}
+    if theirs != {id(param) for group in run.optimiser.param_groups for param in group["params"]}:
         raise Malformed("optimiser", "updates other parameters than the run is attached to")

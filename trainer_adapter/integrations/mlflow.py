@@ -59,8 +59,8 @@ class PublicLog:
         if private:
             raise Malformed(private[0], f"is not among what may leave a clean room: {', '.join(sorted(PUBLIC))}")
         logged = {**(metrics or {}), "dp/epsilon": float(self._run.privacy.epsilon)}
-        said = {name: repr(value) for name, value in logged.items()}
-        self._run.output.put({"metrics": {**said}, "step": step}, lambda: self._log(step, logged))
+        texts = {name: repr(value) for name, value in logged.items()}
+        self._run.output.put({"metrics": {**texts}, "step": step}, lambda: self._log(step, logged))
 
     def _name(self, named: Mapping[str, str]) -> None:
         for name, value in named.items():

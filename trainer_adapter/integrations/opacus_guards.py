@@ -155,10 +155,10 @@ class _Guard:
             self.forget()
             raise Refusal("a step is one draw: gradients of several batches must not be accumulated")
         samples = self._optimiser.grad_samples
-        finite = torch.stack([one.flatten(1).isfinite().all(dim=1) for one in samples]).all(dim=0)
+        finite = torch.stack([sample.flatten(1).isfinite().all(dim=1) for sample in samples]).all(dim=0)
         if not finite.all():
-            for one in samples:
-                one[~finite] = 0
+            for sample in samples:
+                sample[~finite] = 0
         self._clip()
 
     def add_noise(self) -> None:

@@ -45,8 +45,8 @@ class LedgerTrainerCallback(TrainerCallback):
 
     def add_to(self, trainer: Trainer) -> None:
         """Join a Trainer, whose own printing and progress bar end."""
-        for one in (PrinterCallback, ProgressCallback):
-            trainer.remove_callback(one)
+        for callback in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(callback)
         trainer.add_callback(self)
         self._added = True
 
@@ -86,5 +86,5 @@ class LedgerTrainerCallback(TrainerCallback):
             if isinstance(line, dict):
                 line |= {"epsilon": float(epsilon), "epsilon_partition": epsilon.partition}
         if self._report is not None and isinstance(logs, dict):
-            said = {str(name): repr(value) for name, value in logs.items()}
-            self._run.output.put({"metrics": {**said}, "step": state.global_step}, partial(self._report, {**logs}))
+            texts = {str(name): repr(value) for name, value in logs.items()}
+            self._run.output.put({"metrics": {**texts}, "step": state.global_step}, partial(self._report, {**logs}))

@@ -49,8 +49,8 @@ def read_fields(kind: type[Table], value: object, where: str, folder: Path, /, *
     Raises:
         Malformed: naming the field.
     """
-    readers = {one.name: one for one in fields(kind) if "reader" in one.metadata}
-    required = tuple(name for name, one in readers.items() if one.default is MISSING)
+    readers = {field.name: field for field in fields(kind) if "reader" in field.metadata}
+    required = tuple(name for name, reader in readers.items() if reader.default is MISSING)
     known = c.fields(value, where, required, tuple(readers))
     own = {name: f"{where}.{name}" if where else name for name in known}
     return kind(**{name: readers[name].metadata["reader"](known[name], own[name], folder) for name in own}, **unread)
@@ -96,7 +96,7 @@ def read_model(value: object, where: str, folder: Path) -> str:
 
 def read_several(read: Callable[[object, str], str], value: object, where: str) -> list[str]:
     """A list whose items one reader reads. Raises: Malformed."""
-    return [read(one, f"{where}[{place}]") for place, one in enumerate(c.strings(value, where, CHARGES_MAX))]
+    return [read(string, f"{where}[{place}]") for place, string in enumerate(c.strings(value, where, CHARGES_MAX))]
 
 
 def read_recipients(value: object, where: str) -> list[str] | str:

@@ -62,12 +62,12 @@ def job_schema() -> Schema:
 def _hoisted(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
     """A schema whose named parts, at whatever depth, are moved to ``parts``: a reference is from the root."""
     if isinstance(schema, list):
-        return [_hoisted(one, parts) for one in schema]
+        return [_hoisted(item, parts) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    for name, one in schema.get("$defs", {}).items():
-        parts[name] = _hoisted(one, parts)
-    return {name: _hoisted(one, parts) for name, one in schema.items() if name != "$defs"}
+    for name, definition in schema.get("$defs", {}).items():
+        parts[name] = _hoisted(definition, parts)
+    return {name: _hoisted(member, parts) for name, member in schema.items() if name != "$defs"}
 
 
 def _train() -> Schema:
@@ -194,16 +194,16 @@ def _constants() -> list[Schema]:
     """Each kind with published constants; each with a charged model; the run's own; and those of the test set."""
     one: Schema = {"oneOf": [{"type": "integer"}, _DECIMAL]}
     many = {"oneOf": [one, {"type": "array", "minItems": 1, "maxItems": VALUES_MAX, "items": one}]}
-    found = []
+    branches = []
     for kind, names in CONSTANTS.items():
         public = {"type": "string", "minLength": 1, "maxLength": SOURCE_MAX}
         published = {"kind": {"const": kind}, "public": public, **dict.fromkeys(names, many)}
         charged = {"kind": {"const": kind}, "charge": _NAME, "model": _PATH}
-        found += [_table(fields, required=tuple(fields)) for fields in (published, charged)]
-        found[-1]["properties"]["statistic"] = _NAME
+        branches += [_table(fields, required=tuple(fields)) for fields in (published, charged)]
+        branches[-1]["properties"]["statistic"] = _NAME
     own = {"kind": {"const": "normalise"}, "statistic": _NAME}
     tested = {"kind": {"const": "normalise"}, "public": {"const": PUBLIC_TEST}}
-    return [*found, _table(own, required=tuple(own)), _table(tested, required=tuple(tested))]
+    return [*branches, _table(own, required=tuple(own)), _table(tested, required=tuple(tested))]
 
 
 def _several(item: Schema) -> Schema:

@@ -202,10 +202,12 @@ class Assignment:
     def _check_own_statistics(self) -> None:
         """Hold constants of the run's own statistics to the plan that takes them. Raises: Malformed."""
         asked = self.plan.statistics if isinstance(self.plan, StagedPlan) else ()
-        taken = {one.name for one in asked if isinstance(one, Moments)}
-        for place, one in enumerate(self.preprocessing):
-            if isinstance(one.source, OwnStatistic) and one.source.statistic not in taken:
-                rule = f"{one.source.statistic} is none of the moments that a plan of stages takes before it trains"
+        taken = {statistic.name for statistic in asked if isinstance(statistic, Moments)}
+        for place, constants in enumerate(self.preprocessing):
+            if isinstance(constants.source, OwnStatistic) and constants.source.statistic not in taken:
+                rule = (
+                    f"{constants.source.statistic} is none of the moments that a plan of stages takes before it trains"
+                )
                 raise Malformed(f"preprocessing.{place}.statistic", rule)
 
     @property
@@ -234,7 +236,7 @@ class Assignment:
         if "model" not in read_table(path, "train", ()):
             return read_train_table(Assignment, path, planner)
         job = read_train_table(Job, path, planner, folder=path.parent)
-        return Assignment(**{one.name: getattr(job, one.name) for one in fields(Assignment)})
+        return Assignment(**{member.name: getattr(job, member.name) for member in fields(Assignment)})
 
 
 @dataclass(frozen=True, kw_only=True)

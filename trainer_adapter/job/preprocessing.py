@@ -94,7 +94,7 @@ def read_preprocessing(value: object, folder: Path) -> tuple[Constants, ...]:
     """What a run does before its model, in order. Raises: Malformed, naming the item and the rule."""
     if not isinstance(value, list) or len(value) > ITEMS_MAX:
         raise Malformed("preprocessing", f"must be a list of at most {ITEMS_MAX} items")
-    return tuple(_item(one, f"preprocessing.{place}", folder) for place, one in enumerate(value))
+    return tuple(_item(item, f"preprocessing.{place}", folder) for place, item in enumerate(value))
 
 
 def _item(value: object, where: str, folder: Path) -> Constants:

@@ -135,7 +135,7 @@ def steps_begun(path: Path, run: str, plan: RunPlan) -> int:
     """The steps that a run began, read from its log after it ended, however it ended.
 
     Raises:
-        Malformed: for the log of another run or plan, or a damaged one. Then nothing sound can be said; the
+        Malformed: for the log of another run or plan, or a damaged one. Then no number is sound; the
             charge's deadline posts it in full.
         OSError: if there is no log that can be read.
     """

@@ -60,7 +60,7 @@ def _flat_weights(model: nn.Module) -> Iterator[None]:
         for module in layers:
             weights = [getattr(module, name, None) for name in module._flat_weights_names]  # noqa: SLF001 - as above
             module._flat_weights = weights  # noqa: SLF001 - as above
-            module._flat_weight_refs = [None if one is None else ref(one) for one in weights]  # noqa: SLF001 - as above
+            module._flat_weight_refs = [None if weight is None else ref(weight) for weight in weights]  # noqa: SLF001 - as above
         yield
     finally:
         for module, (weights, refs) in zip(layers, kept, strict=True):

@@ -12,7 +12,7 @@ import torch
 from ledger.wire.malformed import Malformed
 
 NO_ROOM: Final = "does not fit into memory"
-_SAID: Final = ("can't allocate memory", "Cannot allocate memory")
+_MESSAGES: Final = ("can't allocate memory", "Cannot allocate memory")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -21,7 +21,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError) and any(said in str(error) for said in _SAID)
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in _MESSAGES)
 
 
 def raise_if_short(error: Exception, what: str = "what is computed") -> None:
@@ -32,7 +32,7 @@ def raise_if_short(error: Exception, what: str = "what is computed") -> None:
 
 @contextmanager
 def refused_if_short(field: str, remedy: str) -> Iterator[None]:
-    """Within it, to run out of memory is the fault of a field. Raises: Malformed, with what helps."""
+    """Within it, running out of memory is an error of a field. Raises: Malformed, with what helps."""
     try:
         yield
     except Exception as error:

@@ -28,10 +28,10 @@ def tree_of(value: object, where: str) -> TensorTree:
         return value
     known: dict[str, object] | None = None
     if isinstance(value, Mapping):
-        known = {str(name): one for name, one in value.items()}
+        known = {str(name): member for name, member in value.items()}
         made: TensorTree = {name: tree_of(known[name], f"{where}.{name}") for name in sorted(known)}
     elif isinstance(value, list | tuple):
-        made = tuple(tree_of(one, f"{where}[{place}]") for place, one in enumerate(value))
+        made = tuple(tree_of(item, f"{where}[{place}]") for place, item in enumerate(value))
     else:
         raise Malformed(where, f"is a {type(value).__name__}: must be a tensor, or a dictionary or list of tensors")
     if not made:
@@ -51,7 +51,7 @@ def tensors(tree: TensorTree) -> list[Tensor]:
 
 def count_records(tree: TensorTree, where: str) -> int:
     """The length of the first dimension, which all tensors share. Raises: Malformed."""
-    lengths = {len(one) if one.dim() else -1 for one in tensors(tree)}
+    lengths = {len(tensor) if tensor.dim() else -1 for tensor in tensors(tree)}
     if len(lengths) != 1 or lengths == {-1}:
         raise Malformed(where, "must hold tensors whose first dimension counts the records, the same in all")
     return lengths.pop()
@@ -64,8 +64,8 @@ def chosen(tree: TensorTree, places: Any) -> Any:  # noqa: ANN401 - any index of
 
 def form(tree: TensorTree) -> object:
     """What two trees share whose records can stand beside each other: names, and the shape of one record of each."""
-    found, spec = tree_flatten(tree)
-    return spec, [one.shape[1:] for one in found]
+    leaves, spec = tree_flatten(tree)
+    return spec, [one.shape[1:] for one in leaves]
 
 
 def concatenate(trees: Sequence[TensorTree]) -> Any:  # noqa: ANN401 - a tree, whose tensors callers know

@@ -30,7 +30,7 @@ from trainer_adapter.per_sample.rounding_margins import Precision
 KEPT_BYTES_MAX: Final = 1 << 26
 """Multiplied-out gradients of one parameter are kept until the weights are known only up to this size."""
 TYPICAL_MARGIN_MAX: Final = 1 / 200
-"""A kernel that would tell longer norms, of positions that are orthogonal, is taken only where no other is better."""
+"""A kernel whose norms of orthogonal positions exceed the true ones by more is chosen only where no other is better."""
 _ROUNDS: Final = 4
 CHOICES_FILE: Final = "epsilon-kernels-1.json"
 CHOICES_BYTES_MAX: Final = 1 << 22

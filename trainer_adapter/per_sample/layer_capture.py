@@ -94,7 +94,7 @@ def parameters_with_rules(
         with torch.enable_grad(), capture:
             outputs = record.outputs({**values, **known}, inputs, PerExampleDropout(key))
         leaked: set[str] = set(capture.uncovered)
-        reached = [one.sum() for one in tree_leaves(outputs) if isinstance(one, Tensor) and one.requires_grad]
+        reached = [leaf.sum() for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor) and leaf.requires_grad]
         if reached and watched:
             order = sorted(watched)
             grads = torch.autograd.grad(reached, [known[name] for name in order], allow_unused=True)

@@ -94,7 +94,7 @@ def check_on_dummies(
     try:
         with RefuseRandomness(device), PerExampleDropout(None):
             before = call(model, state, inputs)
-        found = _output_tensors(before)
+        outputs = _output_tensors(before)
         for name, value in model.named_buffers():
             if not torch.equal(buffers[name], value):
                 raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
@@ -109,18 +109,18 @@ def check_on_dummies(
             raise
         raise_if_short(error)
         raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(error)}") from error
-    if len(found) != len(after):
+    if len(outputs) != len(after):
         raise Malformed("model", "gives more tensors for some records than for others")
-    if not all(_agree(one[1:], other[1:]) for one, other in zip(found, after, strict=True)):
+    if not all(_agree(one[1:], other[1:]) for one, other in zip(outputs, after, strict=True)):
         raise Malformed("model", "lets one record change the output of another")
 
 
 def _output_tensors(outputs: object) -> list[Tensor]:
     """The tensors of what a model gives: one, or several in a tuple, a dictionary or Transformers' ``ModelOutput``."""
-    found = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
-    if not found or any(value.dim() < 1 or value.shape[0] != DUMMIES for value in found):
+    tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
+    if not tensors or any(value.dim() < 1 or value.shape[0] != DUMMIES for value in tensors):
         raise Malformed("model", "must give tensors whose first dimension counts the records")
-    return found
+    return tensors
 
 
 def _agree(one: Tensor, other: Tensor) -> bool:

@@ -89,7 +89,7 @@ def gathered(tables: Sequence[EmbeddingGrad]) -> EmbeddingGrad:
     """All look-ups of one table, each place once."""
     if len(tables) == 1:
         return tables[0].once()
-    places, right = torch.cat([one.places for one in tables], 1), torch.cat([one.right for one in tables], 1)
+    places, right = torch.cat([table.places for table in tables], 1), torch.cat([table.right for table in tables], 1)
     return EmbeddingGrad(places, right, tables[0].height).once()
 
 

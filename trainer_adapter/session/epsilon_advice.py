@@ -27,12 +27,12 @@ def advise(refused: Refused, service: Service, known: Assignment) -> None:
     if known.target is None or refused.exit_code != ExitCode.REFUSED:
         return
     try:
-        found = _epsilon_that_passes(service, known)
+        epsilon = _epsilon_that_passes(service, known)
     except (Malformed, NotPriced, Refused, Unreachable):
         # The refusal itself is what has to be reported.
-        found = Fraction(0)
-    named = 0 < found < known.target.epsilon
-    passes = (f"would pass: train.privacy.epsilon of at most {format_number(found)}",) if named else ()
+        epsilon = Fraction(0)
+    named = 0 < epsilon < known.target.epsilon
+    passes = (f"would pass: train.privacy.epsilon of at most {format_number(epsilon)}",) if named else ()
     refused.advice = (_ANEW, *passes)
 
 
@@ -51,8 +51,8 @@ def _epsilon_that_passes(service: Service, known: Assignment) -> Fraction:
     if noise is None:
         return Fraction(0)
     run = PoissonGaussian(plan.sampling_probability, parse_number(noise, "noise_multiplier"), plan.steps)
-    found = max(_epsilon_on(run, service.partition(ref)) for ref in known.data)
-    return Fraction(int(found * _PLACES), _PLACES)
+    epsilon = max(_epsilon_on(run, service.partition(ref)) for ref in known.data)
+    return Fraction(int(epsilon * _PLACES), _PLACES)
 
 
 def _epsilon_on(run: Mechanism, partition: c.Object) -> Fraction:

@@ -2,7 +2,7 @@
 
 The kernel mixes its hardware's entropy into its generator. A machine that is put back to a snapshot has the old state
 of that generator until the kernel mixes in more (where the hypervisor notifies it of the snapshot, at once); the clocks
-tell two that go on from one snapshot apart meanwhile. They add nothing that an observer could not guess: what nobody
+tell two that go on from one snapshot apart meanwhile. They add nothing that an observer could not guess: what no one
 may guess is the generator's.
 """
 

@@ -99,8 +99,8 @@ class LeaseRequests:
                 if refused.field != "body.nonce" or not left:
                     raise
         _, entry = check_recorded(self._own, answer, known.log, "run_generation", Code.PERMITTED)
-        said = entry.body if isinstance(entry.body, dict) else {}
+        recorded = entry.body if isinstance(entry.body, dict) else {}
         return (
-            c.integer(said.get("generation"), "answer.body.generation", 1, c.INTEGER_MAX),
-            c.integer(said.get("leased"), "answer.body.leased", 0, STEPS_MAX),
+            c.integer(recorded.get("generation"), "answer.body.generation", 1, c.INTEGER_MAX),
+            c.integer(recorded.get("leased"), "answer.body.leased", 0, STEPS_MAX),
         )

@@ -62,7 +62,9 @@ def choose_plan(target: PrivacyTarget, known: Assignment, service: Service) -> P
     # Rounded up, since a plan holds decimals: a record is drawn as often or more, and priced so.
     probability = min(Fraction(1), _ceil(Fraction(target.batch_size_expected, records)))
     # Many slices have few terms, and the noise of one is that of all alike.
-    alike = {c.dump([one["budget"], one["relation"], one["unit"]]): one for one in partitions}
+    alike = {
+        c.dump([partition["budget"], partition["relation"], partition["unit"]]): partition for partition in partitions
+    }
     noise = [_noise(target, known, one, probability) for one in alike.values()]
     return target.plan(probability, max(noise))
 
@@ -74,10 +76,10 @@ def _noise(target: PrivacyTarget, known: Assignment, partition: c.Object, probab
         return group_privacy(group, PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), target.steps))
 
     delta = parse_number(budget["delta"], "delta")
-    found = least_noise(of, target.epsilon, delta, c.string(partition["relation"], "relation"))
-    if found is None:
+    least = least_noise(of, target.epsilon, delta, c.string(partition["relation"], "relation"))
+    if least is None:
         raise Malformed("train.privacy.epsilon", "cannot be kept by any permitted noise: raise it, or take fewer steps")
-    return found
+    return least
 
 
 def _group(target: PrivacyTarget, known: Assignment, partition: c.Object) -> int:

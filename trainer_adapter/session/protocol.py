@@ -270,7 +270,7 @@ class Session:
         Raises:
             Malformed: naming the runs. Refused, Unreachable.
         """
-        declared = [str(one) for one in self._assignment.base or ()]
+        declared = [str(charge) for charge in self._assignment.base or ()]
         refuse_undeclared(undeclared_bases(self._own, fingerprint, declared))
 
     def lease_requests(self) -> LeaseRequests | None:

@@ -78,10 +78,10 @@ class QuoteReport:
     def __str__(self) -> str:
         """For people."""
         if not self.permitted:
-            reasons = (*(f"{one.code}: {one.detail}" for one in self.reasons), *self.advice)
-            return "\n".join(["The run would be refused:", *(f"  {one}" for one in reasons)])
+            reasons = (*(f"{reason.code}: {reason.detail}" for reason in self.reasons), *self.advice)
+            return "\n".join(["The run would be refused:", *(f"  {reason}" for reason in reasons)])
         lines = self.lines if len(self.lines) > 1 else ()
-        shown = (f"  {one}" for one in (*lines, *self.accounts))
+        shown = (f"  {line}" for line in (*lines, *self.accounts))
         return "\n".join([f"The run would be charged {self.epsilon}.", *shown])
 
 

@@ -56,26 +56,26 @@ def _on_record(
 
     Slices that opened or retired since change nothing. Raises: Malformed, for a job that names other partitions.
     """
-    left, found = charged[len(listed) :], dict[str, list[c.Object]]()
+    left, by_dataset = charged[len(listed) :], dict[str, list[c.Object]]()
     for name in named:
         parts, dataset = range_named(name, _FIELD), dataset_of_ref(left[0]) if left else ""
         if parts["count"] is None:
             last = f"{dataset}/{parts['last']}"
             own = left[: left.index(last) + 1] if last in left else []
-            found[name] = [{"dataset": dataset, "first": parts["first"], "last": parts["last"]}]
+            by_dataset[name] = [{"dataset": dataset, "first": parts["first"], "last": parts["last"]}]
         else:
             own = left[: int(parts["count"])]
-            found[name] = opened.rows(dataset, own)
-        if not own or not f"/{dataset}".endswith(f"/{parts['dataset']}") or _refs(found[name], opened) != own:
+            by_dataset[name] = opened.rows(dataset, own)
+        if not own or not f"/{dataset}".endswith(f"/{parts['dataset']}") or _refs(by_dataset[name], opened) != own:
             raise _other(charge)
         left = left[len(own) :]
     if left or [*listed] != charged[: len(listed)]:
         raise _other(charge)
-    return found
+    return by_dataset
 
 
 def _refs(ranges: list[c.Object], opened: OpenPartitions) -> list[str]:
-    return [ref for one in ranges for ref in opened.between(one)]
+    return [ref for range_ in ranges for ref in opened.between(range_)]
 
 
 def _other(charge: str) -> Malformed:
@@ -90,4 +90,4 @@ def _charged(service: Service, name: str) -> list[str]:
         if refused.code == Code.NOT_FOUND.word:
             return []
         raise
-    return [str(one) for one in partitions]
+    return [str(partition) for partition in partitions]

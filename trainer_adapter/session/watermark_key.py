@@ -42,13 +42,13 @@ def undeclared_bases(service: Service, fingerprint: bytes, declared: Collection[
     None of a service that keeps no marks. Raises: Refused, Unreachable.
     """
     try:
-        found = service.search_watermarks(fingerprint).get("found")
+        listed = service.search_watermarks(fingerprint).get("found")
     except Refused as refused:
         if refused.status not in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
             raise
         return []
-    marks = found if isinstance(found, list) else []
-    named = [str(one["charge"]) for one in marks if isinstance(one, dict)]
+    marks = listed if isinstance(listed, list) else []
+    named = [str(mark["charge"]) for mark in marks if isinstance(mark, dict)]
     return [one for one in named if one not in declared]
 
 

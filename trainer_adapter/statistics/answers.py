@@ -27,7 +27,7 @@ def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:
     name = statistic.name
     match statistic:
         case s.ClippedSum():
-            sizes = [float(max(abs(one.lower), abs(one.upper))) for one in statistic.columns]
+            sizes = [float(max(abs(column.lower), abs(column.upper))) for column in statistic.columns]
             return {name: noisy / s.GRID * np.array(sizes)}
         case s.Moments():
             return {f"{name}.{what}": found for what, found in _moments(statistic, noisy).items()}
@@ -44,8 +44,8 @@ def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:
 
 def _moments(statistic: s.Moments, noisy: Noisy) -> Figures:
     count = max(float(noisy[0]) / s.GRID, 1.0)
-    middles = np.array([float((one.lower + one.upper) / 2) for one in statistic.columns])
-    halves = np.array([float((one.upper - one.lower) / 2) for one in statistic.columns])
+    middles = np.array([float((column.lower + column.upper) / 2) for column in statistic.columns])
+    halves = np.array([float((column.upper - column.lower) / 2) for column in statistic.columns])
     first = np.clip(noisy[1::2] / s.GRID / count, -1.0, 1.0)
     second = np.clip(noisy[2::2] / s.GRID / count, 0.0, 1.0)
     spread = np.clip(second - first**2, VARIANCE_MIN, 1.0)
@@ -81,14 +81,14 @@ def area_error(counts: Noisy, variance: float) -> float:
         variance: of the noise on each of them, at most.
     """
     negatives, positives = np.maximum(counts, 0).astype(np.float64)
-    all_negative, all_positive = (float(one.sum()) for one in counts.astype(np.float64))
+    all_negative, all_positive = (float(row.sum()) for row in counts.astype(np.float64))
     if min(all_negative, all_positive) <= _DEVIATIONS * np.sqrt(variance * counts.shape[1]):
         return 0.5
     middle = area(counts)
     below = np.cumsum(negatives) - negatives / 2
     above = positives.sum() - np.cumsum(positives) + positives / 2
     slopes = ((below / all_negative - middle) / all_positive, (above / all_positive - middle) / all_negative)
-    linear = variance * sum(float((one**2).sum()) for one in slopes)
+    linear = variance * sum(float((slope**2).sum()) for slope in slopes)
     products = (variance * counts.shape[1] / (all_negative * all_positive)) ** 2
     ties = float((negatives * positives).sum()) / (2 * all_negative * all_positive)
     return float(min(0.5, _DEVIATIONS * np.sqrt(linear + products) + ties))

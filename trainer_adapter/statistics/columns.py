@@ -59,8 +59,8 @@ class RecordColumns:
         if named is None:
             raise Malformed(column, "is no column: write it as 'inputs[3]' or 'inputs.age'")
         part, name, place = named.groups()
-        found = [_one(tree[part == "targets"], name, place, column) for tree in self._parts]
-        whole: Values = torch.cat(found)[self._kept].numpy()
+        parts = [_one(tree[part == "targets"], name, place, column) for tree in self._parts]
+        whole: Values = torch.cat(parts)[self._kept].numpy()
         return whole
 
 

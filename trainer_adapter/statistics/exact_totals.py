@@ -44,11 +44,13 @@ def exact_totals(statistic: s.Statistic, columns: Columns) -> Totals:
         case s.Count():
             return np.array([columns.records], dtype=np.int64)
         case s.ClippedSum():
-            return np.array([_clipped_sum(columns.values(one.column), one) for one in statistic.columns], np.int64)
+            return np.array(
+                [_clipped_sum(columns.values(column.column), column) for column in statistic.columns], np.int64
+            )
         case s.Moments():
             numbers = [columns.records * s.GRID]
-            for one in statistic.columns:
-                numbers += _moments(columns.values(one.column), one)
+            for column in statistic.columns:
+                numbers += _moments(columns.values(column.column), column)
             return np.array(numbers, np.int64)
         case s.Quantile():
             return _scores(columns.values(statistic.column), statistic)
@@ -62,7 +64,7 @@ def _cells(statistic: s.Statistic, columns: Columns) -> tuple[Totals, int]:
     match statistic:
         case s.Histogram():
             values = columns.values(statistic.column)
-            edges = np.array([float(one) for one in statistic.edges])
+            edges = np.array([float(edge) for edge in statistic.edges])
             return np.searchsorted(edges, values[~np.isnan(values)], side="right"), len(edges) + 1
         case s.Categories():
             return _positions(columns.values(statistic.column), statistic.values), len(statistic.values)
@@ -89,8 +91,8 @@ def _positions(values: Values, declared: tuple[int, ...]) -> Totals:
     known = np.array(declared, dtype=np.float64)
     order = np.argsort(known)
     near = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
-    found: Totals = order[near][known[order][near] == values]
-    return found
+    cells: Totals = order[near][known[order][near] == values]
+    return cells
 
 
 def _clipped_sum(values: Values, column: s.ClippedColumn) -> int:
@@ -113,7 +115,7 @@ def _on_grid(values: Values) -> int:
 
 def _scores(values: Values, statistic: s.Quantile) -> Totals:
     known = np.sort(values[~np.isnan(values)])
-    candidates = np.array([float(one) for one in statistic.candidates])
+    candidates = np.array([float(candidate) for candidate in statistic.candidates])
     below = np.searchsorted(known, candidates, side="left").astype(np.int64)
     above = len(known) - np.searchsorted(known, candidates, side="right").astype(np.int64)
     level = statistic.level

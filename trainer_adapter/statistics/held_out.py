@@ -53,8 +53,8 @@ def _keys(data: PartitionData, ref: str) -> Iterable[bytes]:
         prefix = b"" if name == JOIN else f"{ref}\n".encode()
         return [prefix + one.tobytes() for one in rows]
     parts = sorted(name for name in names if name.partition(".")[0] in {INPUTS, TARGETS})
-    found = read_arrays(data, ref, *parts)
-    lengths = {array.shape[:1] for array in found.values()}
+    arrays = read_arrays(data, ref, *parts)
+    lengths = {array.shape[:1] for array in arrays.values()}
     if () in lengths or len(lengths) != 1:
         raise Malformed(ref, "must have one target for each row of inputs")
-    return [b"".join(cells) for cells in zip(*([row.tobytes() for row in found[name]] for name in parts), strict=True)]
+    return [b"".join(cells) for cells in zip(*([row.tobytes() for row in arrays[name]] for name in parts), strict=True)]

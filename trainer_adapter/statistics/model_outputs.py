@@ -62,8 +62,8 @@ class ModelOutputs:
 
     def require(self, metrics: Sequence[Statistic]) -> None:
         """Raises: Malformed, for a metric that reads what the model does not give."""
-        for place, one in enumerate(metrics):
-            for column in columns_of(one):
+        for place, metric in enumerate(metrics):
+            for column in columns_of(metric):
                 if column.startswith(OF_MODELS):
                     try:
                         _ = self.values(column)
@@ -73,8 +73,8 @@ class ModelOutputs:
     def values(self, column: str) -> Values:
         """One column, shape (records,). Raises: Malformed, for one that the model does not give."""
         if column == "predictions" and self.predictions is not None:
-            found: Values = self.predictions.numpy()
-            return found
+            output: Values = self.predictions.numpy()
+            return output
         named, outputs = _OUTPUT.fullmatch(column), self.scores.shape[1]
         if named is None:
             raise Malformed(column, "is not what this loss's model gives: it predicts no one class")
@@ -116,10 +116,10 @@ def _each_alone(model: nn.Module, inputs: TensorTree) -> Tensor:
     values = {name: value.detach() for name, value in named}
 
     def one(record: TensorTree) -> Tensor:
-        found = call(model, values, map_tensors(lambda part: part[None], record))
-        if not isinstance(found, Tensor):
+        output = call(model, values, map_tensors(lambda part: part[None], record))
+        if not isinstance(output, Tensor):
             raise Malformed("model", "must give one tensor to be measured")
-        return found.reshape(-1)
+        return output.reshape(-1)
 
     rows, records = list[Tensor](), count_records(inputs, "inputs")
     device = next(model.parameters()).device
@@ -132,8 +132,8 @@ def _each_alone(model: nn.Module, inputs: TensorTree) -> Tensor:
 
 def _mapped(one: Callable[[TensorTree], Tensor], part: TensorTree) -> Tensor:
     try:
-        found: Tensor = torch.func.vmap(one)(part)
+        output: Tensor = torch.func.vmap(one)(part)
     except RuntimeError:
         # What a model decides in Python cannot be mapped; then one after the other.
-        found = torch.stack([one(chosen(part, place)) for place in range(count_records(part, "inputs"))])
-    return found
+        output = torch.stack([one(chosen(part, place)) for place in range(count_records(part, "inputs"))])
+    return output

@@ -28,21 +28,21 @@ def noisy_answer(statistic: Statistic, relation: str, columns: Columns, where: s
     """
     try:
         noisy = draw(statistic, relation, exact_totals(statistic, columns))
-        found = figures(statistic, noisy)
+        answers = figures(statistic, noisy)
         if isinstance(statistic, RocCurve):
-            error = area_error(found[f"{statistic.name}.counts"], _variance(statistic, relation))
-            found[f"{statistic.name}.auc_error"] = np.array([error])
+            error = area_error(answers[f"{statistic.name}.counts"], _variance(statistic, relation))
+            answers[f"{statistic.name}.auc_error"] = np.array([error])
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, Malformed):
             raise
-        rule = f"failed ({type(error).__name__}); what it said may quote a record"
+        rule = f"failed ({type(error).__name__}); its message may quote a record"
         raise Malformed(f"{where}.{statistic.name}", rule) from None
-    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in answers.items()}
 
 
 def shown(value: Tensor) -> str:
     """An answer's numbers for people."""
-    numbers = [f"{float(one):.6g}" for one in value.flatten()[:REPORTED_MAX]]
+    numbers = [f"{float(number):.6g}" for number in value.flatten()[:REPORTED_MAX]]
     more = value.numel() - len(numbers)
     return ", ".join(numbers) + (f" and {more} more" if more else "")
 
@@ -50,5 +50,5 @@ def shown(value: Tensor) -> str:
 def _variance(statistic: Statistic, relation: str) -> float:
     """Of the noise on each number, at most: discrete Laplace noise of scale b has at most 2b²."""
     noise = noise_of(statistic, relation)
-    found = noise.gaussian_square if noise.laplace is None else 2 * noise.laplace**2
-    return float(found or Fraction(0))
+    variance = noise.gaussian_square if noise.laplace is None else 2 * noise.laplace**2
+    return float(variance or Fraction(0))

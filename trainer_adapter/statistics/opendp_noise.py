@@ -40,9 +40,9 @@ def draw(statistic: Statistic, relation: str, totals: NDArray[np.int64]) -> NDAr
 
     measurement = measurement_of(statistic, relation)
     try:
-        return np.array(measurement([int(one) for one in totals]), dtype=np.int64)
+        return np.array(measurement([int(total) for total in totals]), dtype=np.int64)
     except OpenDPException:
-        rule = "was not drawn; what OpenDP said of it may quote a record"
+        rule = "was not drawn; OpenDP's message may quote a record"
         raise Malformed(f"statistics.{statistic.name}", rule) from None
 
 

@@ -82,8 +82,8 @@ class StagedRun(ModelRun):
 
     def check_stages(self) -> None:
         """What can fail without the key. Raises: Malformed, naming the statistic; Refused, Unreachable."""
-        for one in (*self.stages.statistics, *self.stages.metrics):
-            measurement_of(one, self.stages.relation)
+        for statistic in (*self.stages.statistics, *self.stages.metrics):
+            measurement_of(statistic, self.stages.relation)
         check_units(self.assignment, self.service)
         if self.options.example is None:
             raise Malformed("test", "is missing: stages are tried on a public record first")
@@ -94,15 +94,19 @@ class StagedRun(ModelRun):
 
     def _check_scaled(self, inputs: Any) -> None:  # noqa: ANN401 - a tree of tensors
         """Hold moments that standardise to the inputs, all of them in their order. Raises: Malformed."""
-        names = {one.source.statistic for one in self.assignment.preprocessing if isinstance(one.source, OwnStatistic)}
-        for one in self.stages.statistics:
-            if not isinstance(one, Moments) or one.name not in names:
+        names = {
+            constants.source.statistic
+            for constants in self.assignment.preprocessing
+            if isinstance(constants.source, OwnStatistic)
+        }
+        for statistic in self.stages.statistics:
+            if not isinstance(statistic, Moments) or statistic.name not in names:
                 continue
             width = inputs.shape[1] if isinstance(inputs, Tensor) and inputs.dim() == 2 else 0
             wanted = [f"inputs[{place}]" for place in range(width)]
-            if not width or [each.column for each in one.columns] != wanted:
+            if not width or [each.column for each in statistic.columns] != wanted:
                 rule = f"must be of each of the {width} inputs in order to standardise them: inputs[0], inputs[1], ..."
-                raise Malformed(f"train.plan.statistics.{one.name}.columns", rule)
+                raise Malformed(f"train.plan.statistics.{statistic.name}.columns", rule)
 
     def load_constants(self) -> PreparedConstants:
         """With those of the run's own statistics: from public bounds until they are taken. Raises: as before."""
@@ -142,10 +146,10 @@ class StagedRun(ModelRun):
         if self.budget.steps_durable:
             rule = "had begun when the process died, and their answers died with it: what began stays charged"
             raise Malformed("statistics", rule)
-        for one in self.stages.statistics:
+        for statistic in self.stages.statistics:
             if (step := self.budget.next_step()) is None:
                 return
-            self.answers.update(noisy_answer(one, self.stages.relation, columns))
+            self.answers.update(noisy_answer(statistic, self.stages.relation, columns))
             self.done(step)
         self._at = Position(self.budget.taken, ended=False)
         if self.checkpoints is not None:
@@ -180,13 +184,13 @@ class StagedRun(ModelRun):
             places = torch.nonzero(self._measured).flatten()
             outputs = ModelOutputs.of(self.model, self._loss_name, at_places(self._records, places))
         except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-            rule = f"failed ({type(error).__name__}); what it said may quote a record"
+            rule = f"failed ({type(error).__name__}); its message may quote a record"
             raise Malformed("metrics", rule) from None
         return MeasuredColumns(self._columns, outputs)
 
     def _model_bytes(self) -> bytes:
-        said = json.dumps({name: value.tolist() for name, value in self.answers.items()}, sort_keys=True)
-        return model_bytes(self.model, self.assignment, self._at.step, self.privacy, {**self.metadata, ANSWERS: said})
+        texts = json.dumps({name: value.tolist() for name, value in self.answers.items()}, sort_keys=True)
+        return model_bytes(self.model, self.assignment, self._at.step, self.privacy, {**self.metadata, ANSWERS: texts})
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Measure the model, then post what ran, as :class:`ModelRun` does."""
@@ -205,27 +209,27 @@ def own_constants(stages: StagedPlan, answers: Answers) -> dict[str, dict[str, T
     A deviation is at least an eighth of half its column's range: in a column of nearly one value it is the noise's, and
     to divide by it would make much of nothing.
     """
-    found = {}
-    for one in stages.statistics:
-        if isinstance(one, Moments):
-            middle = torch.tensor([float((each.lower + each.upper) / 2) for each in one.columns])
-            half = torch.tensor([float((each.upper - each.lower) / 2) for each in one.columns])
+    by_name = {}
+    for statistic in stages.statistics:
+        if isinstance(statistic, Moments):
+            middle = torch.tensor([float((each.lower + each.upper) / 2) for each in statistic.columns])
+            half = torch.tensor([float((each.upper - each.lower) / 2) for each in statistic.columns])
             constants = {"mean": middle, "deviation": half}
-            answered = {name: answers.get(f"{one.name}.{name}") for name in constants}
+            answered = {name: answers.get(f"{statistic.name}.{name}") for name in constants}
             # Answers have 64 bits, and the records 32.
             known = {
                 name: constants[name] if value is None else value.to(torch.float32) for name, value in answered.items()
             }
-            found[one.name] = {**known, "deviation": torch.maximum(known["deviation"], half / _DEVIATION_MIN)}
-    return found
+            by_name[statistic.name] = {**known, "deviation": torch.maximum(known["deviation"], half / _DEVIATION_MIN)}
+    return by_name
 
 
 def answers_of(model: bytes) -> Answers:
     """What a run of stages answered, from the metadata of its model's file. Raises: Malformed."""
     try:
         length = int.from_bytes(model[:8], "little")
-        said = json.loads(json.loads(model[8 : 8 + length])["__metadata__"][ANSWERS])
-        return {name: torch.tensor(value, dtype=torch.float64) for name, value in said.items()}
+        texts = json.loads(json.loads(model[8 : 8 + length])["__metadata__"][ANSWERS])
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in texts.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Malformed("model", "says nothing of what its run answered") from None
 
@@ -246,6 +250,6 @@ class _SavedAnswers:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore them. Raises: KeyError, TypeError, ValueError, RuntimeError."""
-        for name, one in state_dict.items():
-            kind = torch.int64 if one["whole"] else torch.float64
-            self._answers[name] = torch.tensor(one["values"], dtype=kind).reshape(one["shape"])
+        for name, tensor in state_dict.items():
+            kind = torch.int64 if tensor["whole"] else torch.float64
+            self._answers[name] = torch.tensor(tensor["values"], dtype=kind).reshape(tensor["shape"])

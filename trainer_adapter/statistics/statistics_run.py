@@ -77,7 +77,7 @@ class StatisticsRun(Run):
         try:
             opened, present = joined(opened, known)
         except Malformed:
-            # The end of the run tells what the tables hold, so it counts as begun.
+            # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()
             raise
         # A join counts the records of a person itself.
@@ -97,8 +97,8 @@ def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | N
     if job.resume is not None:
         raise Malformed("train.resume", "is for training: what is killed stays charged")
     # What can fail without the key fails before anything is charged.
-    for one in plan.statistics:
-        measurement_of(one, plan.relation)
+    for statistic in plan.statistics:
+        measurement_of(statistic, plan.relation)
     check_units(job, service)
     answers: dict[str, Tensor] = {}
     with StatisticsRun(job, service, say) as run:
@@ -114,7 +114,7 @@ def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | N
 
 
 def check_units(job: Assignment, service: Service) -> None:
-    """Raises: Malformed, where it is not said how many records of one unit count. Refused, Unreachable."""
+    """Raises: Malformed, where the job does not state how many records of one unit count. Refused, Unreachable."""
     if job.unit_records_max is not None:
         return
     for ref in with_slices(job, service).data:

@@ -71,8 +71,8 @@ def assignment_of(assignment: Assignment | Path | str, **changes: Any) -> Assign
 
 def _refuse_compiled(model: nn.Module) -> None:
     """Raises: Malformed, for what ``torch.compile`` made, whose calls cannot be traced record by record."""
-    for name, one in model.named_modules():
-        if "_orig_mod" in one._modules or getattr(one, "_compiled_call_impl", None) is not None:  # noqa: SLF001 - torch says it nowhere else
+    for name, module in model.named_modules():
+        if "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None:  # noqa: SLF001 - torch says it nowhere else
             where = f"model.{name}" if name else "model"
             rule = "is compiled: attach the module that was given to torch.compile, with engine={'compiled': True}"
             raise Malformed(where, rule)

@@ -22,7 +22,7 @@ def model_bytes(
     The same model and run make the same bytes. ``epsilon`` is of the whole plan, however few of its steps ran: the
     greatest of the lines in ``run_epsilon``, whose partition, δ and accountant stand beside it. Of a model that starts
     from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``, and the partition of that line
-    stands beside it. Each is ``infinite`` if none is proven. ``more`` are further metadata.
+    is beside it. Each is ``infinite`` if none is proven. ``more`` are further metadata.
     """
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
     return tensors_bytes(tensors, assignment, steps, privacy, more)

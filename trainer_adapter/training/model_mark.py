@@ -15,14 +15,14 @@ from client.watermarks.spread_spectrum import MARKED_MIN, amplitude, fingerprint
 
 def check_markable(model: nn.Module) -> None:
     """Raises: Malformed, for a model whose trained weights are too few for a mark."""
-    amplitude(tuple(one.shape) for one in _trained(model).values())
+    amplitude(tuple(parameter.shape) for parameter in _trained(model).values())
 
 
 def mark(model: nn.Module, key: bytes) -> None:
     """Mark the trained weights of a model, in place; the same key and weights make the same mark. Raises: Malformed."""
     trained = _trained(model)
     with torch.no_grad():
-        for name, values in marked({name: _array(one) for name, one in trained.items()}, key).items():
+        for name, values in marked({name: _array(parameter) for name, parameter in trained.items()}, key).items():
             trained[name].copy_(torch.from_numpy(values))
 
 
@@ -32,18 +32,18 @@ def fingerprint_of(tensors: Iterable[Tensor]) -> bytes | None:
     Raises:
         Malformed: for weights that are not finite.
     """
-    found = [_array(one) for one in tensors if one.is_floating_point() and is_marked(tuple(one.shape))]
-    if sum(one.size for one in found) < MARKED_MIN:
+    weights = [_array(tensor) for tensor in tensors if tensor.is_floating_point() and is_marked(tuple(tensor.shape))]
+    if sum(one.size for one in weights) < MARKED_MIN:
         return None
-    seen = fingerprint(found)
+    seen = fingerprint(weights)
     return write_fingerprint(seen) if seen else None
 
 
 def _trained(model: nn.Module) -> dict[str, Tensor]:
-    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def _array(one: Tensor) -> NDArray[np.float32]:
     # NumPy has no bfloat16.
-    found: NDArray[np.float32] = one.detach().to("cpu", torch.float32).numpy()
-    return found
+    array: NDArray[np.float32] = one.detach().to("cpu", torch.float32).numpy()
+    return array

@@ -47,7 +47,9 @@ class ModelRun(Run):
         super().__init__(assignment, options.service, options.say, resume=options.resume)
         self.model, self.optimiser, self.options = model, optimiser, options
         # The model as it leaves, and as it is sealed.
-        self.room_bytes += 2 * sum(one.nbytes for one in model.state_dict().values() if isinstance(one, torch.Tensor))
+        self.room_bytes += 2 * sum(
+            tensor.nbytes for tensor in model.state_dict().values() if isinstance(tensor, torch.Tensor)
+        )
         self.constants = PreparedConstants()
         self._loss = loss
         self._engine: Engine | None = None
@@ -116,7 +118,7 @@ class ModelRun(Run):
         try:
             opened, present = joined(opened, known)
         except Malformed:
-            # The end of the run tells what the tables hold, so it counts as begun.
+            # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()
             raise
         self.make_ready(loss, opened, present)
@@ -199,9 +201,7 @@ class ModelRun(Run):
             if is_out_of_memory(error):
                 # Of the optimiser: what a microbatch needs is reported by the engine.
                 raise Malformed("optimiser", f"{NO_ROOM} at step {step}, with what it keeps of each weight") from None
-            raise Malformed(
-                "step", f"{step} failed ({type(error).__name__}); what it said may quote a record"
-            ) from None
+            raise Malformed("step", f"{step} failed ({type(error).__name__}); its message may quote a record") from None
 
     def _checked_engine(
         self, loss: Loss, records: Records, users: Tensor | None, present: Tensor | None = None

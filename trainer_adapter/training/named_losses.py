@@ -40,7 +40,7 @@ LOSS_BY_NAME: Final[dict[str, Loss]] = {
 
 def optimiser_of(job: Job, model: nn.Module) -> torch.optim.Optimizer:
     """The job's optimiser over what the model trains."""
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     rate, decay = float(job.learning_rate), float(job.weight_decay)
     if job.optimiser == SGD:
         return torch.optim.SGD(trained, lr=rate, momentum=float(job.momentum or 0), weight_decay=decay)

@@ -38,7 +38,7 @@ class Tally:
     """What an auditor reached.
 
     Attributes:
-        canaries: how many coins were flipped. guesses: of how many canaries the auditor said something; their number,
+        canaries: how many coins were flipped. guesses: for how many canaries the auditor guessed; their number,
         or the scores from which it speaks, were fixed before the coins were looked at. correct: how often rightly.
     """
 

@@ -66,20 +66,24 @@ class PreparedConstants:
 
 def token_tensor(inputs: TensorTree) -> Tensor | None:
     """The tensor of tokens, whole numbers: ``input_ids`` of a dictionary, or the only one; None if none is."""
-    found = inputs.get(TOKENS) if isinstance(inputs, Mapping) else inputs
-    return found if isinstance(found, Tensor) and not found.is_floating_point() else None
+    tokens = inputs.get(TOKENS) if isinstance(inputs, Mapping) else inputs
+    return tokens if isinstance(tokens, Tensor) and not tokens.is_floating_point() else None
 
 
 def _in_place(kind: str, inputs: TensorTree, constants: dict[str, Tensor]) -> TensorTree:
     """With the one tensor that a kind is for changed; of a dictionary's whole numbers, tokens are ``input_ids``."""
     apply, floating, rule = _APPLIED[kind]
     tokens = None if floating else token_tensor(inputs)
-    found = [tokens] if tokens is not None else [one for one in tensors(inputs) if one.is_floating_point() == floating]
-    if not found:
+    places = (
+        [tokens]
+        if tokens is not None
+        else [tensor for tensor in tensors(inputs) if tensor.is_floating_point() == floating]
+    )
+    if not places:
         raise Malformed("preprocessing", f"{kind} {rule}")
-    if len(found) > 1:
-        raise Malformed("preprocessing", f"{kind} is for one array of inputs, and these have {len(found)} of its kind")
-    changed: TensorTree = map_tensors(lambda one: apply(one, constants) if one is found[0] else one, inputs)
+    if len(places) > 1:
+        raise Malformed("preprocessing", f"{kind} is for one array of inputs, and these have {len(places)} of its kind")
+    changed: TensorTree = map_tensors(lambda one: apply(one, constants) if one is places[0] else one, inputs)
     return changed
 
 
@@ -119,7 +123,9 @@ def _tensors(known: Constants, service: Service, log: LogKey, own: Own) -> dict[
             raise Malformed("preprocessing", f"the model of charge {known.source.charge} has no tensor {missing[0]}")
         # Answers have 64 bits, and the records 32.
         return {name: released[of].to(torch.float32) if called else released[of] for name, of in names.items()}
-    return {name: torch.tensor([float(one) for one in values], dtype=torch.float32) for name, values in known.values}
+    return {
+        name: torch.tensor([float(value) for value in values], dtype=torch.float32) for name, values in known.values
+    }
 
 
 def _released(source: Charged, service: Service, log: LogKey) -> dict[str, Tensor]:

@@ -87,12 +87,12 @@ def _read(data: PartitionData, ref: str) -> dict[str, NDArray[Any]]:
         raise Malformed(ref, "is no table with join tokens: seal it with --join and --join-key")
     if data.nbytes > JOINED_BYTES_MAX:
         raise Malformed("join", f"has more than {JOINED_BYTES_MAX >> 20} MiB of records, which are joined in memory")
-    found = dict(data.arrays((INPUTS, JOIN, TARGETS)))
-    if JOIN not in found or found[JOIN].shape[1:] != (TOKEN_BYTES,) or found[JOIN].dtype != np.uint8:
+    arrays = dict(data.arrays((INPUTS, JOIN, TARGETS)))
+    if JOIN not in arrays or arrays[JOIN].shape[1:] != (TOKEN_BYTES,) or arrays[JOIN].dtype != np.uint8:
         raise Malformed(ref, "has no join tokens: seal it with --join and --join-key")
-    if INPUTS not in found or found[INPUTS].ndim != 2:
+    if INPUTS not in arrays or arrays[INPUTS].ndim != 2:
         raise Malformed(ref, "must be a table, with one row of inputs a record, to be joined")
-    return found
+    return arrays
 
 
 def _tokens(table: Mapping[str, NDArray[Any]], ref: str, rows_max: int) -> list[bytes]:
@@ -106,6 +106,6 @@ def _tokens(table: Mapping[str, NDArray[Any]], ref: str, rows_max: int) -> list[
 
 def _at(values: NDArray[Any], places: NDArray[np.int64], present: NDArray[np.bool_]) -> NDArray[Any]:
     """The rows at some places; zeros where the joined record is absent."""
-    found = np.zeros((len(places), *values.shape[1:]), values.dtype)
-    found[present] = values[places[present]]
-    return found
+    rows = np.zeros((len(places), *values.shape[1:]), values.dtype)
+    rows[present] = values[places[present]]
+    return rows

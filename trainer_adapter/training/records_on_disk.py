@@ -44,13 +44,13 @@ def records_of(
         Malformed, OSError; what ``read`` raises.
     """
     sealed = {ref: one for ref, one in opened.items() if isinstance(one, SealedRecords)}
-    if len(sealed) == len(opened) and sum(one.nbytes for one in sealed.values()) > in_memory_max:
+    if len(sealed) == len(opened) and sum(records.nbytes for records in sealed.values()) > in_memory_max:
         return RecordsOnDisk(sealed, read, inputs)
     parts = [_read(read, data, ref) for ref, data in opened.items()]
     _check_alike(list(opened), parts)
-    whole = (inputs(concatenate([one for one, _ in parts])), concatenate([one for _, one in parts]))
-    found: tuple[TensorTree, TensorTree] = map_tensors(lambda one: one.to(device), whole)
-    return found
+    whole = (inputs(concatenate([part for part, _ in parts])), concatenate([part for _, part in parts]))
+    moved: tuple[TensorTree, TensorTree] = map_tensors(lambda one: one.to(device), whole)
+    return moved
 
 
 def _read(read: Read, data: Any, ref: str) -> tuple[TensorTree, TensorTree]:  # noqa: ANN401 - a partition's data
@@ -60,8 +60,8 @@ def _read(read: Read, data: Any, ref: str) -> tuple[TensorTree, TensorTree]:  # 
 
 def _check_alike(refs: list[str], parts: list[tuple[TensorTree, TensorTree]]) -> None:
     """Else a target of one number would be repeated to the size of another partition's. Raises: Malformed."""
-    for ref, found in zip(refs, parts, strict=True):
-        if form(found) != form(parts[0]):
+    for ref, moved in zip(refs, parts, strict=True):
+        if form(moved) != form(parts[0]):
             raise Malformed(ref, f"must have records of the same shape as those of {refs[0]}")
 
 
@@ -78,9 +78,9 @@ class RecordsOnDisk:
         """Open every frame once: a changed byte is found before the first step. Raises: as :func:`records_of`."""
         self._parts, self._seen = list(parts.items()), inputs
         self._reader = read
-        for _, one in self._parts:
-            one.verify()
-        self._starts = np.cumsum([0, *(len(one) for _, one in self._parts)])
+        for _, part in self._parts:
+            part.verify()
+        self._starts = np.cumsum([0, *(len(part) for _, part in self._parts)])
         none = np.empty(0, np.int64)
         first = [self._of(number, none) for number in range(len(self._parts))]
         _check_alike([ref for ref, _ in self._parts], first)
@@ -93,15 +93,15 @@ class RecordsOnDisk:
     def take(self, places: Tensor) -> tuple[TensorTree, TensorTree]:
         """Inputs and targets of the records at these places, of shape (*places, ...). Raises: as :func:`records_of`."""
         flat = places.flatten().numpy()
-        found = map_tensors(lambda one: one.new_empty((len(flat), *one.shape[1:])), self.prototypes)
+        moved = map_tensors(lambda one: one.new_empty((len(flat), *one.shape[1:])), self.prototypes)
         for number in range(len(self._parts)):
             here = (flat >= self._starts[number]) & (flat < self._starts[number + 1])
             if here.any():
                 read = self._of(number, flat[here] - self._starts[number])
-                for whole, part in zip(tensors(found), tensors(read), strict=True):
+                for whole, part in zip(tensors(moved), tensors(read), strict=True):
                     whole[torch.from_numpy(here)] = part
         shaped: tuple[TensorTree, TensorTree] = map_tensors(
-            lambda one: one.reshape(*places.shape, *one.shape[1:]), found
+            lambda one: one.reshape(*places.shape, *one.shape[1:]), moved
         )
         return shaped
 

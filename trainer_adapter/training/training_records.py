@@ -30,15 +30,15 @@ def read_records(data: PartitionData, what: str) -> tuple[Any, Any]:
         Malformed: for what one record cannot change. The shapes and types of the whole decide, never a record's
             value: that would leak it.
     """
-    found = {part: read_arrays(data, what, *names_of(part, array_names(data, what)) or (part,)) for part in PARTS}
-    arrays = {name: array for part in found.values() for name, array in part.items()}
+    parts = {part: read_arrays(data, what, *names_of(part, array_names(data, what)) or (part,)) for part in PARTS}
+    arrays = {name: array for part in parts.values() for name, array in part.items()}
     if any(array.dtype.kind not in "fiu" for array in arrays.values()):
         raise Malformed(what, "must hold numbers as inputs and as targets")
     lengths = {array.shape[:1] for array in arrays.values()}
     if () in lengths or len(lengths) != 1:
         raise Malformed(what, "must have one target for each row of inputs")
     inputs, targets = (
-        assembled(part, {name: tensor_of(array) for name, array in found[part].items()}, what) for part in PARTS
+        assembled(part, {name: tensor_of(array) for name, array in parts[part].items()}, what) for part in PARTS
     )
     return inputs, targets
 
@@ -69,10 +69,10 @@ def read_users(parts: Mapping[str, PartitionData]) -> Tensor:
 
 def user_numbers(data: PartitionData, what: str) -> NDArray[Any]:
     """Whose each record of one partition is, as its ``users`` number them, shape (records,). Raises: Malformed."""
-    found = read_arrays(data, what, "users")["users"]
-    if found.dtype.kind not in "iu" or found.ndim != 1:
+    arrays = read_arrays(data, what, "users")["users"]
+    if arrays.dtype.kind not in "iu" or arrays.ndim != 1:
         raise Malformed(what, "must hold one integer for each record as users")
-    return found
+    return arrays
 
 
 def array_names(data: PartitionData, what: str) -> tuple[str, ...]:
@@ -89,11 +89,11 @@ def array_names(data: PartitionData, what: str) -> tuple[str, ...]:
 def read_arrays(data: PartitionData, what: str, *names: str) -> dict[str, NDArray[Any]]:
     """Some of them, whole, by name. Raises: Malformed, where one is missing."""
     if isinstance(data, SealedRecords):
-        found = data.arrays(names)
-        missing = [name for name in names if name not in found]
+        arrays = data.arrays(names)
+        missing = [name for name in names if name not in arrays]
         if missing:
             raise Malformed(what, f"has no array {missing[0]}")
-        return {name: found[name] for name in names}
+        return {name: arrays[name] for name in names}
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {name: np.asarray(archive[name]) for name in names}

@@ -44,7 +44,7 @@ def burn_down(points: Sequence[Point], caps: Sequence[tuple[str, Fraction]], now
     """The picture until ``now`` (ms); None where there is nothing to draw."""
     if not points:
         return None
-    shown = [one for one in points if one.posted is not None and one.whole is not None]
+    shown = [point for point in points if point.posted is not None and point.whole is not None]
     top = max([float(cap) for _, cap in caps] + [float(one.whole or 0) for one in shown])
     first, last = points[0].time, max(now, points[-1].time, points[0].time + 1)
     across = Scale(first, last, LEFT, _END)
@@ -78,16 +78,16 @@ def _steps(points: list[tuple[float, float]], bottom: float) -> list[tuple[float
 
 def _caps(caps: Sequence[tuple[str, Fraction]], up: Scale) -> list[Markup]:
     """Each cap as a line with its name, the names apart from one another."""
-    found, taken = list[Markup](), list[float]()
+    marks, taken = list[Markup](), list[float]()
     for name, cap in sorted(caps, key=lambda one: -one[1]):
         y = up(float(cap))
         place = y
         while any(abs(place - one) < _LABEL_GAP for one in taken):
             place += _LABEL_GAP
         taken.append(place)
-        found.append(element("line", x1=float(LEFT), x2=_END, y1=y, y2=y, class_="cap"))
-        found.append(label(f"{name} {rounded(cap, up=False)}", _END + 8, place + 4))
-    return found
+        marks.append(element("line", x1=float(LEFT), x2=_END, y1=y, y2=y, class_="cap"))
+        marks.append(label(f"{name} {rounded(cap, up=False)}", _END + 8, place + 4))
+    return marks
 
 
 def _day(ms: int) -> str:

@@ -49,7 +49,7 @@ def layered(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Markup | None:
             places[one.number] = x, y
             width = min(wide - _GAP, 220)
             parts += _box(one, x, y, width)
-    arrows = [_arrow(places[one.start], places[one.end], cut=one.cut) for one in edges]
+    arrows = [_arrow(places[edge.start], places[edge.end], cut=edge.cut) for edge in edges]
     marker = element("path", d="M0 0 8 4 0 8z", class_="soft")
     head = element(
         "marker",
@@ -71,9 +71,9 @@ def _rows(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[list[Vertex
     depth: dict[int, int] = defaultdict(int)
     for _ in range(len(vertices)):
         changed = False
-        for one in edges:
-            if depth[one.end] <= depth[one.start] < len(vertices):
-                depth[one.end], changed = depth[one.start] + 1, True
+        for edge in edges:
+            if depth[edge.end] <= depth[edge.start] < len(vertices):
+                depth[edge.end], changed = depth[edge.start] + 1, True
         if not changed:
             break
     rows: dict[int, list[Vertex]] = defaultdict(list)

@@ -20,7 +20,8 @@ _STEPS: Final = (1, 2, 5)
 def element(name: str, words: str | Markup = "", /, **attributes: object) -> Markup:
     """One element; ``class_`` is its class, and an underscore in a name is a hyphen."""
     given = Markup(" ").join(
-        Markup('{}="{}"').format(key.rstrip("_").replace("_", "-"), _number(one)) for key, one in attributes.items()
+        Markup('{}="{}"').format(key.rstrip("_").replace("_", "-"), _number(attribute))
+        for key, attribute in attributes.items()
     )
     opening = Markup(" ").join((name, given)) if given else name
     return Markup("<{opening}>{words}</{name}>").format(opening=opening, name=name, words=words)
@@ -79,9 +80,9 @@ class Scale:
 
 def vertical_axis(scale: Scale, words: str, right: float = WIDTH - RIGHT) -> list[Markup]:
     """Grid lines with their numbers, and what they are."""
-    found = [label(words, 8, TOP - 8, class_="soft")]
+    marks = [label(words, 8, TOP - 8, class_="soft")]
     for tick in scale.ticks():
         y = scale(tick)
-        found.append(element("line", x1=float(LEFT), x2=float(right), y1=y, y2=y, class_="grid"))
-        found.append(label(f"{tick:g}", LEFT - 8, y + 4, "end", "soft"))
-    return found
+        marks.append(element("line", x1=float(LEFT), x2=float(right), y1=y, y2=y, class_="grid"))
+        marks.append(label(f"{tick:g}", LEFT - 8, y + 4, "end", "soft"))
+    return marks

@@ -34,11 +34,11 @@ def read_asset(named: str) -> tuple[bytes, str] | None:
 
 @cache
 def _named() -> dict[str, str]:
-    found = {}
+    names = {}
     for name in NAMES:
         stem, _, ending = name.rpartition(".")
-        found[name] = f"{stem}.{sha256(content(name)).hexdigest()[:_DIGEST_LENGTH]}.{ending}"
-    return found
+        names[name] = f"{stem}.{sha256(content(name)).hexdigest()[:_DIGEST_LENGTH]}.{ending}"
+    return names
 
 
 @cache

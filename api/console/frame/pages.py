@@ -5,7 +5,7 @@
     @PAGES.page("/contracts", "Contracts", registry.list_contracts)
     def contracts(reader: Reader, inputs: Inputs) -> Page: ...
 
-Who may open a page follows from the access table of the API: whoever may call every operation that it needs.
+The access table of the API decides who may open a page: a caller who may call every operation that the page needs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ConsolePage:
         title: in the navigation; empty for a page that only others lead to.
         needs: the operations of the API that a caller must have.
         slow: its processor time counts in the caller's quota, as that of slow operations does.
-        public: it is for anybody.
+        public: everyone may open it, without a login.
         form: it takes a POST.
     """
 
@@ -86,7 +86,7 @@ class ConsolePage:
 
     def is_for(self, caller: Caller) -> bool:
         """Whether a caller may open it."""
-        return self.public or all(permits(caller, one) for one in self.needs)
+        return self.public or all(permits(caller, need) for need in self.needs)
 
 
 class Pages:
@@ -100,7 +100,7 @@ class Pages:
         """A page at ``path`` that needs these operations, read functions or names; ``terms`` as the page has them."""
 
         def add(show: F) -> F:
-            names = tuple(one if isinstance(one, str) else one.__name__ for one in needs)
+            names = tuple(need if isinstance(need, str) else need.__name__ for need in needs)
             self.all.append(ConsolePage(path, title, names, show, **terms))
             return show
 

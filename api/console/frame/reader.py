@@ -39,7 +39,7 @@ class Reader:
 
     def may(self, *reads: Callable[..., object]) -> bool:
         """Whether the caller may call each of these operations."""
-        return all(permits(self.caller, one.__name__) for one in reads)
+        return all(permits(self.caller, read.__name__) for read in reads)
 
     def read(self, operation: Callable[Concatenate[View, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What the API would answer. Raises: Problem, Malformed, as the API does."""

@@ -21,7 +21,7 @@ class Table:
 
     Attributes:
         name: in the address of its CSV and as its id on the page.
-        empty: said where there is no row; ``command`` is what brings one.
+        empty: the text where there is no row; ``command`` is the command that makes one.
         following: the address of the next page; empty if this is the last. ``following_words`` is what its link says.
     """
 
@@ -39,7 +39,7 @@ class Table:
         file = io.StringIO(newline="")
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         writer.writerow(map(defused, self.columns))
-        writer.writerows([defused(one.value) for one in row] for row in self.rows)
+        writer.writerows([defused(cell.value) for cell in row] for row in self.rows)
         return (_BYTE_ORDER_MARK + file.getvalue()).encode()
 
 

@@ -4,7 +4,7 @@
     GET /console/callback?code=...           checks state, iss and nonce, exchanges the code, sets the session
 
 The access token is verified as the API verifies it, by the issuer's pinned keys, and is not kept: the session holds
-what it said, until it would have ended.
+its claims, until it would have ended.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class Logins:
     @property
     def issuers(self) -> tuple[str, ...]:
         """The issuers at which people may log in, by name."""
-        return tuple(one.name for one in self._issuers() if not self._terms.issuers or one.name in self._terms.issuers)
+        return tuple(
+            issuer.name for issuer in self._issuers() if not self._terms.issuers or issuer.name in self._terms.issuers
+        )
 
     def begin(self, issuer: str, following: str) -> Begun:
         """Send a browser to an issuer. Raises: Malformed, Refused, Unreachable."""

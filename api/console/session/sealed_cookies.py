@@ -72,7 +72,7 @@ class SealedCookies:
 def _cookie(header: str, name: str) -> str:
     """The value of one cookie; empty if it is absent or the header is unreadable."""
     try:
-        found = SimpleCookie(header).get(name)
+        cookie = SimpleCookie(header).get(name)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if cookie is None else cookie.value

@@ -1,4 +1,4 @@
-"""A session: for whom somebody has logged in, until when, and the token that its forms carry."""
+"""A session: the organisation that a person logged in for, its end, and the token that its forms carry."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Session:
 
     @property
     def token(self) -> Token:
-        """What its access token said."""
+        """The claims of its access token."""
         return Token(self.subject, self.organisation, "", self.roles)
 
 

@@ -31,23 +31,23 @@ READ_MAX: Final = 1_000
 @PAGES.page("/contracts", "Contracts", registry.list_contracts)
 def contracts(reader: Reader, inputs: Inputs) -> Page:
     """The contracts that the caller may see. Raises: Malformed."""
-    found = reader.page(registry.list_contracts, ROWS_MAX, inputs.get("cursor"))
+    page = reader.page(registry.list_contracts, ROWS_MAX, inputs.get("cursor"))
     rows = tuple(
         (
-            cells.text(one.id, address("contracts", one.id)),
-            cells.count(one.version),
-            cells.text(_state(reader, one)),
-            organisation(reader, one.consumer),
-            cells.text(", ".join(organisation(reader, did).text for did in one.providers)),
-            cells.moment(one.starts),
-            cells.moment(one.ends),
-            cells.count(one.runs),
-            cells.count(one.index, address("log", str(one.index))),
+            cells.text(item.id, address("contracts", item.id)),
+            cells.count(item.version),
+            cells.text(_state(reader, item)),
+            organisation(reader, item.consumer),
+            cells.text(", ".join(organisation(reader, did).text for did in item.providers)),
+            cells.moment(item.starts),
+            cells.moment(item.ends),
+            cells.count(item.runs),
+            cells.count(item.index, address("log", str(item.index))),
         )
-        for one in found.items
+        for item in page.items
     )
     columns = ("Contract", "Version", "State", "Consumer", "Providers", "Starts", "Ends", "Runs charged", "Entry")
-    following = address("contracts", cursor=found.next_cursor) if found.next_cursor else ""
+    following = address("contracts", cursor=page.next_cursor) if page.next_cursor else ""
     empty = "No contract that you may see. A provider signs one, and the consumer enters it:"
     command = f"{_SIGN}\nepsilon contract enter tdc.toml contract.yaml --signature tdp.jws"
     return Page("list.html", "Contracts", (Table("contracts", "Contracts", columns, rows, empty, command, following),))
@@ -70,8 +70,10 @@ def contract(reader: Reader, inputs: Inputs) -> Page:
     if head is None or not reader.caller.sees_contract(head, reader.facts):
         raise not_found(f"contract {name}")
     versions = sorted(_versions(reader, name), key=lambda one: -one.version)[:VERSIONS_MAX]
-    documents = [read_contract(reader.facts.documents[one.document]) for one in versions]
-    compared = document_fields([f"version {one.version}" for one in documents], [to_json(one) for one in documents])
+    documents = [read_contract(reader.facts.documents[version.document]) for version in versions]
+    compared = document_fields(
+        [f"version {document.version}" for document in documents], [to_json(document) for document in documents]
+    )
     current = versions[0]
     facts = [
         ("State", cells.text(_state(reader, current))),
@@ -88,14 +90,14 @@ def contract(reader: Reader, inputs: Inputs) -> Page:
 
 def _versions(reader: Reader, name: str) -> Iterator[Contract]:
     """Every version that the caller may see."""
-    found = reader.page(registry.list_contracts, 200, None)
+    page = reader.page(registry.list_contracts, 200, None)
     read = 0
     while True:
-        yield from (one for one in found.items if one.id == name)
-        read += len(found.items)
-        if found.next_cursor is None or read >= READ_MAX:
+        yield from (item for item in page.items if item.id == name)
+        read += len(page.items)
+        if page.next_cursor is None or read >= READ_MAX:
             return
-        found = reader.page(registry.list_contracts, 200, found.next_cursor)
+        page = reader.page(registry.list_contracts, 200, page.next_cursor)
 
 
 def _values(facts: Sequence[tuple[str, Cell]], compared: Versions, command: str) -> dict[str, object]:

@@ -31,17 +31,17 @@ _OPEN: Final = (
 @PAGES.page("/datasets", "Datasets", registry.list_datasets)
 def datasets(reader: Reader, inputs: Inputs) -> Page:
     """The datasets that the caller may see. Raises: Malformed, Problem."""
-    found = reader.page(registry.list_datasets, ROWS_MAX, inputs.get("cursor"))
+    page = reader.page(registry.list_datasets, ROWS_MAX, inputs.get("cursor"))
     rows = tuple(
         (
-            dataset_cell(one.provider, one.dataset),
-            organisation(reader, one.provider),
-            cells.text(one.domain, address("policies", one.domain)),
-            cells.count(one.index, address("log", str(one.index))),
+            dataset_cell(item.provider, item.dataset),
+            organisation(reader, item.provider),
+            cells.text(item.domain, address("policies", item.domain)),
+            cells.count(item.index, address("log", str(item.index))),
         )
-        for one in found.items
+        for item in page.items
     )
-    following = address("datasets", cursor=found.next_cursor) if found.next_cursor else ""
+    following = address("datasets", cursor=page.next_cursor) if page.next_cursor else ""
     table = Table(
         "datasets",
         "Datasets",
@@ -101,7 +101,7 @@ def partitions_of(reader: Reader, provider: str, name: str, after: str) -> tuple
 
 
 def _rows(reader: Reader, partitions: list[domain.Partition]) -> list[tuple[Cell, ...]]:
-    """What everyone together has used, as the caller is shown it: rounded up for whoever shares the account."""
+    """What everyone together has used, as the caller is shown it: rounded up for a caller who shares the account."""
     facts, caller, now = reader.facts, reader.caller, reader.view.time
     known = facts.organisations.get(caller.organisation)
     own = GLOBAL if known is None else holder_of(known.node)

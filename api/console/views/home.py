@@ -1,4 +1,4 @@
-"""The first page: what waits for whoever looks, and the health of the log."""
+"""The first page: what waits for the caller, and the health of the log."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _health(reader: Reader) -> list[tuple[str, Cell]]:
 
 def _pending(reader: Reader) -> Table:
     """The pending runs whose deadline comes first."""
-    found = pending_runs(reader, SHOWN_MAX)
+    pending = pending_runs(reader, SHOWN_MAX)
     rows = tuple(
         (
             run(one.id),
@@ -85,7 +85,7 @@ def _pending(reader: Reader) -> Table:
             cells.moment(one.deadline),
             cells.text("released" if one.key_release else "withheld"),
         )
-        for one in found
+        for one in pending
     )
     return Table(
         "pending",
@@ -104,8 +104,8 @@ def pending_runs(reader: Reader, most: int) -> list[Charge]:
     assert isinstance(facts, Snapshot)
     names = facts.due(_EVER, PENDING_MAX)
     facts.charges.fetch_keys(names)
-    seen = (facts.charges[one] for one in names)
-    return [one for one in seen if reader.caller.sees_charge(one, facts)][:most]
+    seen = (facts.charges[name] for name in names)
+    return [charge for charge in seen if reader.caller.sees_charge(charge, facts)][:most]
 
 
 def _announced(reader: Reader) -> Table:
@@ -131,12 +131,12 @@ def _partitions(reader: Reader) -> Table:
     soon = reader.view.time + SOON_MS
     rows = tuple(
         (
-            partition(one.partition),
-            cells.mark(one.state.replace("_", " "), passed=one.state == OPEN),
-            cells.moment(one.closes),
+            partition(item.partition),
+            cells.mark(item.state.replace("_", " "), passed=item.state == OPEN),
+            cells.moment(item.closes),
         )
-        for one in page.items
-        if one.state != OPEN or (one.closes is not None and one.closes <= soon)
+        for item in page.items
+        if item.state != OPEN or (item.closes is not None and item.closes <= soon)
     )
     return Table(
         "partitions",
@@ -153,14 +153,14 @@ def _contracts(reader: Reader) -> Table:
     page = reader.page(registry.list_contracts, SHOWN_MAX, None)
     rows = tuple(
         (
-            cells.text(one.id, address("contracts", one.id)),
-            organisation(reader, one.consumer),
-            cells.count(one.version),
-            cells.moment(one.ends),
-            cells.count(one.runs),
+            cells.text(item.id, address("contracts", item.id)),
+            organisation(reader, item.consumer),
+            cells.count(item.version),
+            cells.moment(item.ends),
+            cells.count(item.runs),
         )
-        for one in page.items
-        if not one.revoked and one.ends > reader.view.time
+        for item in page.items
+        if not item.revoked and item.ends > reader.view.time
     )
     return Table(
         "contracts",

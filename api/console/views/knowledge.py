@@ -41,13 +41,13 @@ class Square:
 @PAGES.page("/knowledge", "Who knows what", lineage.read_exposure)
 def knowledge(reader: Reader, inputs: Inputs) -> Page:
     """The datasets whose consumers the caller may watch. Raises: Malformed, Problem."""
-    found = reader.page(registry.list_datasets, 50, inputs.get("cursor"))
-    own = [one for one in found.items if _watches(reader, one.provider)]
+    page = reader.page(registry.list_datasets, 50, inputs.get("cursor"))
+    own = [item for item in page.items if _watches(reader, item.provider)]
     rows = tuple(
         (cells.text(one.dataset, address("knowledge", one.provider, one.dataset)), organisation(reader, one.provider))
         for one in own
     )
-    following = address("knowledge", cursor=found.next_cursor) if found.next_cursor else ""
+    following = address("knowledge", cursor=page.next_cursor) if page.next_cursor else ""
     empty = "No dataset whose consumers you may watch."
     table = Table("datasets", "Datasets", ("Dataset", "Provider"), rows, empty, following=following)
     return Page("list.html", "Who knows what", (table,))
@@ -64,7 +64,7 @@ def knowledge_of(reader: Reader, inputs: Inputs) -> Page:
     accounts, whole = _accounts(reader, f"{provider}/{name}/", [one.ref for one in partitions])
     bounds = {one.ref: partition_bounds(reader.facts, one, reader.view.time) for one in partitions}
     _fetch_nodes(reader, accounts)
-    status = [account_status(reader.facts, one, bounds[one.partition]) for one in accounts]
+    status = [account_status(reader.facts, account, bounds[account.partition]) for account in accounts]
     columns = _columns(status)
     by_place = {(one.partition, one.holder): one for one in status}
     heat = [
@@ -98,7 +98,7 @@ def _accounts(reader: Reader, prefix: str, refs: list[str]) -> tuple[list[Accoun
     wanted = set(refs)
     # References are in the order of code points, so that these lie side by side; no holder comes before an empty one.
     found = facts.accounts.page((refs[0], ""), ACCOUNTS_MAX)
-    of_these = [one for (ref, _), one in found if ref in wanted and ref.startswith(prefix)]
+    of_these = [item for (ref, _), item in found if ref in wanted and ref.startswith(prefix)]
     facts.forgiven.fetch_keys([key for key, _ in found if key[0] in wanted])
     return of_these, len(found) < ACCOUNTS_MAX or found[-1][0][0] not in wanted
 
@@ -107,17 +107,19 @@ def _fetch_nodes(reader: Reader, accounts: list[Account]) -> None:
     """Read the nodes and their organisations together, which names them."""
     facts = reader.facts
     assert isinstance(facts, Snapshot)
-    facts.nodes.fetch_keys([*{int(one.holder.partition(":")[2]) for one in accounts if one.holder != GLOBAL}])
-    nodes = [facts.nodes[int(one.holder.partition(":")[2])] for one in accounts if one.holder != GLOBAL]
+    facts.nodes.fetch_keys(
+        [*{int(account.holder.partition(":")[2]) for account in accounts if account.holder != GLOBAL}]
+    )
+    nodes = [facts.nodes[int(account.holder.partition(":")[2])] for account in accounts if account.holder != GLOBAL]
     facts.organisations.fetch_keys([*{did for node in nodes for did in (*node.members, node.organisation)}])
 
 
 def _columns(status: list[AccountStatus]) -> list[str]:
     """Everyone first, then the lineages with the fullest account."""
     fullest: dict[str, tuple[bool, Fraction]] = {}
-    for one in status:
-        filled = one.over, one.used.share or Fraction(0)
-        fullest[one.holder] = max(filled, fullest.get(one.holder, filled))
+    for account in status:
+        filled = account.over, account.used.share or Fraction(0)
+        fullest[account.holder] = max(filled, fullest.get(account.holder, filled))
     ordered = sorted(fullest, key=lambda holder: (holder == GLOBAL, *fullest[holder]), reverse=True)
     return ordered[:LINEAGES_MAX]
 
@@ -138,14 +140,14 @@ def _href(status: AccountStatus) -> str:
 def _table(status: list[AccountStatus], following: str) -> Table:
     rows = tuple(
         (
-            partition(one.partition),
-            Cell(one.name, exact=one.holder),
-            cells.share(one.used.share, str(one.used), _href(one)),
-            cells.bound(one.epsilon_max),
-            cells.bound(one.share_max),
-            cells.mark("over its cap" if one.over else "within", passed=not one.over),
+            partition(account.partition),
+            Cell(account.name, exact=account.holder),
+            cells.share(account.used.share, str(account.used), _href(account)),
+            cells.bound(account.epsilon_max),
+            cells.bound(account.share_max),
+            cells.mark("over its cap" if account.over else "within", passed=not account.over),
         )
-        for one in status
+        for account in status
     )
     columns = ("Partition", "Whose account", "Used of what binds", "Cap in ε", "Quota", "State")
     return Table("accounts", "Accounts", columns, rows, "Nothing was charged yet.", following=following)

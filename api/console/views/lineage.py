@@ -35,13 +35,13 @@ def lineage(reader: Reader, inputs: Inputs) -> Page:
     found = reader.page(registry.list_organisations, ROWS_MAX, inputs.get("cursor"))
     rows = tuple(
         (
-            Cell(one.name, exact=one.organisation, href=address("lineage", one.organisation)),
-            cells.text(one.organisation),
-            cells.text(", ".join(one.roles)),
-            cells.count(len(one.moves) - 1),
-            cells.count(one.index, address("log", str(one.index))),
+            Cell(item.name, exact=item.organisation, href=address("lineage", item.organisation)),
+            cells.text(item.organisation),
+            cells.text(", ".join(item.roles)),
+            cells.count(len(item.moves) - 1),
+            cells.count(item.index, address("log", str(item.index))),
         )
-        for one in found.items
+        for item in found.items
     )
     columns = ("Organisation", "DID", "Roles", "Changes of lineage", "Entry")
     following = address("lineage", cursor=found.next_cursor) if found.next_cursor else ""
@@ -54,25 +54,25 @@ def lineage_of(reader: Reader, inputs: Inputs) -> Page:
     did = inputs.path["did"]
     known = reader.read(lineage_routes.read_lineage, did)
     nodes = sorted(known.nodes, key=lambda one: one.index)
-    shown = {one.index for one in nodes}
-    names = {one.index: _name(reader, one) for one in nodes}
+    shown = {node.index for node in nodes}
+    names = {node.index: _name(reader, node) for node in nodes}
     edges = [
-        Edge(arrow.node, one.index, arrow.before is not None)
-        for one in nodes
-        for arrow in one.parents
+        Edge(arrow.node, node.index, arrow.before is not None)
+        for node in nodes
+        for arrow in node.parents
         if arrow.node in shown
     ]
-    vertices = [Vertex(one.index, names[one.index], one.index == known.node) for one in nodes]
+    vertices = [Vertex(node.index, names[node.index], node.index == known.node) for node in nodes]
     rows = tuple(
         (
-            cells.count(one.index, address("log", str(one.index))),
-            cells.text(names[one.index]),
-            cells.text(_KINDS.get(one.kind, one.kind)),
-            cells.moment(one.time),
-            cells.text(_knows(one, names)),
-            cells.bound(one.epsilon) if one.epsilon else cells.text("–"),
+            cells.count(node.index, address("log", str(node.index))),
+            cells.text(names[node.index]),
+            cells.text(_KINDS.get(node.kind, node.kind)),
+            cells.moment(node.time),
+            cells.text(_knows(node, names)),
+            cells.bound(node.epsilon) if node.epsilon else cells.text("–"),
         )
-        for one in nodes
+        for node in nodes
     )
     table = Table("nodes", "In words", ("Entry", "Who", "What", "Since", "Knows what was known by", "Cap in ε"), rows)
     return Page(
@@ -99,7 +99,7 @@ def _knows(one: LineageNode, names: dict[int, str]) -> str:
         + ("" if arrow.before is None else f" before entry {arrow.before}")
         for arrow in one.parents
     ]
-    return "; ".join(parts) or "nobody else"
+    return "; ".join(parts) or "no one else"
 
 
 @PAGES.page("/merger", "", planning.ask_merger_impact, slow=True)
@@ -113,14 +113,14 @@ def merger(reader: Reader, inputs: Inputs) -> Page:
         found = reader.read(planning.ask_merger_impact, question)
         rows = tuple(
             (
-                partition(one.partition),
-                Cell(one.after.name, exact=one.after.holder),
-                cells.text(", ".join(f"{before.name} {before.used}" for before in one.before)),
-                cells.share(one.after.used.share, str(one.after.used)),
-                cells.bound(one.after.epsilon_max),
-                cells.mark("over its cap" if one.after.over else "within", passed=not one.after.over),
+                partition(item.partition),
+                Cell(item.after.name, exact=item.after.holder),
+                cells.text(", ".join(f"{before.name} {before.used}" for before in item.before)),
+                cells.share(item.after.used.share, str(item.after.used)),
+                cells.bound(item.after.epsilon_max),
+                cells.mark("over its cap" if item.after.over else "within", passed=not item.after.over),
             )
-            for one in found.items
+            for item in found.items
         )
         columns = ("Partition", "Whose account", "Before", "Used together", "Cap in ε", "State")
         empty = "Together they would know of no run on data that you may watch."

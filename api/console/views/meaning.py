@@ -58,7 +58,7 @@ def meaning(_reader: Reader, inputs: Inputs) -> Page:
         ("Advantage over a guess, at most", cells.share(advantage(epsilon, delta))),
     ]
     steps = [Fraction(place, 100) for place in range(101)]
-    points = [(float(one), float(true_positives(epsilon, delta, one))) for one in steps]
+    points = [(float(step), float(true_positives(epsilon, delta, step))) for step in steps]
     chart = tradeoff(points, f"True positives by false positives at ε {cells.rounded(epsilon, up=True)}")
     given = {"epsilon": inputs.get("epsilon") or _EPSILON, "delta": inputs.get("delta") or _DELTA}
     return Page("meaning.html", "What ε means", (table,), {"about": facts, "chart": chart, "given": given})
@@ -113,22 +113,24 @@ def curve(reader: Reader, inputs: Inputs) -> Page:
     known = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
     facts = reader.facts
     charge = facts.charges[c.name(known.charge, "id")]
-    found = next(facts.partitions[ref] for ref in charge.partitions if ref == known.epsilon.partition)
-    points = [(delta, epsilon) for delta in _DELTAS if (epsilon := _epsilon(reader, charge, found, delta)) is not None]
+    opened = next(facts.partitions[ref] for ref in charge.partitions if ref == known.epsilon.partition)
+    points = [(delta, epsilon) for delta in _DELTAS if (epsilon := _epsilon(reader, charge, opened, delta)) is not None]
     rows = tuple((cells.bound(delta), cells.loss(epsilon)) for delta, epsilon in points)
     table = Table("curve", "ε by δ", ("δ", "ε of the run"), rows, "No ε is proven of this run.")
     about = [
-        ("Partition", partition(found.ref)),
-        ("Its budget", cells.bound(found.epsilon)),
-        ("at δ", cells.bound(found.delta)),
+        ("Partition", partition(opened.ref)),
+        ("Its budget", cells.bound(opened.epsilon)),
+        ("at δ", cells.bound(opened.delta)),
         ("ε of the run at this δ", cells.loss(known.epsilon.epsilon)),
     ]
-    chart = epsilon_curve(points, (found.delta, found.epsilon))
+    chart = epsilon_curve(points, (opened.delta, opened.epsilon))
     return Page("curve.html", f"ε of {known.charge} by δ", (table,), {"about": about, "chart": chart})
 
 
-def _epsilon(reader: Reader, charge: charge_record.Charge, found: domain.Partition, delta: Fraction) -> Fraction | None:
+def _epsilon(
+    reader: Reader, charge: charge_record.Charge, opened: domain.Partition, delta: Fraction
+) -> Fraction | None:
     try:
-        return COMPUTED.epsilon(replace(found, delta=delta), charged_body(reader.facts, charge))
+        return COMPUTED.epsilon(replace(opened, delta=delta), charged_body(reader.facts, charge))
     except (Rejected, Malformed, ArithmeticError):
         return None

@@ -31,13 +31,13 @@ _KINDS: Final = {
 @PAGES.page("/models", "Models", log_routes.list_decisions, log_routes.read_model_release)
 def models(reader: Reader, _inputs: Inputs) -> Page:
     """The models that the caller may see, among the newest entries. Raises: Malformed."""
-    found = newest_of(reader, [*_KINDS])
+    entries = newest_of(reader, [*_KINDS])
     tables = tuple(
         Table(
             name,
             caption,
             ("Run", "By", "Model", "Time", "Outcome", "Entry"),
-            tuple(_row(reader, index, entry) for index, entry in found if entry.kind == kind),
+            tuple(_row(reader, index, entry) for index, entry in entries if entry.kind == kind),
             empty,
             following=address("decisions", kind=kind),
         )

@@ -1,4 +1,4 @@
-"""Operations: whether the service takes commands, and how it is used, for whoever runs it."""
+"""Operations: whether the service takes commands, and how it is used, for its operator."""
 
 from __future__ import annotations
 

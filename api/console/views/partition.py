@@ -38,36 +38,36 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     provider, name = inputs.path["provider"], inputs.path["dataset"]
     ref = f"{provider}/{name}/{inputs.path['partition']}"
     known = reader.read(accounts.read_partition, ref)
-    found = reader.facts.partitions[ref]
+    opened = reader.facts.partitions[ref]
     facts = reader.facts
     assert isinstance(facts, Snapshot)
-    charges = facts.newest_on(found.ref, RUNS_MAX)
-    held = _held(reader, found, charges)
-    runs = _runs(reader, found, [one for one in charges if one.state is not ChargeState.VOIDED])
-    points = [Point(one.time, one.counted, one.sum) for one in runs]
+    charges = facts.newest_on(opened.ref, RUNS_MAX)
+    held = _held(reader, opened, charges)
+    runs = _runs(reader, opened, [charge for charge in charges if charge.state is not ChargeState.VOIDED])
+    points = [Point(run_.time, run_.counted, run_.sum) for run_ in runs]
     about = [
         ("Dataset", dataset(provider, name)),
         ("Provider", organisation(reader, provider)),
         ("State", cells.mark(known.state.replace("_", " "), passed=known.state == "open")),
-        ("Budget", cells.bound(found.epsilon)),
-        ("at δ", cells.bound(found.delta)),
+        ("Budget", cells.bound(opened.epsilon)),
+        ("at δ", cells.bound(opened.delta)),
         ("Level", cells.count(None if held.bounds is None else held.bounds.level)),
-        ("Rule", cells.text(read_rule(found.terms).kind())),
-        ("Neighbours", cells.text(f"{found.unit}, {found.relation}")),
+        ("Rule", cells.text(read_rule(opened.terms).kind())),
+        ("Neighbours", cells.text(f"{opened.unit}, {opened.relation}")),
         ("Closes", cells.moment(known.closes)),
         ("Entry", cells.count(known.index, address("log", str(known.index)))),
     ]
-    caps = [("budget", found.epsilon)]
-    if held.bounds is not None and held.bounds.lineage_epsilon_max < found.epsilon:
+    caps = [("budget", opened.epsilon)]
+    if held.bounds is not None and held.bounds.lineage_epsilon_max < opened.epsilon:
         caps.append(("cap on one lineage", held.bounds.lineage_epsilon_max))
     return Page(
         "partition.html",
-        f"Partition {found.ref.rpartition('/')[2]}",
+        f"Partition {opened.ref.rpartition('/')[2]}",
         (_accounts(reader, held), _runs_table(reader, runs)),
         {
             "about": about,
             "chart": burn_down(points, caps, reader.view.time),
-            "whole": reader.caller.watches(found),
+            "whole": reader.caller.watches(opened),
             "knowledge": address("knowledge", provider, name) if _may_watch(reader, provider) else "",
             "command": shlex.join(["epsilon", "account", "tdp.toml", ref, "--proof", "proof.json"]),
         },
@@ -94,26 +94,26 @@ class RunShown:
     counted: Fraction | None
 
 
-def _held(reader: Reader, found: domain.Partition, charges: list[charge_record.Charge]) -> AccountBook:
+def _held(reader: Reader, opened: domain.Partition, charges: list[charge_record.Charge]) -> AccountBook:
     """The accounts as the API shows them, with the newest charge of each lineage known already."""
-    newest = {holder_of(one.author): one for one in charges}
-    return AccountBook.at(reader.facts, found, reader.view.time, reader.caller, newest)
+    newest = {holder_of(charge.author): charge for charge in charges}
+    return AccountBook.at(reader.facts, opened, reader.view.time, reader.caller, newest)
 
 
-def _runs(reader: Reader, found: domain.Partition, charges: list[charge_record.Charge]) -> list[RunShown]:
+def _runs(reader: Reader, opened: domain.Partition, charges: list[charge_record.Charge]) -> list[RunShown]:
     """The newest runs on a partition that the caller may see, each with the odometer of all shown until then."""
     facts = reader.facts
     assert isinstance(facts, Snapshot)
-    charges = [one for one in charges if reader.caller.sees_charge(one, facts)]
-    times, rule = facts.times([one.index for one in charges]), read_rule(found.terms)
+    charges = [charge for charge in charges if reader.caller.sees_charge(charge, facts)]
+    times, rule = facts.times([charge.index for charge in charges]), read_rule(opened.terms)
     total = settled = Loss.zero(len(rule.coordinates))
     runs = []
-    for one in charges:
-        steps = one.steps if one.steps_posted is None else one.steps_posted
-        price = loss_of(one.price_of(found.ref), steps) if steps else Loss.zero(len(rule.coordinates))
+    for charge in charges:
+        steps = charge.steps if charge.steps_posted is None else charge.steps_posted
+        price = loss_of(charge.price_of(opened.ref), steps) if steps else Loss.zero(len(rule.coordinates))
         total += price
-        settled = settled if one.state is ChargeState.PENDING else settled + price
-        runs.append(RunShown(one, times[one.index], _odometer(rule, total), _odometer(rule, settled)))
+        settled = settled if charge.state is ChargeState.PENDING else settled + price
+        runs.append(RunShown(charge, times[charge.index], _odometer(rule, total), _odometer(rule, settled)))
     return runs
 
 
@@ -158,17 +158,17 @@ def _accounts(reader: Reader, held: AccountBook) -> Table:
 def _runs_table(reader: Reader, runs: list[RunShown]) -> Table:
     rows = tuple(
         (
-            run(one.charge.id),
-            organisation(reader, one.charge.actor),
-            cells.moment(one.time),
-            cells.text(one.charge.state.value),
-            cells.count(one.charge.steps),
-            cells.count(one.charge.steps_posted),
-            cells.loss(one.counted),
-            cells.loss(one.sum),
-            cells.count(one.charge.index, address("log", str(one.charge.index))),
+            run(run_.charge.id),
+            organisation(reader, run_.charge.actor),
+            cells.moment(run_.time),
+            cells.text(run_.charge.state.value),
+            cells.count(run_.charge.steps),
+            cells.count(run_.charge.steps_posted),
+            cells.loss(run_.counted),
+            cells.loss(run_.sum),
+            cells.count(run_.charge.index, address("log", str(run_.charge.index))),
         )
-        for one in runs
+        for run_ in runs
     )
     columns = (
         "Run",

@@ -27,19 +27,19 @@ _DEFAULTS: Final = {"probability": "0.05", "noise": "2", "steps": "100", "contra
 def planner(reader: Reader, inputs: Inputs) -> Page:
     """The form, and where it is filled in, its answer. Raises: Problem."""
     given = {name: inputs.get(name) or default for name, default in _DEFAULTS.items()}
-    found, wrong = None, ""
+    report, wrong = None, ""
     if given["contract"] and given["partition"]:
         try:
             reader.view.context.quotas.admit_questions(reader.caller)
-            found = reader.read(planning.plan_run, _question(reader, given))
+            report = reader.read(planning.plan_run, _question(reader, given))
         except Malformed as error:
             wrong = str(error)
         except Problem as problem:
             wrong = problem.details.detail or problem.details.title
-    values = {"given": given, "wrong": wrong, "report": found, **_choices(reader)}
-    if found is not None:
-        values |= {"about": _facts(found), "command": shlex.join(_command(given))}
-    return Page("planner.html", "Planner", () if found is None else _tables(found), values)
+    values = {"given": given, "wrong": wrong, "report": report, **_choices(reader)}
+    if report is not None:
+        values |= {"about": _facts(report), "command": shlex.join(_command(given))}
+    return Page("planner.html", "Planner", () if report is None else _tables(report), values)
 
 
 def _choices(reader: Reader) -> dict[str, object]:
@@ -47,8 +47,10 @@ def _choices(reader: Reader) -> dict[str, object]:
     agreed = reader.page(registry.list_contracts, CHOICES_MAX, None)
     opened = reader.page(accounts.list_partitions, CHOICES_MAX, None)
     return {
-        "contracts": [(one.document, f"{one.id}, version {one.version}") for one in agreed.items if not one.revoked],
-        "partitions": [(one.partition, one.partition) for one in opened.items if one.state == "open"],
+        "contracts": [
+            (item.document, f"{item.id}, version {item.version}") for item in agreed.items if not item.revoked
+        ],
+        "partitions": [(item.partition, item.partition) for item in opened.items if item.state == "open"],
     }
 
 
@@ -95,21 +97,21 @@ def _tables(found: PlanReport) -> tuple[Table, ...]:
     checks = tuple(map(check, found.decision.checks))
     epsilon = tuple(
         (
-            partition(one.partition),
-            cells.loss(one.epsilon),
-            cells.bound(one.delta),
-            cells.text(one.accountant),
-            cells.text(one.unit),
+            partition(line.partition),
+            cells.loss(line.epsilon),
+            cells.bound(line.delta),
+            cells.text(line.accountant),
+            cells.text(line.unit),
         )
-        for one in found.run_epsilon
+        for line in found.run_epsilon
     )
     lasts = tuple(
         (
-            partition(one.partition),
-            Cell(one.name, exact=one.holder),
-            cells.text("full") if one.full else cells.moment(one.projected_until),
+            partition(last.partition),
+            Cell(last.name, exact=last.holder),
+            cells.text("full") if last.full else cells.moment(last.projected_until),
         )
-        for one in found.lasts
+        for last in found.lasts
     )
     return (
         Table("checks", "Checks", CHECK_COLUMNS, checks, "The question was not read as a run."),
@@ -141,8 +143,8 @@ def _advice(found: PlanReport) -> tuple[Table, ...]:
         rows.append((cells.text("fewer steps"), cells.count(advice.steps)))
     if advice.noise_multiplier:
         rows.append((cells.text("more noise"), cells.loss(advice.noise_multiplier)))
-    rows += [(cells.text("another partition"), partition(one.instead)) for one in advice.partitions]
-    rows += [(cells.text("nothing helps while this fails"), cells.text(one.text)) for one in advice.blocked]
+    rows += [(cells.text("another partition"), partition(item.instead)) for item in advice.partitions]
+    rows += [(cells.text("nothing helps while this fails"), cells.text(item.text)) for item in advice.blocked]
     return (
         Table("advice", "The smallest changes that would pass, each by itself", ("Change", "To"), tuple(rows), "None."),
     )

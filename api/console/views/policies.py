@@ -29,19 +29,19 @@ VERSIONS_MAX: Final = 4
 @PAGES.page("/policies", "Policies", registry.list_policies)
 def policies(reader: Reader, inputs: Inputs) -> Page:
     """The newest version of each domain's policy. Raises: Malformed."""
-    found = reader.page(registry.list_policies, ROWS_MAX, inputs.get("cursor"))
+    page = reader.page(registry.list_policies, ROWS_MAX, inputs.get("cursor"))
     rows = tuple(
         (
-            cells.text(one.domain, address("policies", one.domain)),
-            cells.count(one.version),
-            organisation(reader, one.issuer),
-            cells.moment(one.effective),
-            cells.count(one.index, address("log", str(one.index))),
+            cells.text(item.domain, address("policies", item.domain)),
+            cells.count(item.version),
+            organisation(reader, item.issuer),
+            cells.moment(item.effective),
+            cells.count(item.index, address("log", str(item.index))),
         )
-        for one in found.items
+        for item in page.items
     )
     columns = ("Domain", "Newest version", "Issuer", "In force from", "Entry")
-    following = address("policies", cursor=found.next_cursor) if found.next_cursor else ""
+    following = address("policies", cursor=page.next_cursor) if page.next_cursor else ""
     empty, command = "No policy is published. An SRO publishes one with:", "epsilon policy publish sro.toml policy.yaml"
     table = Table("policies", "Policies", columns, rows, empty, command, following)
     return Page("list.html", "Policies", (table,))
@@ -53,13 +53,14 @@ def policy(reader: Reader, inputs: Inputs) -> Page:
     domain = inputs.path["domain"]
     known = reader.read(registry.read_policy, domain)
     newest = sorted(known.versions, key=lambda one: -one.version)[:VERSIONS_MAX]
-    documents = [read_policy(reader.facts.documents[one.document]) for one in newest]
+    documents = [read_policy(reader.facts.documents[version.document]) for version in newest]
     current = policy_in_force(reader.facts, domain, reader.view.time)
     names = [
-        f"version {one.version}" + (", in force" if current is not None and one.document == current.document else "")
-        for one in newest
+        f"version {version.version}"
+        + (", in force" if current is not None and version.document == current.document else "")
+        for version in newest
     ]
-    compared = document_fields(names, [to_json(one) for one in documents])
+    compared = document_fields(names, [to_json(document) for document in documents])
     return Page(
         "policy.html",
         f"Policy of {domain}",
@@ -83,39 +84,42 @@ def _facts(reader: Reader, issuer: str, version: int | None, count: int) -> list
 @PAGES.page("/policy-impact", "", planning.ask_policy_impact, slow=True, form=True)
 def policy_impact(reader: Reader, inputs: Inputs) -> Page:
     """What a draft of a policy would change, before it is published. Raises: Malformed, Problem."""
-    text, found, wrong = inputs.form.get("document", ""), None, ""
+    text, impact, wrong = inputs.form.get("document", ""), None, ""
     if text:
         try:
-            found = reader.read(planning.ask_policy_impact, text.encode())
+            impact = reader.read(planning.ask_policy_impact, text.encode())
         except Malformed as error:
             wrong = str(error)
-    tables = () if found is None else _impact_tables(found)
+    tables = () if impact is None else _impact_tables(impact)
     return Page(
         "policy_impact.html",
         "What a policy would change",
         tables,
-        {"text": text, "wrong": wrong, "answered": found is not None},
+        {"text": text, "wrong": wrong, "answered": impact is not None},
     )
 
 
-def _impact_tables(found: Impact) -> tuple[Table, ...]:
+def _impact_tables(impact: Impact) -> tuple[Table, ...]:
     """What changes, each before and after."""
-    fields = tuple((cells.text(one.name), _word(one.before), _word(one.after)) for one in found.fields)
+    fields = tuple((cells.text(field.name), _word(field.before), _word(field.after)) for field in impact.fields)
     partitions = tuple(
-        (partition(one.name), *_bounds(one.before), *_bounds(one.after)) for one in found.partitions[:CHANGES_MAX]
+        (partition(change.name), *_bounds(change.before), *_bounds(change.after))
+        for change in impact.partitions[:CHANGES_MAX]
     )
     accounts = tuple(
         (
-            partition(one.after.partition),
-            Cell(one.after.name, exact=one.after.holder),
-            cells.share(one.before.used.share, str(one.before.used)),
-            cells.share(one.after.used.share, str(one.after.used)),
-            cells.mark("freezes" if one.freezes else "thaws" if one.thaws else "as before", passed=not one.freezes),
+            partition(account.after.partition),
+            Cell(account.after.name, exact=account.after.holder),
+            cells.share(account.before.used.share, str(account.before.used)),
+            cells.share(account.after.used.share, str(account.after.used)),
+            cells.mark(
+                "freezes" if account.freezes else "thaws" if account.thaws else "as before", passed=not account.freezes
+            ),
         )
-        for one in found.accounts[:CHANGES_MAX]
+        for account in impact.accounts[:CHANGES_MAX]
     )
     refused = tuple(
-        (cells.mark(one.code.replace("_", " "), passed=False), cells.text(one.text)) for one in found.refused
+        (cells.mark(check.code.replace("_", " "), passed=False), cells.text(check.text)) for check in impact.refused
     )
     return (
         Table("fields", "What it says", ("Field", "Now", "Then"), fields, "No field changes."),
@@ -139,7 +143,7 @@ def _impact_tables(found: Impact) -> tuple[Table, ...]:
 
 def _word(value: object) -> Cell:
     if isinstance(value, list):
-        return cells.text(", ".join(one for one in map(str, value) if not one.startswith("batch_size")))
+        return cells.text(", ".join(word for word in map(str, value) if not word.startswith("batch_size")))
     return cells.text("–" if value is None else value)
 
 

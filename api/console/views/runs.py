@@ -36,21 +36,21 @@ def runs(reader: Reader, inputs: Inputs) -> Page:
         # By deadline, out of an index: to look through all charges for the few that are pending takes long.
         shown = [Charge.of_record(one) for one in pending_runs(reader, ROWS_MAX)]
     else:
-        found = reader.page(accounts.list_charges, ROWS_MAX, cursor, state=state)
-        shown = [*found.items]
-        following = address("runs", state=state, cursor=found.next_cursor) if found.next_cursor else ""
+        page = reader.page(accounts.list_charges, ROWS_MAX, cursor, state=state)
+        shown = [*page.items]
+        following = address("runs", state=state, cursor=page.next_cursor) if page.next_cursor else ""
     rows = tuple(
         (
-            run(one.id),
-            organisation(reader, one.actor),
-            cells.text(one.state),
-            cells.count(len(one.partitions)),
-            cells.count(one.steps),
-            cells.count(one.steps_posted),
-            cells.moment(one.deadline),
-            cells.count(one.index, address("log", str(one.index))),
+            run(item.id),
+            organisation(reader, item.actor),
+            cells.text(item.state),
+            cells.count(len(item.partitions)),
+            cells.count(item.steps),
+            cells.count(item.steps_posted),
+            cells.moment(item.deadline),
+            cells.count(item.index, address("log", str(item.index))),
         )
-        for one in shown
+        for item in shown
     )
     columns = ("Run", "By", "State", "Partitions", "Steps charged", "Steps posted", "Deadline", "Entry")
     empty = "No run that you may see. A consumer charges one by training:"
@@ -63,8 +63,8 @@ def run_page(reader: Reader, inputs: Inputs) -> Page:
     """One run. Raises: Malformed, Problem."""
     known = reader.read(accounts.read_charge, inputs.path["id"])
     found = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
-    rows = [_line(one, "the run alone") for one in found.run_epsilon]
-    rows += [_line(one, f"with its ancestry, {one.runs} runs") for one in found.with_ancestry]
+    rows = [_line(line, "the run alone") for line in found.run_epsilon]
+    rows += [_line(line, f"with its ancestry, {line.runs} runs") for line in found.with_ancestry]
     epsilon = Table(
         "epsilon",
         "What it reveals",

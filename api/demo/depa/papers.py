@@ -1,6 +1,6 @@
 """The scenario's contract and pipeline in DEPA's form: made up here, or DEPA's own from a folder that is named.
 
-As in what DEPA ships, nobody is a party yet, the contract is over, the scaler and the stratified split are fitted on
+As in what DEPA ships, no one is a party yet, the contract is over, the scaler and the stratified split are fitted on
 the records, and metrics are exact: ``epsilon depa adapt`` says of each what has to change.
 """
 

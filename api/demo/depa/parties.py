@@ -37,7 +37,7 @@ class Parties:
 
 
 def registered(folder: Path, enrol: Enrol, now: int, attester: Signer, level: int) -> Parties:
-    """Everybody with a key in ``folder`` and registered, the policy in force, and the data sets described."""
+    """All parties with a key in ``folder`` and registered, the policy in force, and the data sets described."""
 
     def create(slug: str, name: str, role: str) -> Organisation:
         return Organisation.create(folder, slug, name, role, enrol)
@@ -45,8 +45,8 @@ def registered(folder: Path, enrol: Enrol, now: int, attester: Signer, level: in
     sro, tdc = create("health-council", "Health Council", "SRO"), create("modeller", "Modeller", "TDC")
     auditor = create("auditor", "Auditor", "AUDITOR")
     tdps = {name: create(f"{name}-data", name, "TDP") for name in NAMES}
-    for one in (sro, tdc, auditor, *tdps.values()):
-        one.register(sro)
+    for party in (sro, tdc, auditor, *tdps.values()):
+        party.register(sro)
     shipped = participants.policy(sro, attester.jwk, now)
     own: c.Object = {
         "budget": {"delta_max": DELTA, "epsilon_max": EPSILON},

@@ -19,7 +19,7 @@ INPUTS: Final = {
 }
 """Columns of each provider's table that a model sees, in the order in which they are joined."""
 PHONE: Final = {"icmr": "icmr_patient_mobilenumber", "cowin": "cowin_registered_mobile", "index": "pcnumber"}
-"""Whose a record is: never sealed, a token stands in its place."""
+"""The column that identifies a person: never sealed; a token replaces it."""
 TARGET: Final = "a_icmr_test_result"
 HELD_OUT: Final = Fraction(3, 10)
 BUCKETS: Final = 4

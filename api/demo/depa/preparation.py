@@ -26,7 +26,7 @@ def sealed(parties: Parties, keys: FileKeyStore, raw: dict[str, Path], folder: P
     Raises:
         Malformed: for a table with a person twice, a column missing, or a value that is no number. OSError.
     """
-    found = {}
+    tables = {}
     for name in NAMES:
         schema = RecordSchema(
             target=(TARGET,) if name == NAMES[0] else (),
@@ -35,18 +35,18 @@ def sealed(parties: Parties, keys: FileKeyStore, raw: dict[str, Path], folder: P
         )
         key = folder / f"{name}.key"
         create_file(key, keys.create(parties.tdps[name].did, f"{name}-{partition}").reveal())
-        # The providers share the key of the tokens, and give it to nobody else.
+        # The providers share the key of the tokens, and give it to no one else.
         records, ref = open_records(raw[name], schema, folder / "join.key"), parties.reference(name, partition)
         made = seal_dataset(records, ref, folder / name, key, None)
-        found[ref] = made.folder / SEALED
-    return found
+        tables[ref] = made.folder / SEALED
+    return tables
 
 
 def public_sample(folder: Path) -> Path:
     """Made-up people in the joined form: public, on which the model is tried before anything is charged."""
     made = folder / "made-up"
     made.mkdir()
-    tables = {name: _numbers(path, name) for name, path in made_up(made, PUBLIC_PEOPLE, Random(1)).items()}  # noqa: S311 - nobody's data
+    tables = {name: _numbers(path, name) for name, path in made_up(made, PUBLIC_PEOPLE, Random(1)).items()}  # noqa: S311 - no one's data
     phones = sorted(tables[NAMES[0]])
     inputs = [[number for name in NAMES for number in tables[name][phone][0]] for phone in phones]
     targets = [tables[NAMES[0]][phone][1] for phone in phones]
@@ -56,10 +56,10 @@ def public_sample(folder: Path) -> Path:
 
 
 def _numbers(path: Path, name: str) -> dict[str, tuple[list[float], int]]:
-    found = {}
+    tables = {}
     for chunk in open_table(path).chunks():
         columns = chunk.columns
         for place, phone in enumerate(columns[PHONE[name]]):
             target = int(columns[TARGET][place]) if TARGET in columns else 0
-            found[str(phone)] = [float(columns[one][place]) for one in INPUTS[name]], target
-    return found
+            tables[str(phone)] = [float(columns[one][place]) for one in INPUTS[name]], target
+    return tables

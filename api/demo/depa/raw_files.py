@@ -1,8 +1,8 @@
 """The raw files of the scenario's three providers: made up here, or DEPA's own from a folder that is named.
 
 Each is a table of people as that provider has them: icmr the tests, cowin the vaccinations, index the patients. What is
-made up has the same columns and kinds as DEPA's files, and as much in it for a model to learn: whoever's sample was
-sequenced was mostly positive, and nothing else says much.
+made up has the same columns and kinds as DEPA's files, and as much in it for a model to learn: people whose sample was
+sequenced were mostly positive, and no other column says much.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def raw_files(folder: Path, people: int = PEOPLE, seed: int = 0) -> tuple[dict[s
     named = os.environ.get(FOLDER_VARIABLE)
     if not named:
         text = f"made up, {people} people; {FOLDER_VARIABLE}=folder takes DEPA's own files"
-        return made_up(folder, people, Random(seed)), text  # noqa: S311 - nobody's data
+        return made_up(folder, people, Random(seed)), text  # noqa: S311 - no one's data
     whole = Path(named)
     held = whole / "data" if (whole / "data").is_dir() else whole
-    found = {name: held / f"{name}.csv" for name in NAMES}
-    for path in found.values():
+    files = {name: held / f"{name}.csv" for name in NAMES}
+    for path in files.values():
         if not path.is_file():
             raise FileNotFoundError(f"{FOLDER_VARIABLE} names {named}, which has no {path.name}")
-    return found, f"DEPA's own, of {named}"
+    return files, f"DEPA's own, of {named}"
 
 
 def made_up(folder: Path, people: int, drawn: Random) -> dict[str, Path]:
@@ -69,15 +69,15 @@ def made_up(folder: Path, people: int, drawn: Random) -> dict[str, Path]:
         "cowin": _vaccination,
         "index": _patient,
     }
-    found = {}
+    files = {}
     for name, make in makers.items():
         order = drawn.sample(sick, len(sick))
-        found[name] = path = folder / f"{name}.csv"
+        files[name] = path = folder / f"{name}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
             out = csv.writer(file)
             out.writerow(_COLUMNS[name].split(","))
             out.writerows(make(*one, drawn) for one in order)
-    return found
+    return files
 
 
 def _test(phone: int, positive: bool, sequenced: bool, drawn: Random) -> list[object]:  # noqa: FBT001 - of a person

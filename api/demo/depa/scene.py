@@ -87,7 +87,7 @@ class Scene:
         attester = Signer.generate()
         attester.save(self.folder / "keys" / "attester.pem")
         self.parties = parties.registered(self.folder / "keys", self.enrol, self.now, attester, self.level)
-        self._say(f"registered: {', '.join(one.did for one in self.parties.tdps.values())} (TDP), and their consumer")
+        self._say(f"registered: {', '.join(tdp.did for tdp in self.parties.tdps.values())} (TDP), and their consumer")
         self._say(
             f"Level {self.level}: one budget of ε {parties.EPSILON} at δ {parties.DELTA} for all runs of all consumers"
         )
@@ -111,7 +111,7 @@ class Scene:
         )
         checked = adapted.checked
         if checked.contract is None or checked.priced is None:
-            raise RuntimeError(f"the pair cannot be adapted: {'; '.join(one.text for one in checked.reasons)}")
+            raise RuntimeError(f"the pair cannot be adapted: {'; '.join(reason.text for reason in checked.reasons)}")
         for name, data in (("contract.json", adapted.contract), ("pipeline.json", adapted.pipeline)):
             (self.folder / name).write_bytes(data)
         document = c.members(c.parse(checked.contract, len(checked.contract), "contract"), "contract")
@@ -182,10 +182,12 @@ class Scene:
     def _audit(self) -> None:
         self._title(6, "What the auditor sees of the model")
         shown: Any = charged_stages(self.parties.auditor.service, RUN)
-        for one in shown["stages"]:
-            columns = ", ".join(one["columns"])
-            owners = ", ".join(f"{price['partition'].split('/')[0]} at ε {price['epsilon']}" for price in one["of"])
-            self._say(f"{one['stage']} {one['name'] or one['kind']}{f' of {columns}' if columns else ''}: {owners}")
+        for stage in shown["stages"]:
+            columns = ", ".join(stage["columns"])
+            owners = ", ".join(f"{price['partition'].split('/')[0]} at ε {price['epsilon']}" for price in stage["of"])
+            self._say(
+                f"{stage['stage']} {stage['name'] or stage['kind']}{f' of {columns}' if columns else ''}: {owners}"
+            )
 
     def _count(self) -> None:
         self._title(7, f"How many runs fit ε {parties.EPSILON}: charged until the ledger refuses")
@@ -198,9 +200,9 @@ class Scene:
             for rule in ("reference", RULE, "renyi"):
                 with heartbeat(self.console, f"counting: {description}, {rule}"):
                     name = f"{rule}-{number}"
-                    found = admission_counts.count_runs(self.parties, self.contract, name, rule, plan, self.now)
-                self.counted.append((description, found))
-                self._say(f"{description}, rule {rule}: {found.runs}{'' if found.runs else f' ({found.why})'}")
+                    counted = admission_counts.count_runs(self.parties, self.contract, name, rule, plan, self.now)
+                self.counted.append((description, counted))
+                self._say(f"{description}, rule {rule}: {counted.runs}{'' if counted.runs else f' ({counted.why})'}")
 
 
 def verify(folder: Path, console: Console) -> None:
@@ -219,5 +221,5 @@ def verify(folder: Path, console: Console) -> None:
 def _toml(value: c.Json) -> str:
     """A value as TOML spells it on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(member)}" for name, member in value.items()) + "}"
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, list) else json.dumps(value)

@@ -90,12 +90,12 @@ def watermark_router(book: Book, keys: WatermarkKeys, quotas: CallerQuotas) -> A
         with quotas.metered(caller):
             with book.read() as facts:
                 charges = _marked(facts)
-            found = {one: key for one in charges if (key := _key(keys, one)) is not None}
-            reached = sorted(search(weights, found), key=lambda one: -one[1])
+            runs = {charge: key for charge in charges if (key := _key(keys, charge)) is not None}
+            reached = sorted(search(weights, runs), key=lambda one: -one[1])
         with book.read() as facts:
             shown = tuple(_shown(*one) for one in reached if _may_see(caller, facts, one[0]))
         return json_response(
-            MarksFound(found=shown, searched=len(found), threshold=f"{threshold(len(found), len(weights)):.2f}")
+            MarksFound(found=shown, searched=len(runs), threshold=f"{threshold(len(runs), len(weights)):.2f}")
         )
 
     return router
@@ -116,15 +116,15 @@ def check_watermark(keys: WatermarkKeys, body: ReleaseModel) -> None:
 
 def _marked(facts: Snapshot) -> list[str]:
     """The charges whose models were released with a mark, of the newest releases."""
-    found: dict[str, None] = {}
+    runs: dict[str, None] = {}
     for _, data in reversed(entries_of_kind(facts.connection, MODEL_RELEASE.name)):
         entry = Entry.parse(data)
         body = entry.command_body
         if not entry.code.refused and isinstance(body, ReleaseModel) and body.watermark is not None:
-            found[body.charge] = None
-            if len(found) == SEARCHED_MAX:
+            runs[body.charge] = None
+            if len(runs) == SEARCHED_MAX:
                 break
-    return [*found]
+    return [*runs]
 
 
 def _key(keys: WatermarkKeys, charge: str) -> bytes | None:
@@ -135,7 +135,7 @@ def _key(keys: WatermarkKeys, charge: str) -> bytes | None:
 
 
 def _may_see(caller: Caller, facts: Snapshot, charge: str) -> bool:
-    """A clean room is told all: it declares what its run starts from, or ends."""
+    """A clean room sees every mark: it declares what its run starts from, or ends."""
     known = facts.charges.get(charge)
     return bool(caller.charge) or (known is not None and caller.sees_charge(known, facts))
 

@@ -57,7 +57,7 @@ def batch_router(book: Book, reads: GroupedReads, binding: Binding, limits: Call
         signatures.check(caller)
         quotas.check_pricing(caller)
         charges = await reads.run(lambda facts: _prepare_all(raw, _BatchContext(facts, binding, caller, path)))
-        ready = [one for one in charges if isinstance(one, Submission)]
+        ready = [charge for charge in charges if isinstance(charge, Submission)]
         if dry_run:
             quotas.admit_questions(caller, len(ready))
             outcomes = await run_sync(lambda: [book.quote(one, views_of(caller)) for one in ready])
@@ -66,9 +66,13 @@ def batch_router(book: Book, reads: GroupedReads, binding: Binding, limits: Call
             # The request itself was counted as one.
             quotas.admit_commands(caller, max(0, len(ready) - 1))
             outcomes = await book.submit_async(ready)
-            refused = (one for one in outcomes if one.code.refused and one.index is not None and not one.repeated)
+            refused = (
+                outcome
+                for outcome in outcomes
+                if outcome.code.refused and outcome.index is not None and not outcome.repeated
+            )
             quotas.count_refusals(caller, sum(1 for _ in refused))
-        signatures.add(caller, sum(one.code is Code.SIGNATURE_INVALID for one in outcomes))
+        signatures.add(caller, sum(outcome.code is Code.SIGNATURE_INVALID for outcome in outcomes))
         return await run_sync(_render, _Decided(book, caller, dry_run), charges, outcomes)
 
     return router
@@ -92,7 +96,7 @@ def _render(context: _Decided, charges: list[Submission | Problem], outcomes: li
         return {**answered(outcome), **warned(outcome), "status": 200 if context.dry else status_of(outcome)}
 
     return json_response(
-        {"outcomes": [outcome_of(one) if isinstance(one, Submission) else _problem(one) for one in charges]}
+        {"outcomes": [outcome_of(charge) if isinstance(charge, Submission) else _problem(charge) for charge in charges]}
     )
 
 
@@ -111,7 +115,7 @@ def _prepare_all(raw: bytes, context: _BatchContext) -> list[Submission | Proble
     listed = known["charges"]
     if not isinstance(listed, list) or not 1 <= len(listed) <= BATCH_MAX:
         raise Malformed("charges", f"must have 1 to {BATCH_MAX} items")
-    return [_prepare(one, f"charges[{place}]", context) for place, one in enumerate(listed)]
+    return [_prepare(item, f"charges[{place}]", context) for place, item in enumerate(listed)]
 
 
 def _prepare(value: object, where: str, context: _BatchContext) -> Submission | Problem:

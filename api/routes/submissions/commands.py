@@ -136,8 +136,8 @@ class _Decider(NamedTuple):
         pending = submission.pending
         try:
             with self.limits.quotas.metered(caller), self.book.read() as facts:
-                found = command_caps(facts, pending.command, pending.body, facts.time, declared_load(facts.entry))
-                return [*islice((one.text for one in found if not one.fits), WARNINGS_MAX)]
+                caps = command_caps(facts, pending.command, pending.body, facts.time, declared_load(facts.entry))
+                return [*islice((cap.text for cap in caps if not cap.fits), WARNINGS_MAX)]
         except Exception:  # noqa: BLE001 - whatever it was, the document is recorded
             _LOG.exception("the answer to a command does not have its warnings")
             return []
@@ -184,7 +184,7 @@ def _with_epsilon(
     meter: AbstractContextManager[None], outcome: Outcome, partitions: list[Partition], run: MakeCharge
 ) -> Outcome:
     with meter:
-        lines: list[c.Json] = [run_epsilon(one, run).to_json() for one in partitions]
+        lines: list[c.Json] = [run_epsilon(partition, run).to_json() for partition in partitions]
     return structs.replace(outcome, body={**outcome.body, "run_epsilon": lines})
 
 

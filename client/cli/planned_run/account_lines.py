@@ -34,15 +34,15 @@ def shown_partitions(service: Service, body: Object) -> list[str]:
 
 def accounts_of(service: Service, actor: str, refs: list[str]) -> dict[tuple[str, str], Any]:
     """Everyone's account and the actor's own of each of these partitions; those that cannot be read are left out."""
-    found: dict[tuple[str, str], Any] = {}
+    fullest_by_budget: dict[tuple[str, str], Any] = {}
     for ref in refs:
         try:
             accounts: Any = service.accounts(ref)["accounts"]
         except (Malformed, Refused, Unreachable):
             continue
-        own = (one for one in accounts if one["holder"] == GLOBAL or actor in one["organisations"])
-        found.update({(ref, one["holder"]): {**one, "partition": ref} for one in own})
-    return found
+        own = (account for account in accounts if account["holder"] == GLOBAL or actor in account["organisations"])
+        fullest_by_budget.update({(ref, one["holder"]): {**one, "partition": ref} for one in own})
+    return fullest_by_budget
 
 
 def changed_accounts(before: dict[tuple[str, str], Any], after: dict[tuple[str, str], Any]) -> list[Any]:

@@ -39,9 +39,9 @@ class Changes:
 
     def words(self) -> list[str]:
         """Options that change the plan, as they are typed."""
-        found = [*(("--noise", self.noise) if self.noise else ())]
-        found += ["--steps", str(self.steps)] if self.steps else []
-        return found + [word for ref in self.partitions for word in ("--partition", ref)]
+        options = [*(("--noise", self.noise) if self.noise else ())]
+        options += ["--steps", str(self.steps)] if self.steps else []
+        return options + [word for ref in self.partitions for word in ("--partition", ref)]
 
     def typed(self, file: Path) -> dict[str, str]:
         """How the user typed each field that the service names: as an option, or in the file."""

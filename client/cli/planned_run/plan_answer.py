@@ -16,10 +16,10 @@ def permitted_lines(report: Object) -> Iterator[str]:
     yield f"The run may be admitted: {cell(uncertain)}." if uncertain else "The run would be admitted."
     yield from (f"  {line}" for line in epsilon_lines(report.get("run_epsilon")))
     runs = _object(report.get("runs"))
-    for one in objects(runs.get("accounts")):
-        after = f", {cell(one['used_after'])} with this run" if one.get("used_after") else ""
-        used, fit = cell(one.get("used")), cell(one.get("runs"))
-        yield f"  {cell(one.get('name'))}: {used} used now{after}; {fit} such runs fit"
+    for account in objects(runs.get("accounts")):
+        after = f", {cell(account['used_after'])} with this run" if account.get("used_after") else ""
+        used, fit = cell(account.get("used")), cell(account.get("runs"))
+        yield f"  {cell(account.get('name'))}: {used} used now{after}; {fit} such runs fit"
     more = f"{cell(runs.get('more'))}{' or more' if runs.get('or_more') else ''}"
     yield f"Such runs that would be admitted, this one included: {more}."
     if binding := _object(runs.get("binding")):

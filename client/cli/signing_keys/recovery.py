@@ -111,10 +111,10 @@ def name_quorum(
     key.send_command(profile, "recovery_quorum", body, str(claim["id"]), dry_run=False, as_json=as_json)
 
 
-def _print_signed(found: Sequence[Object]) -> None:
+def _print_signed(decisions: Sequence[Object]) -> None:
     """What keys signed, as entries of the log."""
     names = ("index", "time", "kind", "id", "outcome", "key_id")
-    rows = [[time_text(one[name]) if name == "time" else cell(one.get(name)) for name in names] for one in found]
+    rows = [[time_text(one[name]) if name == "time" else cell(one.get(name)) for name in names] for one in decisions]
     print_rows(("entry", "time", "kind", "id", "outcome", "signed by the key"), rows, fold_from=3)
 
 
@@ -147,8 +147,8 @@ def recover(profile: ProfilePath, claimed: _Claimed, *, signature: _Signatures =
         caller = Profile.load(profile)
         with caller.open() as service:
             answer = service.submit(caller.signer(), caller.actor, "key_recovery", body, str(claim["id"]))
-            found = _signed_since(service, claim)
-    listed = None if found is None else [one for one in found if one.get("key_id") != new]
+            decisions = _signed_since(service, claim)
+    listed = None if decisions is None else [one for one in decisions if one.get("key_id") != new]
     print_outcome(answer, as_json=as_json, extra=None if listed is None else {"signed_since_stolen": [*listed]})
     if listed is not None and not as_json:
         what = "undo what is not its own" if listed else "nothing that this profile may see"

@@ -37,18 +37,19 @@ def _print_stream(found: Any) -> None:  # noqa: ANN401 - the service's JSON
     typer.echo(f"  shown of one {whose} so far, whatever was reset: ε {found['odometer'] or 'beyond the budget'}")
     if found["may_open"]:
         typer.echo(f"  may open now: {', '.join(found['may_open'])}")
-    windows = [("now", found["newest_window"]), *((time_text(one["at"]), one) for one in found["months"])]
+    windows = [("now", found["newest_window"]), *((time_text(month["at"]), month) for month in found["months"])]
     rows = [_window(when, one) for when, one in windows]
     print_rows(("when", "newest window", "slices", "runs like the last one", "binds"), rows, fold_from=4)
     slices = [
         (
-            one["period"],
-            one["status"].replace("_", " "),
-            time_text(one["closes"]) + (f" (in {one['alert_days']} days or less)" if one["alert_days"] else ""),
-            cell(one["spent"]),
-            cell(one["odometer"]),
+            slice_["period"],
+            slice_["status"].replace("_", " "),
+            time_text(slice_["closes"])
+            + (f" (in {slice_['alert_days']} days or less)" if slice_["alert_days"] else ""),
+            cell(slice_["spent"]),
+            cell(slice_["odometer"]),
         )
-        for one in found["slices"]
+        for slice_ in found["slices"]
     ]
     print_rows(("period", "state", "last charge", "spent", "ε so far"), slices)
 

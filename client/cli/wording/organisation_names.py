@@ -39,8 +39,8 @@ def _dids(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
     if isinstance(value, str):
         yield from [value] if _DID.fullmatch(value) else []
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _dids(one)
+        for member in value.values():
+            yield from _dids(member)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _dids(one)
+        for item in value:
+            yield from _dids(item)

@@ -32,4 +32,4 @@ def named_document(kind: str, path: Path, digest: str) -> str:
 
 
 def _text(value: Json) -> str:
-    return ", ".join(organisation(str(one)) for one in (value if isinstance(value, list) else [value]))
+    return ", ".join(organisation(str(item)) for item in (value if isinstance(value, list) else [value]))

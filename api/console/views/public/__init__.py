@@ -1,1 +1,1 @@
-"""The page that everybody may see."""
+"""The page that everyone may see, without a login."""

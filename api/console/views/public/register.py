@@ -1,4 +1,4 @@
-"""The public register: per dataset what its domain's policy in force makes public, for anybody and for programs."""
+"""The public register: per dataset what its domain's policy in force makes public, for people and for programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COLUMNS: Final = {
 def register(reader: Reader, inputs: Inputs) -> Page:
     """What is public of each dataset."""
     entries, following = _entries(reader, inputs.get("after"))
-    rows = tuple(tuple(_cell(name, one) for name in _COLUMNS) for one in entries)
+    rows = tuple(tuple(_cell(name, entry) for name in _COLUMNS) for entry in entries)
     table = Table(
         "register",
         "Datasets, and what is public of them",
