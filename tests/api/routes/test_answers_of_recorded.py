@@ -13,7 +13,7 @@ import pytest
 from client.http.endpoints import BATCH
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
-from tests.api.routes.test_dry_runs_and_batches import batch
+from tests.api.routes.submissions.test_dry_runs_and_batches import batch
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import ServedWorld
 
