@@ -284,10 +284,10 @@ def did(role: str) -> str:
 def _read_keys(path: Path) -> dict[str, bytes]:
     data = read_private(path, _FILE_MAX, "book")
     try:
-        known = c.fields(json.loads(data), str(path), _SECRETS)
+        members = c.fields(json.loads(data), str(path), _SECRETS)
     except ValueError:
         raise Malformed("book", f"its keys in {path} cannot be read") from None
-    return {name: c.unbase64url(known[name], name) for name in _SECRETS}
+    return {name: c.unbase64url(members[name], name) for name in _SECRETS}
 
 
 def _reasons(body: Any) -> str:  # noqa: ANN401 - an entry's body

@@ -52,8 +52,8 @@ class Issuer:
     @classmethod
     def parse(cls, name: str, jwks: bytes, bounds: IssuerBounds = UNBOUND) -> Issuer:
         """Read a JWK Set (RFC 7517, section 5) of at most 32 public keys. Raises: Malformed."""
-        known = c.parse(jwks, JWKS_BYTES_MAX, "jwks")
-        listed = known.get("keys") if isinstance(known, dict) else None
+        document = c.parse(jwks, JWKS_BYTES_MAX, "jwks")
+        listed = document.get("keys") if isinstance(document, dict) else None
         if not isinstance(listed, list) or not 1 <= len(listed) <= KEYS_MAX:
             raise Malformed("jwks.keys", f"must be a list of 1 to {KEYS_MAX} keys")
         return cls(name, tuple(_public(issuer, f"jwks.keys[{place}]") for place, issuer in enumerate(listed)), bounds)
@@ -168,10 +168,10 @@ def _read(text: str) -> tuple[str, c.Object]:
     if len(parts) != 3:
         raise Malformed("token", "must be a compact JWS: header, claims and signature between dots")
     header, payload, _ = (c.unbase64url(part, "token") for part in parts)
-    known = c.fields(c.parse(header, TOKEN_BYTES_MAX, "header"), "header", *_HEADER)
-    if known["typ"] not in {"at+jwt", "application/at+jwt"}:
+    members = c.fields(c.parse(header, TOKEN_BYTES_MAX, "header"), "header", *_HEADER)
+    if members["typ"] not in {"at+jwt", "application/at+jwt"}:
         raise Malformed("header.typ", "must be 'at+jwt' (RFC 9068)")
-    algorithm = c.one_of(known["alg"], "header.alg", tuple(_ALGORITHMS.values()))
+    algorithm = c.one_of(members["alg"], "header.alg", tuple(_ALGORITHMS.values()))
     claims = c.parse(payload, TOKEN_BYTES_MAX, "claims")
     if not isinstance(claims, dict):
         raise Malformed("claims", "must be an object")

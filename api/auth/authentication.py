@@ -105,8 +105,8 @@ def caller_of_token(token: Token, facts: Facts) -> Caller:
     if token.roles:
         # Who comes to read, or to run the machine, comes as nothing else: an auditor writes nothing.
         return Caller(token.organisation, token.roles)
-    known = facts.organisations.get(token.organisation)
-    return Caller(token.organisation, known.roles if known is not None else ("",))
+    organisation = facts.organisations.get(token.organisation)
+    return Caller(token.organisation, organisation.roles if organisation is not None else ("",))
 
 
 async def caller_of(request: Request) -> Caller:

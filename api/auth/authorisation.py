@@ -145,8 +145,8 @@ class Caller:
             return charge.id == self.charge
         if self.sees_all or self.organisation in {charge.actor, *map(provider_of, charge.partitions)}:
             return True
-        known = facts.organisations.get(self.organisation)
-        return known is not None and knows(facts.nodes, known.node, charge.author, charge.index)
+        organisation = facts.organisations.get(self.organisation)
+        return organisation is not None and knows(facts.nodes, organisation.node, charge.author, charge.index)
 
     def sees_contract(self, contract: Contract, facts: Facts) -> bool:
         """Its parties and the organisations that the consumer became, and the clean room of a charge under it."""
@@ -183,8 +183,8 @@ class Caller:
         """Everyone's and its own lineage's; those of others only if it is theirs to watch."""
         if self.watches(partition) or holder == GLOBAL:
             return True
-        known = facts.organisations.get(self.organisation)
-        return known is not None and holder in {holder_of(node) for _, node in known.moves}
+        organisation = facts.organisations.get(self.organisation)
+        return organisation is not None and holder in {holder_of(node) for _, node in organisation.moves}
 
     def watches(self, partition: Partition) -> bool:
         """Whether it is shown every account of a partition as it is; others see what they share with others rounded."""
@@ -192,8 +192,10 @@ class Caller:
 
     def _became(self, node: int, facts: Facts) -> bool:
         """Whether the caller's organisation descends from who stood at ``node``."""
-        known = facts.organisations.get(self.organisation)
-        return known is not None and node in ancestors(facts.nodes, known.node, (at for _, at in known.moves))
+        organisation = facts.organisations.get(self.organisation)
+        return organisation is not None and node in ancestors(
+            facts.nodes, organisation.node, (at for _, at in organisation.moves)
+        )
 
 
 _UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] = WeakKeyDictionary()

@@ -59,9 +59,9 @@ class BadSignatures:
     def check(self, caller: Caller) -> None:
         """Raises: Problem (429), if too many signatures of a caller did not verify."""
         # One look-up needs no lock, and the next one sees what another thread adds meanwhile.
-        known = self._counted.get((caller.organisation, caller.charge))
-        if known is not None and known.bad >= PER_SENDER_MAX and self._clock() < known.until_s:
-            detail = f"{known.bad} signatures of {_name(caller)} did not verify: check its key and what it signs"
+        counted = self._counted.get((caller.organisation, caller.charge))
+        if counted is not None and counted.bad >= PER_SENDER_MAX and self._clock() < counted.until_s:
+            detail = f"{counted.bad} signatures of {_name(caller)} did not verify: check its key and what it signs"
             raise Problem(ServiceCode.TOO_MANY, detail, field="signature")
 
     def add(self, caller: Caller, bad: int) -> None:

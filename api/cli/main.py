@@ -104,10 +104,10 @@ def dev_issuer(
     from ledger.book.wall_clock import unix_ms
 
     with errors_reported():
-        known = IssuerSettings.load(profile)
-        listener = _listening(known.host, known.port)
-        url = f"http://{known.host}:{listener.getsockname()[1]}"
-        issuer = known.issuer(profile.parent, url, unix_ms)
+        settings = IssuerSettings.load(profile)
+        listener = _listening(settings.host, settings.port)
+        url = f"http://{settings.host}:{listener.getsockname()[1]}"
+        issuer = settings.issuer(profile.parent, url, unix_ms)
     typer.echo(f"Development issuer (no real authentication) at {url} until interrupted.", err=True)
     run(create_issuer_app(issuer), listener)
 

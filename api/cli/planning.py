@@ -46,7 +46,7 @@ class Reply(NamedTuple):
     refused: bool = False
 
 
-def _asked(group: CommandGroup, of_book: Function, *examples: str, note: str = "") -> Callable[[Function], None]:
+def _question(group: CommandGroup, of_book: Function, *examples: str, note: str = "") -> Callable[[Function], None]:
     """Declare how a command of a book is asked of a service; it takes those of the command's options that it names."""
 
     def declare(of_service: Function) -> None:
@@ -93,7 +93,7 @@ def _typed(given: dict[str, Any]) -> dict[str, str]:
 _DECIDED: Final = "Exits with 0 if the run would be charged, and with 3 if it would be refused."
 
 
-@_asked(
+@_question(
     PLAN,
     plan.run,
     "bank-a.toml charge.json --contract contract.yaml",
@@ -130,7 +130,9 @@ def _run(  # noqa: PLR0913, PLR0917 - each an option
     return Reply(answer, chain(run_lines(report), advice), not report.decision.permit)
 
 
-@_asked(PLAN, plan.again, "bank-a.toml run-1", "demo/book.sqlite run-1 --policy next-policy.json --json", note=_DECIDED)
+@_question(
+    PLAN, plan.again, "bank-a.toml run-1", "demo/book.sqlite run-1 --policy next-policy.json --json", note=_DECIDED
+)
 def _again(service: Service, name: str, as_of: int | None, document: Path | None) -> Reply:
     from client.http.problems import Refused
     from ledger.domain.outcomes import Code
@@ -152,7 +154,7 @@ def _again(service: Service, name: str, as_of: int | None, document: Path | None
     return Reply(value, lines, not decision.permit)
 
 
-@_asked(
+@_question(
     PLAN,
     lineage.merger,
     "sro.toml did:web:bank-a.example did:web:bank-b.example",
@@ -168,7 +170,7 @@ def _merger(service: Service, organisations: list[str], at: str) -> Reply:
     return Reply({"accounts": [*answer]}, merger_lines(convert(tuple[MergedAccount, ...], answer)))
 
 
-@_asked(
+@_question(
     PLAN,
     lineage.transfer,
     "hospital.toml run-1 did:web:bank-b.example",
@@ -179,7 +181,7 @@ def _transfer(service: Service, charge: str, recipient: str, giver: str, at: str
     return _handed_over(service, {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})}, at)
 
 
-@_asked(
+@_question(
     PLAN,
     lineage.publication,
     "hospital.toml run-1",
@@ -199,7 +201,7 @@ def _handed_over(service: Service, body: Object, at: str) -> Reply:
     return Reply({"accounts": [*answer]}, exposure_lines(convert(tuple[ExposureChange, ...], answer)))
 
 
-@_asked(
+@_question(
     PLAN,
     lineage.coalitions,
     "hospital.toml",
@@ -224,7 +226,7 @@ def _coalitions(service: Service, partition: list[str] | None, epsilon: str, at:
     return Reply({"partitions": [*coalitions]}, coalition_lines(convert(tuple[SmallestCoalitions, ...], coalitions)))
 
 
-@_asked(POLICY, plan.impact, "sro.toml next-policy.yaml", "demo/book.sqlite next-policy.json --json")
+@_question(POLICY, plan.impact, "sro.toml next-policy.yaml", "demo/book.sqlite next-policy.json --json")
 def _impact(service: Service, document: Path, at: str) -> Reply:
     from ledger.wire.records import convert
     from policy.cli.text_report import impact_lines
@@ -235,7 +237,7 @@ def _impact(service: Service, document: Path, at: str) -> Reply:
     return Reply(changes, impact_lines(convert(Impact, changes)))
 
 
-@_asked(
+@_question(
     POLICY,
     plan.breaches,
     "hospital.toml",

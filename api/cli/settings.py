@@ -136,37 +136,37 @@ class Settings:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read a profile. Raises: Malformed, OSError."""
-        known = c.fields(read_table(path, "serve"), "serve", NEEDED, LEFT_OUT)
-        production = c.boolean(known.get("production", False), "serve.production")
-        allow_rollback = c.boolean(known.get("allow_rollback", False), "serve.allow_rollback")
-        if allow_rollback and "kept" in known:
+        members = c.fields(read_table(path, "serve"), "serve", NEEDED, LEFT_OUT)
+        production = c.boolean(members.get("production", False), "serve.production")
+        allow_rollback = c.boolean(members.get("allow_rollback", False), "serve.allow_rollback")
+        if allow_rollback and "kept" in members:
             raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not stand beside 'kept'")
-        witnesses, proxies = _witnesses(known.get("witness_keys", {})), _proxies(known.get("proxies", []))
-        issuers = _issuers(path.parent, known["issuers"], production=production)
+        witnesses, proxies = _witnesses(members.get("witness_keys", {})), _proxies(members.get("proxies", []))
+        issuers = _issuers(path.parent, members["issuers"], production=production)
         return cls(
-            book=_book(path, c.string(known["book"], "serve.book")),
-            clock=path.parent / c.string(known.get("clock", f"{path.stem}.clock"), "serve.clock"),
+            book=_book(path, c.string(members["book"], "serve.book")),
+            clock=path.parent / c.string(members.get("clock", f"{path.stem}.clock"), "serve.clock"),
             clock_jump_s=c.integer(
-                known.get("clock_jump_s", JUMP_MS_MAX // 1_000), "serve.clock_jump_s", 1, CLOCK_JUMP_S_MAX
+                members.get("clock_jump_s", JUMP_MS_MAX // 1_000), "serve.clock_jump_s", 1, CLOCK_JUMP_S_MAX
             ),
-            keys=path.parent / c.string(known["keys"], "serve.keys") if "keys" in known else None,
-            kept=path.parent / c.string(known["kept"], "serve.kept") if "kept" in known else None,
-            snapshot=path.parent / c.string(known["snapshot"], "serve.snapshot") if "snapshot" in known else None,
+            keys=path.parent / c.string(members["keys"], "serve.keys") if "keys" in members else None,
+            kept=path.parent / c.string(members["kept"], "serve.kept") if "kept" in members else None,
+            snapshot=path.parent / c.string(members["snapshot"], "serve.snapshot") if "snapshot" in members else None,
             allow_rollback=allow_rollback,
-            log_key=path.parent / c.string(known["log_key"], "serve.log_key"),
-            origin=c.string(known["origin"], "serve.origin", 200),
-            host=c.string(known["host"], "serve.host"),
-            port=c.integer(known["port"], "serve.port", 0, PORT_MAX),
-            url=_url(known.get("url"), production=production),
+            log_key=path.parent / c.string(members["log_key"], "serve.log_key"),
+            origin=c.string(members["origin"], "serve.origin", 200),
+            host=c.string(members["host"], "serve.host"),
+            port=c.integer(members["port"], "serve.port", 0, PORT_MAX),
+            url=_url(members.get("url"), production=production),
             production=production,
             proxies=proxies,
-            forwarded=_forwarded(known["forwarded"], proxies) if "forwarded" in known else "",
-            quotas=QuotaTerms.parse(known.get("quotas", {}), "serve.quotas"),
-            console=LoginTerms.parse(known.get("console", {}), "serve.console", tuple(issuers)),
+            forwarded=_forwarded(members["forwarded"], proxies) if "forwarded" in members else "",
+            quotas=QuotaTerms.parse(members.get("quotas", {}), "serve.quotas"),
+            console=LoginTerms.parse(members.get("console", {}), "serve.console", tuple(issuers)),
             issuers=tuple((name, file) for name, (file, _) in issuers.items()),
             bounds=bound_apart({name: bounds for name, (_, bounds) in issuers.items()}),
             witnesses=witnesses,
-            witnesses_required=_required(known.get("witnesses", OPTIONAL), witnesses),
+            witnesses_required=_required(members.get("witnesses", OPTIONAL), witnesses),
         )
 
 
@@ -192,11 +192,11 @@ def _issuers(folder: Path, value: object, *, production: bool) -> dict[str, tupl
     issuers = {}
     for name, member in value.items():
         where = f"serve.issuers.{name}"
-        known = c.fields(
+        members = c.fields(
             member if isinstance(member, dict) else {"keys": member}, where, ("keys",), ("organisations", "roles")
         )
-        file = c.string(known["keys"], f"{where}.keys" if isinstance(member, dict) else where)
-        issuers[name] = folder / file, IssuerBounds.parse(known, where)
+        file = c.string(members["keys"], f"{where}.keys" if isinstance(member, dict) else where)
+        issuers[name] = folder / file, IssuerBounds.parse(members, where)
     return issuers
 
 

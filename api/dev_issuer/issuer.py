@@ -209,9 +209,9 @@ class DevelopmentIssuer:
 def _check_redirect(url: str) -> None:
     """Raises: Refused, unless it is on this machine and has no query."""
     try:
-        known = urlsplit(url)
-        check_loopback(known.hostname or "")
-        allowed = known.scheme == "http" and not known.query and not known.fragment
+        parsed = urlsplit(url)
+        check_loopback(parsed.hostname or "")
+        allowed = parsed.scheme == "http" and not parsed.query and not parsed.fragment
     except ValueError:
         allowed = False
     if not allowed:

@@ -79,10 +79,10 @@ class Cursors:
         mac, payload = data[:_MAC_BYTES], data[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(payload)):
             raise Malformed("cursor", "was not made by this service")
-        known = c.fields(c.parse(payload, CURSOR_BYTES_MAX, "cursor"), "cursor", ("after", "of"))
-        if known["of"] != scope:
+        members = c.fields(c.parse(payload, CURSOR_BYTES_MAX, "cursor"), "cursor", ("after", "of"))
+        if members["of"] != scope:
             raise Malformed("cursor", "belongs to another list, or to other parameters")
-        after = known["after"]
+        after = members["after"]
         return tuple(after) if isinstance(after, list) else after
 
     def _mac(self, payload: bytes) -> bytes:

@@ -72,8 +72,8 @@ class QuotaTerms:
     @classmethod
     def parse(cls, value: object, where: str) -> Self:
         """Read the table. Raises: Malformed."""
-        known = c.fields(value, where, (), tuple(asdict(cls())))
-        read = {name: c.integer(number, f"{where}.{name}", 1, _HIGHEST) for name, number in known.items()}
+        members = c.fields(value, where, (), tuple(asdict(cls())))
+        read = {name: c.integer(number, f"{where}.{name}", 1, _HIGHEST) for name, number in members.items()}
         terms = cls(**read)
         if terms.connections_per_address > terms.connections:
             raise Malformed(f"{where}.connections_per_address", "must be at most 'connections'")

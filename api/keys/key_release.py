@@ -139,9 +139,9 @@ class KeyReleases:
             charge, entry = facts.charges[body.charge], Entry.parse(facts.entry(index))
         if isinstance(body, ReleaseKey):
             # Who gets the key is of the signed entries: a row may have been changed.
-            known = self._book.open_charge(body.charge)
-            charge = charge if known is None else known[0]
-            self._check_still_open(command, charge, index, is_open=known is not None)
+            charged = self._book.open_charge(body.charge)
+            charge = charge if charged is None else charged[0]
+            self._check_still_open(command, charge, index, is_open=charged is not None)
             return charge, charge.deadline
         until = entry.time + OPENING_LIFE_MS
         # Before a clock correction the book's time may have been ahead.
@@ -172,10 +172,10 @@ class KeyReleases:
 
     def _data_keys(self, charge: Charge) -> dict[str, Secret | None]:
         """The data keys of a charge's partitions, of providers that give them out here. Raises: KeyUnavailable."""
-        known = self._book.open_charge(charge.id)
+        charged = self._book.open_charge(charge.id)
         return {
             one.ref: self._store.data_key(one.provider, one.data_key)
-            for one in (known[1] if known else ())
+            for one in (charged[1] if charged else ())
             if self._store.gives(one.provider)
         }
 

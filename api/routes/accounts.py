@@ -72,8 +72,8 @@ def _partition(view: View, found: domain.Partition, now: int, own: str) -> answe
 
 def _own_holder(view: View) -> str:
     """The holder of the caller's own accounts; everyone, of a caller that has none."""
-    known = view.facts.organisations.get(view.caller.organisation)
-    return GLOBAL if known is None else holder_of(known.node)
+    organisation = view.facts.organisations.get(view.caller.organisation)
+    return GLOBAL if organisation is None else holder_of(organisation.node)
 
 
 @ROUTES.route("/v1/accounts", paged=True, as_of=True)

@@ -34,9 +34,9 @@ NUMBER: Final = r"^(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?$"
 def read_lineage(view: View, did: PathDid) -> Lineage:
     """The nodes around an organisation. Raises: Malformed, Problem."""
     caller, facts = view.caller, view.facts
-    known = facts.organisations.get(did)
+    registered = facts.organisations.get(did)
     own = caller.sees_all or did == caller.organisation
-    if not own and (known is None or not _knows_own(facts, known.node, caller.organisation)):
+    if not own and (registered is None or not _knows_own(facts, registered.node, caller.organisation)):
         raise not_found(f"organisation {did}")
     organisation = organisation_of(facts, did)
     nodes, complete = _around(facts, organisation.node)

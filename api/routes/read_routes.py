@@ -116,16 +116,16 @@ class ReadRoutes:
         tagged = not (paged or slow)
 
         def add(read: F) -> F:
-            name, known = read.__name__, signature(read, eval_str=True)
+            name, signature_ = read.__name__, signature(read, eval_str=True)
             own = [
                 parameter.replace(kind=Parameter.KEYWORD_ONLY)
-                for parameter in known.parameters.values()
+                for parameter in signature_.parameters.values()
                 if parameter.name != "view"
             ]
             absent = {"caller": name in PUBLIC, "paging": not paged, "as_of": not as_of}
             given = [one for field, one in _GIVEN.items() if not absent.get(field)]
             shown = shows_page if paged else shows_tagged if tagged else shows
-            responses = content or shown(known.return_annotation, *problems)
+            responses = content or shown(signature_.return_annotation, *problems)
 
             def add_to(router: APIRouter, context: ReadContext) -> None:
                 counted = _counted(_endpoint(read, context, slow=slow, tagged=tagged), context.quotas, takes, slow=slow)

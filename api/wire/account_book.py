@@ -71,8 +71,8 @@ class AccountBook:
             newest = {holder: charge for holder, charge in newest.items() if caller.sees_charge(charge, facts)}
         last = max(newest.values(), key=lambda one: one.index, default=None)
         run = _last_run(facts, partition, last) if last else None
-        known = facts.organisations.get(caller.organisation)
-        own = holder_of(known.node) if known else ""
+        organisation = facts.organisations.get(caller.organisation)
+        own = holder_of(organisation.node) if organisation else ""
         shown = facts if rounded is None else facts_as_shown(facts, (partition,), now, own)
         figures = PartitionFigures.at(shown, partition, now, run)
         return cls(facts, partition, partition_bounds(facts, partition, now), figures, newest, rounded)
@@ -138,8 +138,8 @@ def _rounded(
     """Everyone's account as a caller is shown it who does not watch the partition; None where it is shown exactly."""
     if caller.watches(partition) or not is_rounded(facts, partition, now):
         return None
-    known = facts.organisations.get(caller.organisation)
-    return rounded_account(facts, partition, holder_of(known.node) if known else "")
+    organisation = facts.organisations.get(caller.organisation)
+    return rounded_account(facts, partition, holder_of(organisation.node) if organisation else "")
 
 
 def _last_run(facts: Snapshot | PastSnapshot, partition: domain.Partition, charge: charge_record.Charge) -> LastRun:
@@ -180,9 +180,9 @@ def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[Remain
     Of a lineage that is the least over its cap, its quota, everyone's budget, its coalitions and its contract's runs.
     Nothing is left of what takes no more charges. Of ranges, the least shares alone.
     """
-    known = facts.organisations.get(caller.organisation)
-    own = holder_of(known.node) if known else ""
-    holders = [GLOBAL, *([own] if known else [])]
+    organisation = facts.organisations.get(caller.organisation)
+    own = holder_of(organisation.node) if organisation else ""
+    holders = [GLOBAL, *([own] if organisation else [])]
     try:
         refs = partitions_within(facts, body.partitions, body.ranges)
     except Rejected:

@@ -217,9 +217,9 @@ def post(  # noqa: PLR0913 - each an argument
         caller, signer = Profile.load(profile), Signer.load(room)
         with caller.open() as service:
             clean_room = service.as_caller(CleanRoomCredentials(signer, caller.log.origin))
-            known = clean_room.charge(charge)
-            body: Object = {"charge": charge, "steps": steps, **_live_generation(known)}
-            answer = clean_room.submit(signer, str(known["actor"]), "post", body, name, dry_run=dry_run)
+            charged = clean_room.charge(charge)
+            body: Object = {"charge": charge, "steps": steps, **_live_generation(charged)}
+            answer = clean_room.submit(signer, str(charged["actor"]), "post", body, name, dry_run=dry_run)
     print_outcome(answer, f"post of {charge}", as_json=as_json)
 
 

@@ -256,26 +256,26 @@ class _ChosenRecords(SealedRecords):
 def _read_description(data: bytes) -> tuple[RecordLayout, int, int]:
     """Layout, records, and records of one frame. Raises: Malformed."""
     needed = ("arrays", "frame_records", "kind", "records", "v")
-    known = c.fields(c.parse(data, DESCRIPTION_BYTES_MAX, "data"), "data", needed, ("classes", "columns"))
-    c.one_of(known["kind"], "data.kind", ("sealed_records",))
-    c.integer(known["v"], "data.v", 1, 1)
-    if not isinstance(known["arrays"], list):
+    members = c.fields(c.parse(data, DESCRIPTION_BYTES_MAX, "data"), "data", needed, ("classes", "columns"))
+    c.one_of(members["kind"], "data.kind", ("sealed_records",))
+    c.integer(members["v"], "data.v", 1, 1)
+    if not isinstance(members["arrays"], list):
         raise Malformed("data.arrays", "must be a list")
     layout = RecordLayout(
-        np.dtype([_array(array) for array in known["arrays"]]),
-        c.strings(known.get("columns", []), "data.columns", COLUMNS_MAX) if "columns" in known else (),
-        c.strings(known.get("classes", []), "data.classes", COLUMNS_MAX) if "classes" in known else (),
+        np.dtype([_array(array) for array in members["arrays"]]),
+        c.strings(members.get("columns", []), "data.columns", COLUMNS_MAX) if "columns" in members else (),
+        c.strings(members.get("classes", []), "data.classes", COLUMNS_MAX) if "classes" in members else (),
     )
-    frame_records = c.integer(known["frame_records"], "data.frame_records", 1, RECORD_BYTES_MAX)
-    return layout, c.integer(known["records"], "data.records", 0, RECORDS_MAX), frame_records
+    frame_records = c.integer(members["frame_records"], "data.frame_records", 1, RECORD_BYTES_MAX)
+    return layout, c.integer(members["records"], "data.records", 0, RECORDS_MAX), frame_records
 
 
 def _array(value: object) -> tuple[str, str, tuple[int, ...]]:
-    known = c.fields(value, "data.arrays", ("dtype", "name", "shape"))
-    shape = known["shape"] if isinstance(known["shape"], list) else [None]
+    members = c.fields(value, "data.arrays", ("dtype", "name", "shape"))
+    shape = members["shape"] if isinstance(members["shape"], list) else [None]
     sizes = tuple(c.integer(length, "data.arrays.shape", 0, RECORD_BYTES_MAX) for length in shape)
-    dtype = c.one_of(known["dtype"], "data.arrays.dtype", DTYPES)
-    return c.name(known["name"], "data.arrays.name"), dtype, sizes
+    dtype = c.one_of(members["dtype"], "data.arrays.dtype", DTYPES)
+    return c.name(members["name"], "data.arrays.name"), dtype, sizes
 
 
 def _cipher(data_key: bytes, ref: str, salt: bytes) -> AESGCM:

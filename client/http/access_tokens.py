@@ -64,13 +64,13 @@ class ClientCredentials:
             **resource_of(self._audience),
         }
         response = answered(self._issuer, form, url)
-        known = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
-        if not isinstance(known, dict) or not response.is_success:
-            reason = known.get("error_description") if isinstance(known, dict) else None
+        document = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
+        if not isinstance(document, dict) or not response.is_success:
+            reason = document.get("error_description") if isinstance(document, dict) else None
             detail = f"the issuer gave {self._client} no token: {str(reason or response.status_code)[:200]}"
             raise Refused(401, {"code": Code.NOT_AUTHORISED.word, "detail": detail, "field": "issuer"})
-        return c.string(known.get("access_token"), "access_token", 8_192), c.integer(
-            known.get("expires_in"), "expires_in", 1, 86_400
+        return c.string(document.get("access_token"), "access_token", 8_192), c.integer(
+            document.get("expires_in"), "expires_in", 1, 86_400
         )
 
 

@@ -19,16 +19,16 @@ def base_of(url: str, field: str = "service") -> str:
         Malformed: naming ``field``, if it is no http or https URL, or says more than where the service is.
     """
     try:
-        known = httpx.URL(url)
+        parsed = httpx.URL(url)
         # A name that cannot be encoded cannot be resolved; checked here, where the field can be named.
-        sound = known.scheme in {"http", "https"} and known.host.encode("idna") != b"" and len(url) <= BASE_LENGTH_MAX
+        sound = parsed.scheme in {"http", "https"} and parsed.host.encode("idna") != b"" and len(url) <= BASE_LENGTH_MAX
     except (httpx.InvalidURL, UnicodeError):
         sound = False
     if not sound:
         raise Malformed(field, f"must be an http or https URL, not {url[:200]!r}")
-    if known.query or known.fragment or known.userinfo:
+    if parsed.query or parsed.fragment or parsed.userinfo:
         raise Malformed(field, "must have no query, no fragment and no user")
-    return str(known).rstrip("/")
+    return str(parsed).rstrip("/")
 
 
 def is_loopback(host: str) -> bool:
@@ -41,7 +41,7 @@ def is_loopback(host: str) -> bool:
 
 def sealed(url: str, field: str) -> str:
     """The URL, if it is https or on this machine: no one on the way can read. Raises: Malformed, naming ``field``."""
-    known = httpx.URL(base_of(url.partition("?")[0], field))
-    if known.scheme != "https" and not is_loopback(known.host):
+    parsed = httpx.URL(base_of(url.partition("?")[0], field))
+    if parsed.scheme != "https" and not is_loopback(parsed.host):
         raise Malformed(field, "must be an https URL, or http on this machine")
     return url

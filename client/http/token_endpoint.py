@@ -42,13 +42,13 @@ def token_endpoint(issuer: str) -> TokenEndpoint:
     response = answered(issuer, None)
     if response.status_code == httpx.codes.NOT_FOUND:
         return TokenEndpoint(f"{issuer}/token", f"{issuer}/token")
-    known = c.parse(response.content, ANSWER_BYTES_MAX, "metadata")
-    if not isinstance(known, dict) or str(known.get("issuer")).rstrip("/") != issuer:
+    document = c.parse(response.content, ANSWER_BYTES_MAX, "metadata")
+    if not isinstance(document, dict) or str(document.get("issuer")).rstrip("/") != issuer:
         raise Malformed("metadata.issuer", f"is not {issuer}, which the profile names")
-    url = sealed(c.string(known.get("token_endpoint"), "metadata.token_endpoint"), "metadata.token_endpoint")
-    listed = known.get(_ALGORITHMS)
+    url = sealed(c.string(document.get("token_endpoint"), "metadata.token_endpoint"), "metadata.token_endpoint")
+    listed = document.get(_ALGORITHMS)
     taken = [name for name in _NAMES if name in listed] if isinstance(listed, list) else []
-    return TokenEndpoint(url, str(known["issuer"]), (taken or _NAMES)[0])
+    return TokenEndpoint(url, str(document["issuer"]), (taken or _NAMES)[0])
 
 
 def answered(issuer: str, form: dict[str, str] | None, url: str = "") -> httpx.Response:

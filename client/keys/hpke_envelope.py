@@ -73,12 +73,12 @@ def unseal(envelope: object, private: X25519PrivateKey, expected: c.Object) -> d
     Raises:
         Malformed: if the envelope is not one, says other than expected, or was sealed to another key or info.
     """
-    known = convert(Envelope, envelope, "envelope")
-    info = known.info.to_json()
+    parsed = convert(Envelope, envelope, "envelope")
+    info = parsed.info.to_json()
     for name, value in expected.items():
         if name not in info or info[name] != value:
             raise Malformed(f"envelope.info.{name}", "is not what this clean room asked for")
-    return {ref: open_key(text, private, info, ref) for ref, text in known.sealed.items()}
+    return {ref: open_key(text, private, info, ref) for ref, text in parsed.sealed.items()}
 
 
 def open_key(text: object, private: X25519PrivateKey, info: c.Object, ref: str) -> bytes:

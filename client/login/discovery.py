@@ -63,17 +63,17 @@ def discover(http: httpx.Client, issuer: str) -> Metadata:
         Refused: if it answers with an error.
         Unreachable: if it does not answer.
     """
-    known = fetch_json(http, issuer.rstrip("/") + _WELL_KNOWN)
-    if known.get("issuer") != issuer:
+    document = fetch_json(http, issuer.rstrip("/") + _WELL_KNOWN)
+    if document.get("issuer") != issuer:
         raise Malformed("metadata.issuer", f"is not {issuer}, which the profile names")
     authorization, token, keys = (
-        sealed(c.string(known.get(name), f"metadata.{name}"), f"metadata.{name}")
+        sealed(c.string(document.get(name), f"metadata.{name}"), f"metadata.{name}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
     )
-    methods = known.get("code_challenge_methods_supported", ["S256"])
+    methods = document.get("code_challenge_methods_supported", ["S256"])
     if not isinstance(methods, list) or "S256" not in methods:
         raise Malformed("metadata.code_challenge_methods_supported", "must have S256")
-    names_itself = known.get(_NAMES_ITSELF, False)
+    names_itself = document.get(_NAMES_ITSELF, False)
     return Metadata(issuer, authorization, token, keys, c.boolean(names_itself, f"metadata.{_NAMES_ITSELF}"))
 
 

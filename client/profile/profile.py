@@ -160,12 +160,12 @@ def read_table(path: Path, table: str, beside: tuple[str, ...] = ("client", "iss
     if len(data) > TOML_BYTES_MAX:
         raise Malformed(str(path), f"must have at most {TOML_BYTES_MAX} bytes")
     try:
-        known = tomllib.loads(data.decode("utf-8"))
+        document = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Malformed(str(path), f"is not TOML: {error}") from None
     except (ValueError, RecursionError):
         # What tomllib leaves to Python: brackets nested too deep, an integer of thousands of digits.
         raise Malformed(str(path), "is nested too deep or holds too long a number") from None
-    c.fields(known, "", ("v", table), beside)
-    c.integer(known["v"], "v", 1, 1)
-    return c.fields(known[table], table, (), tuple(known[table]) if isinstance(known[table], dict) else ())
+    c.fields(document, "", ("v", table), beside)
+    c.integer(document["v"], "v", 1, 1)
+    return c.fields(document[table], table, (), tuple(document[table]) if isinstance(document[table], dict) else ())

@@ -36,18 +36,18 @@ class Answer:
     def of(cls, value: c.Object) -> Answer:
         """The answer to a command, read strictly. Raises: Malformed."""
         members = ("body", "id", "index", "outcome", "receipt", "repeated")
-        known = c.fields(value, "answer", members, ("envelope", "warnings"))
-        index, receipt = known["index"], known["receipt"]
+        values = c.fields(value, "answer", members, ("envelope", "warnings"))
+        index, receipt = values["index"], values["receipt"]
         return cls(
-            outcome=c.string(known["outcome"], "answer.outcome"),
-            id=c.name(known["id"], "answer.id"),
+            outcome=c.string(values["outcome"], "answer.outcome"),
+            id=c.name(values["id"], "answer.id"),
             index=None if index is None else c.integer(index, "answer.index", 0, c.INTEGER_MAX),
-            body=known["body"],
+            body=values["body"],
             receipt=None if receipt is None else c.string(receipt, "answer.receipt", RECEIPT_BYTES_MAX),
-            repeated=c.boolean(known["repeated"], "answer.repeated"),
-            envelope=known.get("envelope"),
-            warnings=tuple(c.strings(known["warnings"], "answer.warnings", _WARNINGS_MAX))
-            if "warnings" in known
+            repeated=c.boolean(values["repeated"], "answer.repeated"),
+            envelope=values.get("envelope"),
+            warnings=tuple(c.strings(values["warnings"], "answer.warnings", _WARNINGS_MAX))
+            if "warnings" in values
             else (),
         )
 

@@ -68,12 +68,12 @@ def charged_stages(service: Service, charge: str) -> c.Object:
     Raises:
         Refused, Unreachable, Malformed.
     """
-    known, figures = service.charge(charge), service.run_epsilon(charge)
-    entry = Entry.parse(service.entry(c.integer(known.get("index"), "answer.index", 0, 2**53 - 1)))
+    state, figures = service.charge(charge), service.run_epsilon(charge)
+    entry = Entry.parse(service.entry(c.integer(state.get("index"), "answer.index", 0, 2**53 - 1)))
     plan, joined = parse_plan(entry.request["plan"]), entry.request.get("unit_records_max")
     lines = convert(ChargeEpsilon, figures, "answer").run_epsilon
     terms = {line.partition: service.partition(line.partition) for line in lines}
-    posted, before, stages = known.get("steps_posted"), 0, list[c.Json]()
+    posted, before, stages = state.get("steps_posted"), 0, list[c.Json]()
     for one in stages_of(plan):
         priced: list[c.Json] = []
         for line in lines:
@@ -101,10 +101,10 @@ def charged_stages(service: Service, charge: str) -> c.Object:
         before += one.steps
     return {
         "charge": charge,
-        "model": known.get("model"),
+        "model": state.get("model"),
         "run_epsilon": figures["run_epsilon"],
         "stages": stages,
-        "state": known.get("state"),
+        "state": state.get("state"),
         "steps_posted": posted,
     }
 

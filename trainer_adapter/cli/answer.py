@@ -136,8 +136,8 @@ def answer_job(job: Job, service: Service, say: Say, *, end: bool = False, wait:
 
 
 def _ensemble(job: Job, service: Service, say: Say, *, end: bool, wait: Wait) -> AnswerReport:
-    known = EnsembleJob.make(job, service)
-    with known.run(service, say) as run:
+    ensemble = EnsembleJob.make(job, service)
+    with ensemble.run(service, say) as run:
         if not run.trained:
             raise Malformed("output", "holds no sealed ensemble: run `epsilon ensemble` first")
         run.open_data()
@@ -145,11 +145,11 @@ def _ensemble(job: Job, service: Service, say: Say, *, end: bool, wait: Wait) ->
             raise Malformed("charge", f"{job.id} was posted: its questions are over")
         run.begin()
         log = run.answer_log()
-        answers = EnsembleAnswers(run, run.teachers(known.made.model), log, known.constants.inputs)
-        room = AnswerRoom(known.terms, log, answers.give, answers.left)
-        door = Door(job.id, room, run.session.identity.signer, known.made.test[0][0])
-        at = Serving(door, room, service, job.actor, known.terms, run.ends, wait)
-        with _open_door(door, known.terms, say), stop_signals() as stopped:
+        answers = EnsembleAnswers(run, run.teachers(ensemble.made.model), log, ensemble.constants.inputs)
+        room = AnswerRoom(ensemble.terms, log, answers.give, answers.left)
+        door = Door(job.id, room, run.session.identity.signer, ensemble.made.test[0][0])
+        at = Serving(door, room, service, job.actor, ensemble.terms, run.ends, wait)
+        with _open_door(door, ensemble.terms, say), stop_signals() as stopped:
             room.ended = "its consumer ended it" if end else ""
             why = room.ended or at.until_over(stopped)
             # A signal leaves the charge as it is, so that another process may go on.

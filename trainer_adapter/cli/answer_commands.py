@@ -63,15 +63,15 @@ def ask(
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported():
-        known = load_job(job)
-        with consumer_service(known) as service:
+        loaded = load_job(job)
+        with consumer_service(loaded) as service:
             from client.keys.signer import Signer
             from trainer_adapter.ensembles.asking import Asker, room_key
             from trainer_adapter.ensembles.question_file import read_questions, write_labelled
 
             rows = read_questions(questions)
-            key, answers = room_key(service, known.id), []
-            with Asker(room, known.id, key, Signer.load(known.key), time.sleep) as asker:
+            key, answers = room_key(service, loaded.id), []
+            with Asker(room, loaded.id, key, Signer.load(loaded.key), time.sleep) as asker:
                 for reply in asker.ask(rows):
                     answers.append(reply)
                     typer.echo(json.dumps(reply))

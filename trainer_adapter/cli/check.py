@@ -60,8 +60,8 @@ class JobCheck:
         plan, whole = self.job.training, self.job.plan
         stages: tuple[str, ...] = ()
         if isinstance(whole, StagedPlan):
-            asked = f"{len(whole.statistics)} statistics before and {len(whole.metrics)} metrics after the training"
-            stages = (f"stages: {asked}, {whole.steps} steps in all, one price",)
+            parts = f"{len(whole.statistics)} statistics before and {len(whole.metrics)} metrics after the training"
+            stages = (f"stages: {parts}, {whole.steps} steps in all, one price",)
         lines = (
             f"{self.job.id}: model {self.job.model} trains {self.parameters} numbers, loss {self.job.loss}, optimiser",
             f"  {self.job.optimiser}; {self.test} public test records",

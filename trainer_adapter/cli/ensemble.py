@@ -159,9 +159,9 @@ def check_ensemble(job: Job, service: Service, say: Say) -> EnsembleCheck:
     Raises:
         Malformed, Refused, Unreachable, OSError.
     """
-    known = EnsembleJob.make(job, service)
-    quote = known.run(service, say).plan()
-    return EnsembleCheck(job, known.plan, len(known.made.test[1]), quote)
+    ensemble = EnsembleJob.make(job, service)
+    quote = ensemble.run(service, say).plan()
+    return EnsembleCheck(job, ensemble.plan, len(ensemble.made.test[1]), quote)
 
 
 def seal_ensemble(job: Job, service: Service, say: Say) -> SealedReport:
@@ -174,16 +174,16 @@ def seal_ensemble(job: Job, service: Service, say: Say) -> SealedReport:
     Raises:
         Refused: if the charge or the key is. Malformed, OSError, Unreachable.
     """
-    known = EnsembleJob.make(job, service)
-    with known.run(service, say) as run:
+    ensemble = EnsembleJob.make(job, service)
+    with ensemble.run(service, say) as run:
         if run.trained:
             raise Malformed("output", "holds a sealed ensemble already: `epsilon answer` opens it")
         opened = run.open_data()
         if run.over:
             raise Malformed("charge", f"{job.id} was posted: name another id and output in the job")
-        run.seal(known.train(opened))
+        run.seal(ensemble.train(opened))
         say("the teachers are sealed: nothing of them leaves but charged answers")
-        return SealedReport(job.id, known.plan.teachers, known.plan.questions, run.privacy)
+        return SealedReport(job.id, ensemble.plan.teachers, ensemble.plan.questions, run.privacy)
 
 
 def outputs_of(answer: Answer) -> int:

@@ -89,23 +89,23 @@ def train(
     from trainer_adapter.session.protocol import consumer_service
 
     with errors_reported(as_json=as_json, printer=_print_error):
-        known, pause = load_job(job), time.sleep if wait else None
+        loaded, pause = load_job(job), time.sleep if wait else None
         profile = profile_of(job)
-        if ":" in known.model:
+        if ":" in loaded.model:
             from trainer_adapter.cli.model_trial import try_model
 
-            try_model(known.model, known.folder)
-        with consumer_service(known) as service:
-            ending = TrainEnding(service, known.id, profile, resumes=known.resume is not None)
-            with errors_reported(as_json=as_json, id=known.id, ending=ending, printer=_print_error):
+            try_model(loaded.model, loaded.folder)
+        with consumer_service(loaded) as service:
+            ending = TrainEnding(service, loaded.id, profile, resumes=loaded.resume is not None)
+            with errors_reported(as_json=as_json, id=loaded.id, ending=ending, printer=_print_error):
                 run = _run_for_programs if as_json else _run_for_people
-                report = run(known, service, pause=pause, resume=resume)
+                report = run(loaded, service, pause=pause, resume=resume)
     if as_json:
         _print_event("report", **report.to_json())
     else:
         typer.echo(report.in_words())
         if report.model:
-            typer.echo(f"  the model: {known.output / MODEL_FILE}")
+            typer.echo(f"  the model: {loaded.output / MODEL_FILE}")
 
 
 @_GROUP.command("statistics.toml", "statistics.toml --json > report.json")
@@ -138,13 +138,13 @@ def check(
         from trainer_adapter.cli.check import check_job, load_for_check
         from trainer_adapter.cli.ensemble import check_ensemble
 
-        known = load_for_check(job)
-        with consumer_service(known) as service:
+        loaded = load_for_check(job)
+        with consumer_service(loaded) as service:
             report: JobCheck | EnsembleCheck
-            if isinstance(known.plan, EnsemblePlan):
-                report = check_ensemble(known, service, say)
+            if isinstance(loaded.plan, EnsemblePlan):
+                report = check_ensemble(loaded, service, say)
             else:
-                report = check_job(known, service)
+                report = check_job(loaded, service)
     typer.echo(json.dumps(report.to_json()) if as_json else plain(report.in_words()))
     if not report.quote.permitted:
         raise typer.Exit(ExitCode.REFUSED)

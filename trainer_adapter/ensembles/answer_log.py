@@ -128,7 +128,9 @@ class AnswerLog:
                 line = self._aead.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._bound)
             except (InvalidTag, ValueError):
                 raise Malformed(where, "was not sealed for this run under this key") from None
-        known = c.fields(c.parse(line, LINE_MAX, where), where, _FIELDS)
-        step = c.integer(known["step"], f"{where}.step", 0, c.INTEGER_MAX)
-        answer = c.members(known["answer"], f"{where}.answer")
-        return Given(c.name(known["id"], f"{where}.id"), c.sha256(known["question"], f"{where}.question"), step, answer)
+        members = c.fields(c.parse(line, LINE_MAX, where), where, _FIELDS)
+        step = c.integer(members["step"], f"{where}.step", 0, c.INTEGER_MAX)
+        answer = c.members(members["answer"], f"{where}.answer")
+        return Given(
+            c.name(members["id"], f"{where}.id"), c.sha256(members["question"], f"{where}.question"), step, answer
+        )

@@ -64,7 +64,7 @@ class AnswerRoom:
         self._waiting: dict[str, Question] = {}
         self._ready: dict[str, Given] = dict(log.by_id)
         self._next: list[Given] = []
-        self._asked: dict[str, str] = {answer.id: answer.question for answer in log.by_id.values()}
+        self._digests: dict[str, str] = {answer.id: answer.question for answer in log.by_id.values()}
         # What a process before this one answered may leave: this one took a generation, so no copy answers otherwise.
         self._may_leave: dict[str, Given] = dict(log.by_question)
         self._closed = False
@@ -77,19 +77,19 @@ class AnswerRoom:
             Malformed: for another question's id. Busy: if too many wait. Over: if no more are taken.
         """
         with self._lock:
-            known = self._asked.get(question.id)
-            if known is not None and known != question.digest:
+            digest = self._digests.get(question.id)
+            if digest is not None and digest != question.digest:
                 raise Malformed("id", "is that of another question: draw a fresh one for each")
-            if known is not None:
+            if digest is not None:
                 return self._known(question.id)
             if self.ended:
                 raise Over("question", f"is not taken: {self.ended}")
-            if len(self._asked) >= IDS_MAX:
+            if len(self._digests) >= IDS_MAX:
                 raise Over("question", f"is not taken: this room knows {IDS_MAX} questions already")
             if self._stored(question) is None:
                 self._admit(question)
             self._waiting[question.id] = question
-            self._asked[question.id] = question.digest
+            self._digests[question.id] = question.digest
             return None
 
     def _known(self, name: str) -> Given | None:

@@ -66,10 +66,10 @@ class Asker:
             Unreachable: if no answer comes.
         """
         for start in range(0, len(rows), WAITING_MAX):
-            asked = [self._question(row) for row in rows[start : start + WAITING_MAX]]
+            questions = [self._question(row) for row in rows[start : start + WAITING_MAX]]
             # All are sent before the first is waited for: they are answered together.
-            replies = [self._send(*one) for one in asked]
-            for place, one in enumerate(asked):
+            replies = [self._send(*one) for one in questions]
+            for place, one in enumerate(questions):
                 while (answer := replies[place]) is None:
                     self._wait(POLL_S)
                     replies[place] = self._send(*one)

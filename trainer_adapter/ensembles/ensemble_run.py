@@ -68,10 +68,10 @@ class EnsembleRun(Run):
 
     def answer_log(self) -> AnswerLog:
         """The answers so far, sealed as the teachers are. Raises: Malformed, OSError."""
-        known = self.assignment
-        assert known.resume is not None
-        bound: c.Object = {"charge": known.id, "name": LOG_FILE, "plan": known.plan.digest, "v": 1}
-        return AnswerLog(known.output / LOG_FILE, bound, load_secret(known.resume.key, KEY_BYTES))
+        assignment = self.assignment
+        assert assignment.resume is not None
+        bound: c.Object = {"charge": assignment.id, "name": LOG_FILE, "plan": assignment.plan.digest, "v": 1}
+        return AnswerLog(assignment.output / LOG_FILE, bound, load_secret(assignment.resume.key, KEY_BYTES))
 
     def flush(self, taken: int) -> str:
         """Let answers leave, behind a lease; why no further question is taken, or nothing. Raises: Refused."""

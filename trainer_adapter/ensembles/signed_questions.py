@@ -92,15 +92,15 @@ def read_question(
     if not _signed_by(keys, data, signature):
         rule = "must be a detached JWS over the body, by a key in force of the contract's consumer"
         raise NotSigned("signature", rule)
-    known = c.fields(c.parse_canonical(data, BODY_BYTES_MAX, "question"), "", _FIELDS)
-    c.one_of(known["kind"], "kind", ("question",))
-    c.integer(known["v"], "v", 1, 1)
-    if known["charge"] != charge:
+    members = c.fields(c.parse_canonical(data, BODY_BYTES_MAX, "question"), "", _FIELDS)
+    c.one_of(members["kind"], "kind", ("question",))
+    c.integer(members["v"], "v", 1, 1)
+    if members["charge"] != charge:
         raise Malformed("charge", f"is another's: this room answers for {charge}")
-    raw = c.unbase64url(c.string(known["inputs"], "inputs", BODY_BYTES_MAX), "inputs")
+    raw = c.unbase64url(c.string(members["inputs"], "inputs", BODY_BYTES_MAX), "inputs")
     inputs = _inputs(raw, like)
-    sealing = c.key_bytes(known["sealing"], "sealing")
-    return SignedQuestion(Question(c.name(known["id"], "id"), c.digest(raw), inputs), sealing)
+    sealing = c.key_bytes(members["sealing"], "sealing")
+    return SignedQuestion(Question(c.name(members["id"], "id"), c.digest(raw), inputs), sealing)
 
 
 def _signed_by(keys: Mapping[str, PublicKey], data: bytes, signature: str) -> bool:
@@ -147,14 +147,14 @@ def open_answer(data: bytes, signature: str, room: PublicKey, sent: bytes, priva
         Malformed: for an answer by another room, to another question, or sealed to another key.
     """
     verify(signature, data, room)
-    known = c.fields(c.parse_canonical(data, ANSWER_BYTES_MAX, "answer"), "answer", _ANSWERED)
+    members = c.fields(c.parse_canonical(data, ANSWER_BYTES_MAX, "answer"), "answer", _ANSWERED)
     question = c.fields(c.parse_canonical(sent, BODY_BYTES_MAX, "question"), "", _FIELDS)
     digest = c.digest(c.unbase64url(question["inputs"], "inputs"))
     bound = _bound(str(question["charge"]), str(question["id"]), digest)
-    if {name: known[name] for name in bound} != bound:
+    if {name: members[name] for name in bound} != bound:
         raise Malformed("answer", "is to another question")
     try:
-        plain = _SUITE.decrypt(c.unbase64url(known["sealed"], "answer.sealed"), private, info=c.dump(bound))
+        plain = _SUITE.decrypt(c.unbase64url(members["sealed"], "answer.sealed"), private, info=c.dump(bound))
     except (InvalidTag, ValueError):
         raise Malformed("answer.sealed", "does not open with this question's key") from None
     return c.fields(c.parse(bytes(plain), ANSWER_BYTES_MAX, "answer"), "answer", ("answer", "step"))

@@ -28,19 +28,19 @@ class PublicLog:
 
     def begin(self) -> None:
         """Name the charge and the plan, once they may leave. After the run is open. Raises: Malformed."""
-        known, plan = self._run.assignment, self._run.assignment.training
+        assignment, plan = self._run.assignment, self._run.assignment.training
         figure = self._run.privacy.epsilon
         named = {
             "dp/accountant": figure.accountant,
             "dp/batch_size_expected": str(plan.batch_size_expected),
-            "dp/charge": known.id,
+            "dp/charge": assignment.id,
             "dp/clipping_norm": format_number(plan.clipping_norm),
-            "dp/contract": known.contract,
+            "dp/contract": assignment.contract,
             "dp/delta": format_number(figure.delta),
             "dp/epsilon_charged": "infinite" if figure.epsilon is None else format_number(figure.epsilon),
             "dp/epsilon_partition": figure.partition,
             "dp/noise_multiplier": format_number(plan.noise_multiplier),
-            "dp/partitions": " ".join(known.data)[:6_000],
+            "dp/partitions": " ".join(assignment.data)[:6_000],
             "dp/plan": plan.digest,
             "dp/relation": figure.relation,
             "dp/sampling_probability": format_number(plan.sampling_probability),

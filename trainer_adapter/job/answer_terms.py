@@ -44,10 +44,10 @@ class TeacherTerms:
     @classmethod
     def parse(cls, value: object, where: str) -> Self:
         """Read the table ``[train.teachers]``. Raises: Malformed."""
-        known = c.fields(value, where, ("steps", "batch_size"))
+        members = c.fields(value, where, ("steps", "batch_size"))
         return cls(
-            c.integer(known["steps"], f"{where}.steps", 1, TEACHER_STEPS_MAX),
-            c.integer(known["batch_size"], f"{where}.batch_size", 1, TEACHER_BATCH_MAX),
+            c.integer(members["steps"], f"{where}.steps", 1, TEACHER_STEPS_MAX),
+            c.integer(members["batch_size"], f"{where}.batch_size", 1, TEACHER_BATCH_MAX),
         )
 
 
@@ -72,7 +72,7 @@ class AnswerTerms:
     @classmethod
     def parse(cls, value: object, where: str) -> Self:
         """Read the table ``[train.answers]``. Raises: Malformed."""
-        known = c.fields(value, where, (), ("cadence_s", "at_once", "repeated", "most", "port"))
+        members = c.fields(value, where, (), ("cadence_s", "at_once", "repeated", "most", "port"))
         bounds = {
             "cadence_s": (1, CADENCE_S_MAX),
             "at_once": (1, AT_ONCE_MAX),
@@ -80,8 +80,8 @@ class AnswerTerms:
             "port": (0, PORT_MAX),
         }
         found: dict[str, Any] = {
-            name: c.integer(known[name], f"{where}.{name}", *bounds[name]) for name in bounds if name in known
+            name: c.integer(members[name], f"{where}.{name}", *bounds[name]) for name in bounds if name in members
         }
-        if "repeated" in known:
-            found["repeated"] = c.one_of(known["repeated"], f"{where}.repeated", REPEATED)
+        if "repeated" in members:
+            found["repeated"] = c.one_of(members["repeated"], f"{where}.repeated", REPEATED)
         return cls(**found)

@@ -29,10 +29,10 @@ class Estimator:
     @classmethod
     def parse(cls, value: object, where: str, folder: Path) -> Self:
         """Read the table ``[train.estimator]``. Raises: Malformed."""
-        known = c.fields(value, where, ("function", "milliseconds"))
-        named = c.string(known["function"], f"{where}.function", 200)
+        members = c.fields(value, where, ("function", "milliseconds"))
+        named = c.string(members["function"], f"{where}.function", 200)
         file, _, function = named.rpartition(":")
         if not file.endswith(".py") or "\0" in file or not function.isidentifier():
             raise Malformed(f"{where}.function", f"must be FILE.py:FUNCTION, which {named} is not")
-        limit = c.integer(known["milliseconds"], f"{where}.milliseconds", 1, MILLISECONDS_MAX)
+        limit = c.integer(members["milliseconds"], f"{where}.milliseconds", 1, MILLISECONDS_MAX)
         return cls(folder / file, function, limit)

@@ -51,9 +51,9 @@ def read_fields(kind: type[Table], value: object, where: str, folder: Path, /, *
     """
     readers = {field.name: field for field in fields(kind) if "reader" in field.metadata}
     required = tuple(name for name, reader in readers.items() if reader.default is MISSING)
-    known = c.fields(value, where, required, tuple(readers))
-    own = {name: f"{where}.{name}" if where else name for name in known}
-    return kind(**{name: readers[name].metadata["reader"](known[name], own[name], folder) for name in own}, **unread)
+    members = c.fields(value, where, required, tuple(readers))
+    own = {name: f"{where}.{name}" if where else name for name in members}
+    return kind(**{name: readers[name].metadata["reader"](members[name], own[name], folder) for name in own}, **unread)
 
 
 def read_data(value: object, where: str, folder: Path) -> dict[str, Path]:

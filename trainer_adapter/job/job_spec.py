@@ -201,10 +201,10 @@ class Assignment:
 
     def _check_own_statistics(self) -> None:
         """Hold constants of the run's own statistics to the plan that takes them. Raises: Malformed."""
-        asked = self.plan.statistics if isinstance(self.plan, StagedPlan) else ()
-        taken = {statistic.name for statistic in asked if isinstance(statistic, Moments)}
+        statistics = self.plan.statistics if isinstance(self.plan, StagedPlan) else ()
+        names = {statistic.name for statistic in statistics if isinstance(statistic, Moments)}
         for place, constants in enumerate(self.preprocessing):
-            if isinstance(constants.source, OwnStatistic) and constants.source.statistic not in taken:
+            if isinstance(constants.source, OwnStatistic) and constants.source.statistic not in names:
                 rule = (
                     f"{constants.source.statistic} is none of the moments that a plan of stages takes before it trains"
                 )

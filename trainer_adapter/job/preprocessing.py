@@ -102,10 +102,10 @@ def _item(value: object, where: str, folder: Path) -> Constants:
     assert isinstance(value, dict)
     names = CONSTANTS[kind]
     if "charge" in value and "public" not in value:
-        known = c.fields(value, where, ("charge", "kind", "model"), ("statistic",))
-        path = folder / c.string(known["model"], f"{where}.model")
-        statistic = c.name(known["statistic"], f"{where}.statistic") if "statistic" in known else ""
-        return Constants(kind, (), Charged(c.name(known["charge"], f"{where}.charge"), path, statistic))
+        members = c.fields(value, where, ("charge", "kind", "model"), ("statistic",))
+        path = folder / c.string(members["model"], f"{where}.model")
+        statistic = c.name(members["statistic"], f"{where}.statistic") if "statistic" in members else ""
+        return Constants(kind, (), Charged(c.name(members["charge"], f"{where}.charge"), path, statistic))
     if value.keys() == {"kind", "statistic"}:
         c.one_of(kind, f"{where}.kind", ("normalise",))
         return Constants(kind, (), OwnStatistic(c.name(value["statistic"], f"{where}.statistic")))
@@ -115,11 +115,11 @@ def _item(value: object, where: str, folder: Path) -> Constants:
         c.fields(value, where, ("kind", "public"))
         c.one_of(kind, f"{where}.kind", ("normalise",))
         return Constants(kind, (), PUBLIC_TEST)
-    known = c.fields(value, where, (*names, "kind", "public"))
-    source = c.string(known["public"], f"{where}.public", SOURCE_MAX)
+    members = c.fields(value, where, (*names, "kind", "public"))
+    source = c.string(members["public"], f"{where}.public", SOURCE_MAX)
     if not source.strip():
         raise Malformed(f"{where}.public", "must say where the constants were published")
-    return Constants(kind, tuple((name, _numbers(known[name], f"{where}.{name}")) for name in names), source)
+    return Constants(kind, tuple((name, _numbers(members[name], f"{where}.{name}")) for name in names), source)
 
 
 def _numbers(value: Any, field: str) -> tuple[Fraction, ...]:  # noqa: ANN401 - what TOML gave

@@ -45,21 +45,21 @@ class PrivacyTarget:
     @classmethod
     def parse(cls, value: object, where: str) -> Self:
         """Read the table. Raises: Malformed, naming the field."""
-        known = c.fields(value, where, _NEEDED, ("clipping_norm", "unit"))
-        epsilon = parse_positive(known["epsilon"], f"{where}.epsilon")
+        members = c.fields(value, where, _NEEDED, ("clipping_norm", "unit"))
+        epsilon = parse_positive(members["epsilon"], f"{where}.epsilon")
         if epsilon > EPSILON_MAX:
             raise Malformed(f"{where}.epsilon", f"must be at most {EPSILON_MAX}")
         clipping = None
-        if "clipping_norm" in known:
-            clipping = parse_positive(known["clipping_norm"], f"{where}.clipping_norm")
+        if "clipping_norm" in members:
+            clipping = parse_positive(members["clipping_norm"], f"{where}.clipping_norm")
         if clipping is not None and clipping > CLIPPING_MAX:
             raise Malformed(f"{where}.clipping_norm", f"must be at most {CLIPPING_MAX}")
         return cls(
             epsilon,
-            c.integer(known["batch_size_expected"], f"{where}.batch_size_expected", 1, BATCH_MAX),
+            c.integer(members["batch_size_expected"], f"{where}.batch_size_expected", 1, BATCH_MAX),
             clipping,
-            c.integer(known["steps"], f"{where}.steps", 1, STEPS_MAX),
-            c.one_of(known.get("unit", RECORD), f"{where}.unit", (RECORD, USER)),
+            c.integer(members["steps"], f"{where}.steps", 1, STEPS_MAX),
+            c.one_of(members.get("unit", RECORD), f"{where}.unit", (RECORD, USER)),
         )
 
     @property

@@ -120,10 +120,10 @@ def _kept() -> dict[str, str]:
     """The choices on disk; none where they cannot be read: they are measured again."""
     try:
         with _file().open("rb") as file:
-            known = json.loads(file.read(CHOICES_BYTES_MAX))
+            document = json.loads(file.read(CHOICES_BYTES_MAX))
     except (OSError, ValueError):
         return {}
-    return known if isinstance(known, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _keep(layout: str, name: str) -> None:

@@ -203,10 +203,10 @@ class Run:
         return self._budget
 
     def _open_leases(self, session: Session) -> BlockLeases | None:
-        requests, known = session.lease_requests(), self.assignment
+        requests, assignment = session.lease_requests(), self.assignment
         if requests is None:
             return None
-        sizes = (self.steps, known.block_steps, known.lease_s)
+        sizes = (self.steps, assignment.block_steps, assignment.lease_s)
         return BlockLeases(requests, *sizes, resumed=self._resumed, output=self.output, snapshot=self.snapshot)
 
     def snapshot(self) -> Digest:
@@ -243,11 +243,11 @@ class Run:
         """
         if self._session is None:
             raise Malformed("run", "was never open")
-        known, identity = self.assignment, self._session.identity
+        assignment, identity = self.assignment, self._session.identity
         with ExitStack() as stack:
-            service = stack.enter_context(consumer_service(known)) if self._owns_service else self.service
-            own = clean_room_service(known, service, identity, self.say)
-            request = ModelReleaseRequest(known, own, identity.signer, data, post_of(own, known.id))
+            service = stack.enter_context(consumer_service(assignment)) if self._owns_service else self.service
+            own = clean_room_service(assignment, service, identity, self.say)
+            request = ModelReleaseRequest(assignment, own, identity.signer, data, post_of(own, assignment.id))
             return request.submit_or_seal(self.say, pause)
 
     def __enter__(self) -> Self:

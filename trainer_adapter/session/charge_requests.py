@@ -84,12 +84,12 @@ class Posts:
         It is retried until the deadline, or a few times only if ``brief``. ``named`` is what it names besides: its
         model, and where the run leases its steps its generation and its newest lease.
         """
-        known = self._assignment
-        body: c.Object = {"charge": known.id, "steps": steps, **named}
+        assignment = self._assignment
+        body: c.Object = {"charge": assignment.id, "steps": steps, **named}
         name = f"post-{c.digest(c.dump(body))[:32]}"
         service = self._brief if brief else self._service
-        answer = service.submit(self._signer, known.actor, "post", body, name)
-        self._say(f"{steps} of {known.plan.steps} steps posted, entry {answer.index}")
+        answer = service.submit(self._signer, assignment.actor, "post", body, name)
+        self._say(f"{steps} of {assignment.plan.steps} steps posted, entry {answer.index}")
 
     def post_unleased(self, steps: int, model: c.Object, *, brief: bool = False) -> None:
         """As :meth:`post`, of a run that leases no steps, to a service that may not know yet that a post names a model.
@@ -108,11 +108,11 @@ class Posts:
 
         Whatever is refused of it, evidence too, leaves the charge as it was: then all that is leased counts.
         """
-        known = self._assignment
+        assignment = self._assignment
         if returned <= 0:
             return False
         try:
-            held = self._service.charge(known.id).get("leases")
+            held = self._service.charge(assignment.id).get("leases")
             refund = held.get("refund") if isinstance(held, dict) else None
             if refund not in RETURNING:
                 return False

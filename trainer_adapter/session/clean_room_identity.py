@@ -61,16 +61,16 @@ class CleanRoomIdentity:
     @classmethod
     def parse(cls, value: object) -> CleanRoomIdentity:
         """What :meth:`to_json` made. Raises: Malformed."""
-        known = c.fields(value, "room", ("deadline", "kind", "release", "sealing", "signing", "v"), ("leases",))
-        c.one_of(known["kind"], "room.kind", ("clean_room",))
-        c.integer(known["v"], "room.v", 1, 1)
-        release = c.fields(known["release"], "room.release", ("body", "id"))
+        members = c.fields(value, "room", ("deadline", "kind", "release", "sealing", "signing", "v"), ("leases",))
+        c.one_of(members["kind"], "room.kind", ("clean_room",))
+        c.integer(members["v"], "room.v", 1, 1)
+        release = c.fields(members["release"], "room.release", ("body", "id"))
         return cls(
-            Signer.of_secret(c.unbase64url(known["signing"], "room.signing")),
-            X25519PrivateKey.from_private_bytes(c.unbase64url(known["sealing"], "room.sealing")),
-            c.integer(known["deadline"], "room.deadline", 0, 2**53 - 1),
+            Signer.of_secret(c.unbase64url(members["signing"], "room.signing")),
+            X25519PrivateKey.from_private_bytes(c.unbase64url(members["sealing"], "room.sealing")),
+            c.integer(members["deadline"], "room.deadline", 0, 2**53 - 1),
             (release["id"], release["body"]) if release["body"] is not None else None,
-            c.boolean(known.get("leases", False), "room.leases"),
+            c.boolean(members.get("leases", False), "room.leases"),
         )
 
     def public(self) -> c.Object:

@@ -22,36 +22,36 @@ _ANEW: Final = (
 )
 
 
-def advise(refused: Refused, service: Service, known: Assignment) -> None:
+def advise(refused: Refused, service: Service, assignment: Assignment) -> None:
     """Add lines for people to the refusal of a charge; none where the job states its plan."""
-    if known.target is None or refused.exit_code != ExitCode.REFUSED:
+    if assignment.target is None or refused.exit_code != ExitCode.REFUSED:
         return
     try:
-        epsilon = _epsilon_that_passes(service, known)
+        epsilon = _epsilon_that_passes(service, assignment)
     except (Malformed, NotPriced, Refused, Unreachable):
         # The refusal itself is what has to be reported.
         epsilon = Fraction(0)
-    named = 0 < epsilon < known.target.epsilon
+    named = 0 < epsilon < assignment.target.epsilon
     passes = (f"would pass: train.privacy.epsilon of at most {format_number(epsilon)}",) if named else ()
     refused.advice = (_ANEW, *passes)
 
 
-def _epsilon_that_passes(service: Service, known: Assignment) -> Fraction:
+def _epsilon_that_passes(service: Service, assignment: Assignment) -> Fraction:
     """An ε for which the noise that is chosen is at least what would be admitted; 0 where none is known.
 
     The noise is the greatest that any partition needs, so the greatest ε that the admitted noise has on one is enough.
     """
-    if known.unit_records_max is not None or known.join is not None:
+    if assignment.unit_records_max is not None or assignment.join is not None:
         # A plan is priced for one record of each unit.
         return Fraction(0)
-    plan = known.training
-    request = {"contract": known.contract, "plan": plan.to_json(), **known.stated}
+    plan = assignment.training
+    request = {"contract": assignment.contract, "plan": plan.to_json(), **assignment.stated}
     advice = service.plan_report(request).get("advice")
     noise = advice.get("noise_multiplier") if isinstance(advice, dict) else None
     if noise is None:
         return Fraction(0)
     run = PoissonGaussian(plan.sampling_probability, parse_number(noise, "noise_multiplier"), plan.steps)
-    epsilon = max(_epsilon_on(run, service.partition(ref)) for ref in known.data)
+    epsilon = max(_epsilon_on(run, service.partition(ref)) for ref in assignment.data)
     return Fraction(int(epsilon * _PLACES), _PLACES)
 
 

@@ -10,13 +10,13 @@ from trainer_adapter.job.job_spec import Assignment
 _REFUSED = "REPLACE_ONE"
 
 
-def check_join(known: Assignment, service: Service) -> None:
+def check_join(assignment: Assignment, service: Service) -> None:
     """Hold the partitions that are joined to the join's premise, before anything is charged.
 
     Raises:
         Malformed: for a partition whose neighbours replace a record, or whose unit is another. Refused, Unreachable.
     """
-    for ref in known.join or ():
+    for ref in assignment.join or ():
         partition = service.partition(ref)
         if partition["relation"] == _REFUSED:
             rule = (

@@ -119,13 +119,13 @@ class ProviderGrants:
         named = (one for one in self.folder.iterdir() if one.name.startswith(f"{self.release}."))
         for path in sorted(one for one in named if one.suffix == ".json")[:FILES_MAX]:
             try:
-                known = path.stat()
+                stat = path.stat()
             except OSError:
                 continue
             # Of the inode, so that a file whose mode was corrected is looked at again.
-            seen = (path.name, known.st_ctime_ns, known.st_size)
+            seen = (path.name, stat.st_ctime_ns, stat.st_size)
             # Empty is what a shell makes before the command has written.
-            if known.st_size and seen not in self._seen:
+            if stat.st_size and seen not in self._seen:
                 self._seen.add(seen)
                 yield path
 

@@ -70,9 +70,9 @@ class Wanted:
 class LeaseRequests:
     """The requests of one run's clean room, which are sent again until the charge's deadline."""
 
-    def __init__(self, service: Service, signer: Signer, known: Assignment, attest: Attest) -> None:
+    def __init__(self, service: Service, signer: Signer, assignment: Assignment, attest: Attest) -> None:
         """``service`` as the clean room calls it; ``signer`` is the key that the charge names."""
-        self._own, self._signer, self._known, self._attest = service, signer, known, attest
+        self._own, self._signer, self._known, self._attest = service, signer, assignment, attest
 
     def lease(self, wanted: Wanted) -> None:
         """Return once the steps are leased. Raises: Refused, if they are not; Unreachable, Malformed."""
@@ -87,18 +87,18 @@ class LeaseRequests:
         Raises:
             Refused, Unreachable, Malformed.
         """
-        known = self._known
+        assignment = self._known
         for left in reversed(range(CHALLENGES_MAX)):
             nonce, evidence = self._attest()
-            body: c.Object = {"charge": known.id, "evidence": evidence, "nonce": nonce}
+            body: c.Object = {"charge": assignment.id, "evidence": evidence, "nonce": nonce}
             name = f"run_generation-{secrets.token_hex(16)}"
             try:
-                answer = self._own.submit(self._signer, known.actor, "run_generation", body, name)
+                answer = self._own.submit(self._signer, assignment.actor, "run_generation", body, name)
                 break
             except Refused as refused:
                 if refused.field != "body.nonce" or not left:
                     raise
-        _, entry = check_recorded(self._own, answer, known.log, "run_generation", Code.PERMITTED)
+        _, entry = check_recorded(self._own, answer, assignment.log, "run_generation", Code.PERMITTED)
         recorded = entry.body if isinstance(entry.body, dict) else {}
         return (
             c.integer(recorded.get("generation"), "answer.body.generation", 1, c.INTEGER_MAX),

@@ -72,10 +72,10 @@ class SealedContents:
         head, mark, model = data.partition(b"\n")
         if not mark:
             raise Malformed("model", "is no kept model: it has no first line")
-        known = c.fields(c.parse(head, LINE_MAX, "model"), "model", ("kind", "signing", "v"))
-        c.one_of(known["kind"], "model.kind", ("kept_model",))
-        c.integer(known["v"], "model.v", 1, 1)
-        return cls(model, Signer.of_secret(c.unbase64url(known["signing"], "model.signing")))
+        members = c.fields(c.parse(head, LINE_MAX, "model"), "model", ("kind", "signing", "v"))
+        c.one_of(members["kind"], "model.kind", ("kept_model",))
+        c.integer(members["v"], "model.v", 1, 1)
+        return cls(model, Signer.of_secret(c.unbase64url(members["signing"], "model.signing")))
 
 
 class ModelReleaseRequest:
@@ -163,17 +163,17 @@ class ModelReleaseRequest:
         return self.model
 
     def _seal(self, say: Callable[[str], None]) -> None:
-        known = self._job
-        sealed, key = seal_model(SealedContents(self._data, self._signer).to_bytes(), known.id)
+        job = self._job
+        sealed, key = seal_model(SealedContents(self._data, self._signer).to_bytes(), job.id)
         name = c.digest(sealed)
         try:
-            sealed_key = seal_deposit(key, self._own.deposit_key(), known.id, name)
-            self._own.deposit_model_key(self._signer, known.id, name, sealed_key)
+            sealed_key = seal_deposit(key, self._own.deposit_key(), job.id, name)
+            self._own.deposit_model_key(self._signer, job.id, name, sealed_key)
         except (Refused, Unreachable) as error:
             # A model whose key no one keeps would be noise: then it goes with this process.
             say(f"the model is discarded: {error}")
             return
-        replace_file(known.output / SEALED_FILE, sealed)
+        replace_file(job.output / SEALED_FILE, sealed)
         say(f"the model is sealed as {name}, for attested clean rooms alone")
 
 

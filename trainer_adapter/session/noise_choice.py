@@ -37,24 +37,24 @@ def load_assignment(path: Path) -> Assignment:
     return Assignment.load(path, plan_for)
 
 
-def plan_for(target: PrivacyTarget, known: Assignment) -> Plan:
+def plan_for(target: PrivacyTarget, assignment: Assignment) -> Plan:
     """The plan that keeps a target. Raises: Malformed, Refused, Unreachable, OSError."""
     if target.clipping_norm is None:
         raise Malformed("train.privacy.clipping_norm", NO_CLIPPING)
-    return trial_plan_for(target, known)
+    return trial_plan_for(target, assignment)
 
 
-def trial_plan_for(target: PrivacyTarget, known: Assignment) -> Plan:
+def trial_plan_for(target: PrivacyTarget, assignment: Assignment) -> Plan:
     """The same for a job that is only checked, with a clipping norm of 1 where it names none."""
-    with consumer_service(known) as service:
-        return choose_plan(target, known, service)
+    with consumer_service(assignment) as service:
+        return choose_plan(target, assignment, service)
 
 
-def choose_plan(target: PrivacyTarget, known: Assignment, service: Service) -> Plan:
+def choose_plan(target: PrivacyTarget, assignment: Assignment, service: Service) -> Plan:
     """The plan with the least noise that keeps ε on every partition. Raises: Malformed, Refused, Unreachable."""
-    partitions = [service.partition(ref) for ref in with_slices(known, service).data]
+    partitions = [service.partition(ref) for ref in with_slices(assignment, service).data]
     # Of a join the first partition has the places that records are drawn from.
-    counted = partitions if known.join is None else [service.partition(known.join[0])]
+    counted = partitions if assignment.join is None else [service.partition(assignment.join[0])]
     records = sum(c.integer(one["records"], "records", 1, 10**12) for one in counted)
     if target.batch_size_expected > records:
         rule = f"must be at most {records}: its partitions state no more records"
@@ -65,12 +65,12 @@ def choose_plan(target: PrivacyTarget, known: Assignment, service: Service) -> P
     alike = {
         c.dump([partition["budget"], partition["relation"], partition["unit"]]): partition for partition in partitions
     }
-    noise = [_noise(target, known, one, probability) for one in alike.values()]
+    noise = [_noise(target, assignment, one, probability) for one in alike.values()]
     return target.plan(probability, max(noise))
 
 
-def _noise(target: PrivacyTarget, known: Assignment, partition: c.Object, probability: Fraction) -> Fraction:
-    group, budget = _group(target, known, partition), c.members(partition["budget"], "budget")
+def _noise(target: PrivacyTarget, assignment: Assignment, partition: c.Object, probability: Fraction) -> Fraction:
+    group, budget = _group(target, assignment, partition), c.members(partition["budget"], "budget")
 
     def of(noise: int) -> Mechanism:
         return group_privacy(group, PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), target.steps))
@@ -82,15 +82,15 @@ def _noise(target: PrivacyTarget, known: Assignment, partition: c.Object, probab
     return least
 
 
-def _group(target: PrivacyTarget, known: Assignment, partition: c.Object) -> int:
+def _group(target: PrivacyTarget, assignment: Assignment, partition: c.Object) -> int:
     """How many of the plan's units change with one privacy unit of the partition. Raises: Malformed."""
     if target.unit == USER and partition["unit"] != USER:
         rule = f"is user, and the unit of {partition['partition']} is the {partition['unit']}: leave it out"
         raise Malformed("train.privacy.unit", rule)
-    if target.unit == RECORD and partition["unit"] != RECORD and known.unit_records_max is None:
+    if target.unit == RECORD and partition["unit"] != RECORD and assignment.unit_records_max is None:
         rule = f"is missing: the unit of {partition['partition']} is the {partition['unit']}; or say unit_records_max"
         raise Malformed("train.privacy.unit", rule)
-    return known.unit_records_max or 1
+    return assignment.unit_records_max or 1
 
 
 def _ceil(number: Fraction) -> Fraction:

@@ -135,16 +135,16 @@ class Session:
 
     def charge(self) -> Answer:
         """Charge the whole plan. Raises: Refused, Unreachable, Malformed."""
-        known = self._assignment
+        assignment = self._assignment
 
         def send(charge: c.Object) -> Answer:
             self._save(self.identity)
-            return self._service.submit(self._consumer, known.actor, "charge", charge, known.id)
+            return self._service.submit(self._consumer, assignment.actor, "charge", charge, assignment.id)
 
         try:
             return self._send_charge(send)
         except Refused as refused:
-            advise(refused, self._service, known)
+            advise(refused, self._service, assignment)
             raise
 
     def _send_charge(self, send: Callable[[c.Object], Answer]) -> Answer:
@@ -159,10 +159,10 @@ class Session:
 
     def load_privacy(self, charge: Answer) -> None:
         """Check that the charge is recorded, and read what the run reveals. Raises: Refused, Unreachable, Malformed."""
-        known = self._assignment
-        index, _ = check_recorded(self._own, charge, known.log, "charge", Code.PENDING)
-        self._say(f"charge {known.id} is {charge.outcome}, entry {index}")
-        self.privacy = convert(ChargeEpsilon, self._own.run_epsilon(known.id), "epsilon")
+        assignment = self._assignment
+        index, _ = check_recorded(self._own, charge, assignment.log, "charge", Code.PENDING)
+        self._say(f"charge {assignment.id} is {charge.outcome}, entry {index}")
+        self.privacy = convert(ChargeEpsilon, self._own.run_epsilon(assignment.id), "epsilon")
 
     def check_key_sources(self) -> None:
         """Check that every data key can reach this clean room, before anything is charged.
@@ -222,23 +222,23 @@ class Session:
 
     def _release_key(self) -> tuple[Answer, c.Object]:
         """The answer to the key release, and what every envelope for it says."""
-        known, release = self._assignment, self.identity.release
+        assignment, release = self._assignment, self.identity.release
         # Sent again by the run that is resumed, it is the same command, and has the same envelope as answer.
-        if release is None or self._own.charge(known.id).get("key_release") is None:
+        if release is None or self._own.charge(assignment.id).get("key_release") is None:
             release = self._new_key_release()
         for left in reversed(range(CHALLENGES_MAX)):
             try:
-                answer = self._own.submit(self.identity.signer, known.actor, "key_release", release[1], release[0])
+                answer = self._own.submit(self.identity.signer, assignment.actor, "key_release", release[1], release[0])
                 break
             except Refused as refused:
                 # A service that was away for minutes, or began anew, has forgotten its challenge: nothing is recorded.
                 if refused.field != "body.nonce" or not left:
                     raise
                 release = self._new_key_release()
-        check_recorded(self._own, answer, known.log, "key_release", Code.PERMITTED)
+        check_recorded(self._own, answer, assignment.log, "key_release", Code.PERMITTED)
         return answer, {
-            "charge": known.id,
-            "contract": known.contract,
+            "charge": assignment.id,
+            "contract": assignment.contract,
             "entry": answer.index,
             "evidence": release[1]["evidence"],
             "key_release": answer.id,
@@ -256,8 +256,8 @@ class Session:
 
     def _attest(self) -> tuple[str, str]:
         """Deposit fresh evidence of this clean room: its nonce, and its digest."""
-        known, keys = self._assignment, self.identity.public()
-        claims: c.Object = {"charge": known.id, "cnf": keys, "plan": known.plan.digest, **self._pipeline}
+        assignment, keys = self._assignment, self.identity.public()
+        claims: c.Object = {"charge": assignment.id, "cnf": keys, "plan": assignment.plan.digest, **self._pipeline}
         return self._attester.deposit_evidence(self._own, self.identity.signer, claims, self._say)
 
     def watermark(self) -> Watermark:

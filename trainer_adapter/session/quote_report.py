@@ -104,13 +104,13 @@ def _prices(service: Service, prices: c.Json, partitions: Iterable[str]) -> _Pri
 
 
 def _forecast(service: Service, prices: _Prices, limit: c.Json, steps: int) -> AccountForecast:
-    known = c.fields(limit, "limits", ("cap", "holder", "partition"), ("share",))
-    ref, holder = c.string(known["partition"], "partition"), c.string(known["holder"], "holder")
-    epsilon = parse_positive(c.fields(known["cap"], "cap", ("capacity", "epsilon"))["epsilon"], "epsilon")
+    members = c.fields(limit, "limits", ("cap", "holder", "partition"), ("share",))
+    ref, holder = c.string(members["partition"], "partition"), c.string(members["holder"], "holder")
+    epsilon = parse_positive(c.fields(members["cap"], "cap", ("capacity", "epsilon"))["epsilon"], "epsilon")
     rule, segments = prices[ref]
     run, cap = loss_of(segments, steps), rule.cap(epsilon)
-    if "share" in known:
-        cap = cap.part(parse_positive(known["share"], "share"))
+    if "share" in members:
+        cap = cap.part(parse_positive(members["share"], "share"))
     name, before = _current(service, ref, holder, len(run.finite))
     after = before + run
     return AccountForecast(ref, holder, name, epsilon, rule.share(after, cap), rule.runs(after, cap, run))
@@ -127,5 +127,5 @@ def _current(service: Service, ref: str, holder: str, width: int) -> tuple[str, 
 
 
 def _loss(value: c.Json) -> Loss:
-    known = c.fields(value, "loss", ("finite", "infinite"))
-    return Loss(tuple(int(one) for one in known["finite"]), tuple(known["infinite"]))
+    members = c.fields(value, "loss", ("finite", "infinite"))
+    return Loss(tuple(int(one) for one in members["finite"]), tuple(members["infinite"]))

@@ -29,24 +29,24 @@ SEALED: Final = Path("share", "records.sealed")
 _FIELD: Final = "train.data"
 
 
-def with_slices(known: Assignment, service: Service) -> Assignment:
+def with_slices(assignment: Assignment, service: Service) -> Assignment:
     """An assignment that names every partition. Raises: Malformed, Refused, Unreachable."""
-    if not any(map(is_range, known.data)):
-        return known
-    opened, listed = open_partitions(service), tuple(one for one in known.data if not is_range(one))
-    named = [one for one in known.data if is_range(one)]
-    charged = _charged(service, known.id)
+    if not any(map(is_range, assignment.data)):
+        return assignment
+    opened, listed = open_partitions(service), tuple(one for one in assignment.data if not is_range(one))
+    named = [one for one in assignment.data if is_range(one)]
+    charged = _charged(service, assignment.id)
     if charged:
-        ranges = _on_record(known.id, listed, named, charged, opened)
+        ranges = _on_record(assignment.id, listed, named, charged, opened)
     else:
         ranges = {name: ranges_named([name], opened, _FIELD)[1] for name in named}
     data = dict[str, Path]()
-    for name, file in known.data.items():
+    for name, file in assignment.data.items():
         if is_range(name):
             data |= {ref: file / ref.rpartition("/")[2] / SEALED for ref in _refs(ranges[name], opened)}
         else:
             data[name] = file
-    return replace(known, data=data, ranges=tuple(chain.from_iterable(ranges.values())), listed=listed)
+    return replace(assignment, data=data, ranges=tuple(chain.from_iterable(ranges.values())), listed=listed)
 
 
 def _on_record(

@@ -111,8 +111,8 @@ class StagedRun(ModelRun):
     def load_constants(self) -> PreparedConstants:
         """With those of the run's own statistics: from public bounds until they are taken. Raises: as before."""
         own = own_constants(self.stages, self.answers)
-        known = self.assignment
-        return PreparedConstants.load(known.preprocessing, self.service, known.log, own)
+        assignment = self.assignment
+        return PreparedConstants.load(assignment.preprocessing, self.service, assignment.log, own)
 
     def make_ready(self, loss: Loss, opened: Mapping[str, PartitionData], present: Tensor | None) -> None:
         """Take the statistics of the records that train, then make the engine of these. Raises: as :meth:`open`."""

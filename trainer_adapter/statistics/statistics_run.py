@@ -73,15 +73,15 @@ class StatisticsRun(Run):
 
     def columns(self) -> RecordColumns:
         """The columns of the records that count, joined where the job joins; once. Raises: Malformed."""
-        opened, known = self.open_data(), self.assignment
+        opened, assignment = self.open_data(), self.assignment
         try:
-            opened, present = joined(opened, known)
+            opened, present = joined(opened, assignment)
         except Malformed:
             # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()
             raise
         # A join counts the records of a person itself.
-        return RecordColumns(opened, known.unit_records_max if present is None else None, present)
+        return RecordColumns(opened, assignment.unit_records_max if present is None else None, present)
 
 
 def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | None = None) -> StatisticsReport:

@@ -50,10 +50,10 @@ def attach(
             the file states its ε and the noise has to be requested from the service.
     """
     _refuse_compiled(model)
-    known = assignment_of(assignment, **changes)
-    if isinstance(known.plan, StagedPlan):
+    loaded = assignment_of(assignment, **changes)
+    if isinstance(loaded.plan, StagedPlan):
         raise Malformed("train.plan", "is of stages, and this loop trains alone: `epsilon train` takes them all")
-    return ModelRun(model, optimiser, loss, known, options or Options())
+    return ModelRun(model, optimiser, loss, loaded, options or Options())
 
 
 def assignment_of(assignment: Assignment | Path | str, **changes: Any) -> Assignment:  # noqa: ANN401 - its members
@@ -62,11 +62,11 @@ def assignment_of(assignment: Assignment | Path | str, **changes: Any) -> Assign
     Raises:
         Malformed, OSError: if it cannot be read or does not train. Refused, Unreachable: as :func:`attach`.
     """
-    known = assignment if isinstance(assignment, Assignment) else load_assignment(Path(assignment))
-    _ = known.training
+    loaded = assignment if isinstance(assignment, Assignment) else load_assignment(Path(assignment))
+    _ = loaded.training
     if "output" in changes:
         changes["output"] = Path(changes["output"])
-    return replace(known, **changes)
+    return replace(loaded, **changes)
 
 
 def _refuse_compiled(model: nn.Module) -> None:

@@ -102,9 +102,9 @@ class ModelRun(Run):
         Raises:
             Refused: if the charge or the key is. Malformed, OSError, Unreachable.
         """
-        model, options, known = self.model, self.options, self.assignment
-        if (known.plan.unit == USER) != (options.records_per_user_max is not None):
-            rule = f"must be given where the plan's unit is the user: it is {known.plan.unit}"
+        model, options, assignment = self.model, self.options, self.assignment
+        if (assignment.plan.unit == USER) != (options.records_per_user_max is not None):
+            rule = f"must be given where the plan's unit is the user: it is {assignment.plan.unit}"
             raise Malformed("records_per_user_max", rule)
         self.constants = constants = self.load_constants()
         loss = constants.loss(self._loss)
@@ -116,7 +116,7 @@ class ModelRun(Run):
             self._require_posted_model()
             return
         try:
-            opened, present = joined(opened, known)
+            opened, present = joined(opened, assignment)
         except Malformed:
             # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()
@@ -135,8 +135,8 @@ class ModelRun(Run):
 
     def load_constants(self) -> PreparedConstants:
         """The constants of the preprocessing. Raises: as :meth:`PreparedConstants.load`."""
-        known = self.assignment
-        return PreparedConstants.load(known.preprocessing, self.service, known.log)
+        assignment = self.assignment
+        return PreparedConstants.load(assignment.preprocessing, self.service, assignment.log)
 
     def read_all(self, opened: Mapping[str, PartitionData]) -> Records:
         """The records of all partitions, as the model sees them. Raises: as :func:`records_of`."""
@@ -172,8 +172,8 @@ class ModelRun(Run):
         Raises:
             Malformed: naming what does not fit. OSError, Refused, Unreachable.
         """
-        known = self.assignment
-        check_join(known, self.service)
+        assignment = self.assignment
+        check_join(assignment, self.service)
         self.constants = self.load_constants()
         self._check_example(self.constants.loss(self._loss))
 

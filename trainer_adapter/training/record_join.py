@@ -35,15 +35,15 @@ JOINED_BYTES_MAX: Final = 1 << 30
 """Of all tables of a join together, which are joined in memory."""
 
 
-def joined(opened: dict[str, PartitionData], known: Assignment) -> tuple[dict[str, PartitionData], Tensor | None]:
+def joined(opened: dict[str, PartitionData], assignment: Assignment) -> tuple[dict[str, PartitionData], Tensor | None]:
     """The records that a run trains on: of all partitions, or their join and which of its places hold a record.
 
     Raises: as :func:`join_records`.
     """
-    if known.join is None:
+    if assignment.join is None:
         return opened, None
-    archive, present = join_records(opened, known.join, known.unit_records_max or 1)
-    return {known.join[0]: archive}, present
+    archive, present = join_records(opened, assignment.join, assignment.unit_records_max or 1)
+    return {assignment.join[0]: archive}, present
 
 
 def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows_max: int = 1) -> tuple[bytes, Tensor]:

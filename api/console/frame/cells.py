@@ -85,10 +85,10 @@ def moment(ms: int | None) -> Cell:
     if ms is None:
         return Cell("–", "text")
     try:
-        known = datetime.fromtimestamp(ms / 1000, UTC)
+        time = datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return Cell(str(ms), "number")
-    return Cell(known.strftime("%Y-%m-%d %H:%M UTC"), "time", known.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return Cell(time.strftime("%Y-%m-%d %H:%M UTC"), "time", time.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
 
 def digest(value: str | None, href: str = "") -> Cell:

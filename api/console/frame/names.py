@@ -13,8 +13,8 @@ from ledger.domain.gate import Check
 
 def organisation(reader: Reader, did: str) -> Cell:
     """An organisation by its name on record, with its DID behind it."""
-    known = reader.facts.organisations.get(did)
-    return cells.text(did) if known is None else Cell(known.name, exact=did)
+    registered = reader.facts.organisations.get(did)
+    return cells.text(did) if registered is None else Cell(registered.name, exact=did)
 
 
 def partition(ref: str) -> Cell:

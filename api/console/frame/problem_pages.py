@@ -34,8 +34,8 @@ class ProblemPage(Exception):  # noqa: N818 - RFC 9457's word
     @classmethod
     def of_problem(cls, problem: Problem) -> ProblemPage:
         """A problem of the API."""
-        known = problem.details
-        return cls(known.status, known.code, known.title, known.detail)
+        details = problem.details
+        return cls(details.status, details.code, details.title, details.detail)
 
     @classmethod
     def session_ended(cls) -> ProblemPage:
@@ -57,5 +57,5 @@ class ProblemPage(Exception):  # noqa: N818 - RFC 9457's word
             return cls.of_problem(Problem(Code.NOT_FOUND, "there is no such page"))
         if isinstance(error, HTTPException) and error.status_code == ServiceCode.METHOD_NOT_ALLOWED.http_status:
             return cls.of_problem(Problem(ServiceCode.METHOD_NOT_ALLOWED, "this page takes no such request"))
-        known = problem_of(request, error)
-        return cls.of_problem(known or failed(request.method, request.url.path, error))
+        details = problem_of(request, error)
+        return cls.of_problem(details or failed(request.method, request.url.path, error))

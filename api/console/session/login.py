@@ -48,14 +48,14 @@ class LoginTerms:
     @classmethod
     def parse(cls, value: object, where: str, trusted: Collection[str]) -> Self:
         """Read the table; its issuers are among those that the service trusts. Raises: Malformed."""
-        known = c.fields(value, where, (), ("client_id", "scope", "issuers"))
-        scope = c.string(known.get("scope", SCOPE), f"{where}.scope", 1_000)
+        members = c.fields(value, where, (), ("client_id", "scope", "issuers"))
+        scope = c.string(members.get("scope", SCOPE), f"{where}.scope", 1_000)
         if SCOPE not in scope.split(" "):
             raise Malformed(f"{where}.scope", "must be words between spaces, with 'openid' among them")
-        named = c.strings(known["issuers"], f"{where}.issuers", len(trusted)) if "issuers" in known else ()
+        named = c.strings(members["issuers"], f"{where}.issuers", len(trusted)) if "issuers" in members else ()
         if unknown := [one for one in named if one not in trusted]:
             raise Malformed(f"{where}.issuers", f"names {unknown[0]}, which serve.issuers does not")
-        return cls(c.string(known.get("client_id", CLIENT_ID), f"{where}.client_id", 200), scope, named)
+        return cls(c.string(members.get("client_id", CLIENT_ID), f"{where}.client_id", 200), scope, named)
 
 
 class Begun(NamedTuple):
@@ -102,7 +102,7 @@ class Logins:
         if issuer not in self.issuers:
             raise Malformed("issuer", "is none of those at which people log in here")
         with issuer_client(issuer) as http:
-            known = discover(http, issuer)
+            metadata = discover(http, issuer)
         request = CodeRequest.fresh(self._terms.client_id, self._redirect, self._audience, self._terms.scope)
         sealed: c.Object = {
             "ends": self._now_s + LOGIN_S,
@@ -110,7 +110,7 @@ class Logins:
             "next": local_path(following),
             "request": {**asdict(request)},
         }
-        return Begun(request.url(known), self._cookies.set(LOGIN, self._cookies.seal(LOGIN, sealed), LOGIN_S))
+        return Begun(request.url(metadata), self._cookies.set(LOGIN, self._cookies.seal(LOGIN, sealed), LOGIN_S))
 
     def finish(self, answer: Mapping[str, str], header: str) -> Finished:
         """Take an issuer's answer, with the cookies of the browser that brings it.
@@ -124,9 +124,9 @@ class Logins:
             raise login_failed("this browser began no login here within ten minutes: log in again")
         issuer, request = str(begun["issuer"]), _request_in(begun)
         with issuer_client(issuer) as http:
-            known = discover(http, issuer)
-            code = request.code_in(answer, known)
-            granted = request.exchange(http, known, code, self._now_s)
+            metadata = discover(http, issuer)
+            code = request.code_in(answer, metadata)
+            granted = request.exchange(http, metadata, code, self._now_s)
         token = self._verified(granted.access_token)
         session = Session.begin(token, issuer, self._now_s, granted.expires_s)
         if not self._speaks_for(session):
@@ -174,5 +174,5 @@ class Logins:
 
 
 def _request_in(begun: c.Object) -> CodeRequest:
-    known = c.fields(begun["request"], "request", _REQUEST)
-    return CodeRequest(**{name: str(value) for name, value in known.items()})
+    members = c.fields(begun["request"], "request", _REQUEST)
+    return CodeRequest(**{name: str(value) for name, value in members.items()})

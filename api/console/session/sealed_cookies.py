@@ -50,10 +50,10 @@ class SealedCookies:
         try:
             data = c.unbase64url(text, "cookie") if text and len(text) <= COOKIE_BYTES_MAX else b""
             plain = AESGCM(self.key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], self.name(purpose).encode())
-            known = c.parse(plain, COOKIE_BYTES_MAX, "cookie")
+            document = c.parse(plain, COOKIE_BYTES_MAX, "cookie")
         except (InvalidTag, ValueError, Malformed):
             return None
-        return known if isinstance(known, dict) else None
+        return document if isinstance(document, dict) else None
 
     def is_sent(self, purpose: str, header: str) -> bool:
         """Whether a request has such a cookie, valid or not."""

@@ -44,15 +44,15 @@ class Session:
     def parse(cls, value: c.Object) -> Self | None:
         """Read what was sealed; None where an earlier program sealed it otherwise."""
         try:
-            known = c.fields(value, "", ("ends", "id", "issuer", "organisation", "roles", "subject"))
-            roles = known["roles"] if isinstance(known["roles"], list) else []
+            members = c.fields(value, "", ("ends", "id", "issuer", "organisation", "roles", "subject"))
+            roles = members["roles"] if isinstance(members["roles"], list) else []
             return cls(
-                c.string(known["id"], "id", 64),
-                c.string(known["issuer"], "issuer", 500),
-                c.string(known["subject"], "subject", 500),
-                c.did(known["organisation"], "organisation"),
+                c.string(members["id"], "id", 64),
+                c.string(members["issuer"], "issuer", 500),
+                c.string(members["subject"], "subject", 500),
+                c.did(members["organisation"], "organisation"),
                 tuple(role for role in OWN_ROLES if role in roles),
-                c.integer(known["ends"], "ends", 0, 2**53 - 1),
+                c.integer(members["ends"], "ends", 0, 2**53 - 1),
             )
         except Malformed:
             return None

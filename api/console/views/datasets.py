@@ -58,7 +58,7 @@ def datasets(reader: Reader, inputs: Inputs) -> Page:
 def dataset(reader: Reader, inputs: Inputs) -> Page:
     """The partitions of one dataset. Raises: Malformed, Problem."""
     provider, name = inputs.path["provider"], inputs.path["dataset"]
-    known = reader.read(registry.read_dataset, provider, name)
+    answer = reader.read(registry.read_dataset, provider, name)
     found, following = partitions_of(reader, provider, name, inputs.get("after"))
     rows = tuple(_rows(reader, found))
     table = Table(
@@ -83,8 +83,8 @@ def dataset(reader: Reader, inputs: Inputs) -> Page:
     )
     facts = [
         ("Provider", organisation(reader, provider)),
-        ("Domain", cells.text(known.domain, address("policies", known.domain))),
-        ("Entry", cells.count(known.index, address("log", str(known.index)))),
+        ("Domain", cells.text(answer.domain, address("policies", answer.domain))),
+        ("Entry", cells.count(answer.index, address("log", str(answer.index)))),
     ]
     watches = reader.caller.sees_all or reader.caller.organisation == provider
     knowledge = address("knowledge", provider, name) if watches else ""
@@ -103,8 +103,8 @@ def partitions_of(reader: Reader, provider: str, name: str, after: str) -> tuple
 def _rows(reader: Reader, partitions: list[domain.Partition]) -> list[tuple[Cell, ...]]:
     """What everyone together has used, as the caller is shown it: rounded up for a caller who shares the account."""
     facts, caller, now = reader.facts, reader.caller, reader.view.time
-    known = facts.organisations.get(caller.organisation)
-    own = GLOBAL if known is None else holder_of(known.node)
+    registered = facts.organisations.get(caller.organisation)
+    own = GLOBAL if registered is None else holder_of(registered.node)
     facts.fetch_accounts([one.ref for one in partitions], [*dict.fromkeys([GLOBAL, own])])
     shared = [one for one in partitions if not caller.watches(one)]
     shown = facts_as_shown(facts, shared, now, own) if shared else facts

@@ -48,28 +48,28 @@ def decisions(reader: Reader, inputs: Inputs) -> Page:
 @PAGES.page("/decisions/{id}", "", log_routes.read_decision)
 def decision(reader: Reader, inputs: Inputs) -> Page:
     """One decision with every check on record. Raises: Malformed, Problem."""
-    known = reader.read(log_routes.read_decision, inputs.path["id"])
+    answer = reader.read(log_routes.read_decision, inputs.path["id"])
     # As the entry has them: the API's answer passes them through.
-    checks = convert(tuple[Check, ...], [*known.checks], "checks")
+    checks = convert(tuple[Check, ...], [*answer.checks], "checks")
     failed = [check for check in checks if not check.passed]
     facts = [
-        ("Outcome", cells.mark(known.outcome.replace("_", " "), passed=known.permit)),
-        ("Kind", cells.text(known.kind.replace("_", " "))),
-        ("By", organisation(reader, known.actor)),
-        ("Time", cells.moment(known.time)),
-        ("Entry, with its receipt", cells.count(known.index, address("log", str(known.index)))),
-        ("Signed with", cells.digest(known.key_id)),
+        ("Outcome", cells.mark(answer.outcome.replace("_", " "), passed=answer.permit)),
+        ("Kind", cells.text(answer.kind.replace("_", " "))),
+        ("By", organisation(reader, answer.actor)),
+        ("Time", cells.moment(answer.time)),
+        ("Entry, with its receipt", cells.count(answer.index, address("log", str(answer.index)))),
+        ("Signed with", cells.digest(answer.key_id)),
     ]
     return Page(
         "decision.html",
-        f"Decision on {known.id}",
-        (_checks(checks), _named(known)),
+        f"Decision on {answer.id}",
+        (_checks(checks), _named(answer)),
         {
             "about": facts,
-            "known": known,
+            "known": answer,
             "binding": failed[0] if failed else None,
-            "advice": known.kind == "charge" and not known.permit,
-            "receipt": shlex.join(["epsilon", "receipt", "book.sqlite", known.id, "evidence"]),
+            "advice": answer.kind == "charge" and not answer.permit,
+            "receipt": shlex.join(["epsilon", "receipt", "book.sqlite", answer.id, "evidence"]),
         },
     )
 
@@ -79,9 +79,9 @@ def _checks(checks: tuple[Check, ...]) -> Table:
     return Table("checks", "Checks", CHECK_COLUMNS, tuple(map(check, checks)), empty)
 
 
-def _named(known: Decision) -> Table:
+def _named(decided: Decision) -> Table:
     """What the command named, and nothing of its plan."""
-    request = known.request if isinstance(known.request, dict) else {}
+    request = decided.request if isinstance(decided.request, dict) else {}
     values = ((name, request.get(name)) for name in _NAMED)
     rows = [(cells.text(name), _cell(name, value)) for name, value in values if isinstance(value, str)]
     rows += [(cells.text("partition"), partition(ref)) for ref in _refs(request.get("partitions"))]

@@ -45,13 +45,13 @@ def home(reader: Reader, _inputs: Inputs) -> Page:
         tables.append(_partitions(reader))
     if reader.may(registry.list_contracts):
         tables.append(_contracts(reader))
-    known = reader.facts.organisations.get(reader.caller.organisation)
+    registered = reader.facts.organisations.get(reader.caller.organisation)
     command = next((text for role, text in _NEXT.items() if role in reader.caller.roles), "")
     return Page(
         "home.html",
         "Home",
         tuple(tables),
-        {"name": None if known is None else known.name, "command": command, "health": _health(reader)},
+        {"name": None if registered is None else registered.name, "command": command, "health": _health(reader)},
     )
 
 

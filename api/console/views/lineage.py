@@ -52,8 +52,8 @@ def lineage(reader: Reader, inputs: Inputs) -> Page:
 def lineage_of(reader: Reader, inputs: Inputs) -> Page:
     """The graph around one organisation. Raises: Malformed, Problem."""
     did = inputs.path["did"]
-    known = reader.read(lineage_routes.read_lineage, did)
-    nodes = sorted(known.nodes, key=lambda one: one.index)
+    answer = reader.read(lineage_routes.read_lineage, did)
+    nodes = sorted(answer.nodes, key=lambda one: one.index)
     shown = {node.index for node in nodes}
     names = {node.index: _name(reader, node) for node in nodes}
     edges = [
@@ -62,7 +62,7 @@ def lineage_of(reader: Reader, inputs: Inputs) -> Page:
         for arrow in node.parents
         if arrow.node in shown
     ]
-    vertices = [Vertex(node.index, names[node.index], node.index == known.node) for node in nodes]
+    vertices = [Vertex(node.index, names[node.index], node.index == answer.node) for node in nodes]
     rows = tuple(
         (
             cells.count(node.index, address("log", str(node.index))),
@@ -81,7 +81,7 @@ def lineage_of(reader: Reader, inputs: Inputs) -> Page:
         (table,),
         {
             "chart": layered(vertices, edges),
-            "complete": known.complete,
+            "complete": answer.complete,
             "did": did,
             "merges": reader.may(planning.ask_merger_impact),
         },

@@ -47,16 +47,16 @@ def _witnesses(checkpoint: str) -> list[str]:
 def entry(reader: Reader, inputs: Inputs) -> Page:
     """One entry with its receipt. Raises: Malformed, Problem."""
     data = _bytes(reader, inputs)
-    known = Entry.parse(data)
+    parsed = Entry.parse(data)
     index = int(inputs.path["index"])
-    receipt = bytes(reader.read(log_routes.read_receipt, known.id, cosigned=False).body).decode()
+    receipt = bytes(reader.read(log_routes.read_receipt, parsed.id, cosigned=False).body).decode()
     facts = [
-        ("Kind", cells.text(known.kind.replace("_", " "))),
-        ("Id", cells.text(known.id, address("decisions", known.id))),
-        ("By", organisation(reader, known.actor)),
-        ("Time", cells.moment(known.time)),
-        ("Outcome", cells.mark(known.code.word.replace("_", " "), passed=not known.code.refused)),
-        ("Signed with", cells.digest(known.key_id)),
+        ("Kind", cells.text(parsed.kind.replace("_", " "))),
+        ("Id", cells.text(parsed.id, address("decisions", parsed.id))),
+        ("By", organisation(reader, parsed.actor)),
+        ("Time", cells.moment(parsed.time)),
+        ("Outcome", cells.mark(parsed.code.word.replace("_", " "), passed=not parsed.code.refused)),
+        ("Signed with", cells.digest(parsed.key_id)),
         ("SHA-256 of its bytes", cells.digest(c.digest(data))),
         ("Bytes", cells.count(len(data))),
     ]
@@ -70,7 +70,7 @@ def entry(reader: Reader, inputs: Inputs) -> Page:
             "receipt": receipt,
             "bytes": address("log", str(index), "bytes"),
             "vkey": reader.view.context.log.vkey,
-            "command": shlex.join(["epsilon", "receipt", "book.sqlite", known.id, "evidence"]),
+            "command": shlex.join(["epsilon", "receipt", "book.sqlite", parsed.id, "evidence"]),
         },
     )
 

@@ -110,10 +110,10 @@ def _shown(number: Fraction) -> str:
 @PAGES.page("/runs/{id}/curve", "", accounts.read_charge_epsilon, slow=True)
 def curve(reader: Reader, inputs: Inputs) -> Page:
     """The ε of one run at each δ, on its first partition that the caller sees. Raises: Malformed, Problem."""
-    known = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
+    answer = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
     facts = reader.facts
-    charge = facts.charges[c.name(known.charge, "id")]
-    opened = next(facts.partitions[ref] for ref in charge.partitions if ref == known.epsilon.partition)
+    charge = facts.charges[c.name(answer.charge, "id")]
+    opened = next(facts.partitions[ref] for ref in charge.partitions if ref == answer.epsilon.partition)
     points = [(delta, epsilon) for delta in _DELTAS if (epsilon := _epsilon(reader, charge, opened, delta)) is not None]
     rows = tuple((cells.bound(delta), cells.loss(epsilon)) for delta, epsilon in points)
     table = Table("curve", "ε by δ", ("δ", "ε of the run"), rows, "No ε is proven of this run.")
@@ -121,10 +121,10 @@ def curve(reader: Reader, inputs: Inputs) -> Page:
         ("Partition", partition(opened.ref)),
         ("Its budget", cells.bound(opened.epsilon)),
         ("at δ", cells.bound(opened.delta)),
-        ("ε of the run at this δ", cells.loss(known.epsilon.epsilon)),
+        ("ε of the run at this δ", cells.loss(answer.epsilon.epsilon)),
     ]
     chart = epsilon_curve(points, (opened.delta, opened.epsilon))
-    return Page("curve.html", f"ε of {known.charge} by δ", (table,), {"about": about, "chart": chart})
+    return Page("curve.html", f"ε of {answer.charge} by δ", (table,), {"about": about, "chart": chart})
 
 
 def _epsilon(

@@ -37,7 +37,7 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     """One partition. Raises: Malformed, Problem."""
     provider, name = inputs.path["provider"], inputs.path["dataset"]
     ref = f"{provider}/{name}/{inputs.path['partition']}"
-    known = reader.read(accounts.read_partition, ref)
+    answer = reader.read(accounts.read_partition, ref)
     opened = reader.facts.partitions[ref]
     facts = reader.facts
     assert isinstance(facts, Snapshot)
@@ -48,14 +48,14 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     about = [
         ("Dataset", dataset(provider, name)),
         ("Provider", organisation(reader, provider)),
-        ("State", cells.mark(known.state.replace("_", " "), passed=known.state == "open")),
+        ("State", cells.mark(answer.state.replace("_", " "), passed=answer.state == "open")),
         ("Budget", cells.bound(opened.epsilon)),
         ("at δ", cells.bound(opened.delta)),
         ("Level", cells.count(None if held.bounds is None else held.bounds.level)),
         ("Rule", cells.text(read_rule(opened.terms).kind())),
         ("Neighbours", cells.text(f"{opened.unit}, {opened.relation}")),
-        ("Closes", cells.moment(known.closes)),
-        ("Entry", cells.count(known.index, address("log", str(known.index)))),
+        ("Closes", cells.moment(answer.closes)),
+        ("Entry", cells.count(answer.index, address("log", str(answer.index)))),
     ]
     caps = [("budget", opened.epsilon)]
     if held.bounds is not None and held.bounds.lineage_epsilon_max < opened.epsilon:
@@ -128,8 +128,8 @@ def _odometer(rule: Rule, loss: Loss) -> Fraction | None:
 def _accounts(reader: Reader, held: AccountBook) -> Table:
     """Everyone's account and the caller's own, each with all that the API says of it."""
     ref = held.partition.ref
-    known = reader.facts.organisations.get(reader.caller.organisation)
-    holders = [GLOBAL, *([holder_of(known.node)] if known is not None else [])]
+    registered = reader.facts.organisations.get(reader.caller.organisation)
+    holders = [GLOBAL, *([holder_of(registered.node)] if registered is not None else [])]
     reader.facts.fetch_accounts([ref], holders)
     stored = (reader.facts.accounts.get((ref, holder)) for holder in holders)
     shown = [held.account(one) for one in stored if one is not None]

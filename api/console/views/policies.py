@@ -51,8 +51,8 @@ def policies(reader: Reader, inputs: Inputs) -> Page:
 def policy(reader: Reader, inputs: Inputs) -> Page:
     """A domain's policy, its newest versions side by side. Raises: Malformed, Problem."""
     domain = inputs.path["domain"]
-    known = reader.read(registry.read_policy, domain)
-    newest = sorted(known.versions, key=lambda one: -one.version)[:VERSIONS_MAX]
+    answer = reader.read(registry.read_policy, domain)
+    newest = sorted(answer.versions, key=lambda one: -one.version)[:VERSIONS_MAX]
     documents = [read_policy(reader.facts.documents[version.document]) for version in newest]
     current = policy_in_force(reader.facts, domain, reader.view.time)
     names = [
@@ -66,7 +66,7 @@ def policy(reader: Reader, inputs: Inputs) -> Page:
         f"Policy of {domain}",
         (compared.table(),),
         {
-            "about": _facts(reader, newest[0].issuer, current.version if current else None, len(known.versions)),
+            "about": _facts(reader, newest[0].issuer, current.version if current else None, len(answer.versions)),
             "changed": compared.changed,
             "impact": address("policy-impact") if reader.may(planning.ask_policy_impact) else "",
         },

@@ -61,7 +61,7 @@ def runs(reader: Reader, inputs: Inputs) -> Page:
 @PAGES.page("/runs/{id}", "", accounts.read_charge, accounts.read_charge_epsilon, slow=True)
 def run_page(reader: Reader, inputs: Inputs) -> Page:
     """One run. Raises: Malformed, Problem."""
-    known = reader.read(accounts.read_charge, inputs.path["id"])
+    answer = reader.read(accounts.read_charge, inputs.path["id"])
     found = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
     rows = [_line(line, "the run alone") for line in found.run_epsilon]
     rows += [_line(line, f"with its ancestry, {line.runs} runs") for line in found.with_ancestry]
@@ -72,7 +72,7 @@ def run_page(reader: Reader, inputs: Inputs) -> Page:
         tuple(rows[:PARTITIONS_MAX]),
         "No ε is proven of it.",
     )
-    return Page("run.html", f"Run {known.id}", (epsilon,), {"about": _facts(reader, known), "known": known})
+    return Page("run.html", f"Run {answer.id}", (epsilon,), {"about": _facts(reader, answer), "known": answer})
 
 
 def _facts(reader: Reader, known: ChargeWithProgress) -> list[tuple[str, Cell]]:

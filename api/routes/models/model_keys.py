@@ -65,8 +65,8 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding, signatures: 
         openapi_extra=takes(ModelKeyDeposit, parameters=[SIGNATURE_PARAMETER]),
     )
     def deposit(raw: Raw, jws: Signature, caller: Calling) -> Response:
-        known = convert(ModelKeyDeposit, c.parse(raw, DEPOSIT_BYTES_MAX))
-        charge, model, sealed = known.charge, known.model, known.sealed
+        parsed = convert(ModelKeyDeposit, c.parse(raw, DEPOSIT_BYTES_MAX))
+        charge, model, sealed = parsed.charge, parsed.model, parsed.sealed
         c.unbase64url(sealed, "sealed")
         if charge != caller.charge:
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")

@@ -136,8 +136,8 @@ def _key(keys: WatermarkKeys, charge: str) -> bytes | None:
 
 def _may_see(caller: Caller, facts: Snapshot, charge: str) -> bool:
     """A clean room sees every mark: it declares what its run starts from, or ends."""
-    known = facts.charges.get(charge)
-    return bool(caller.charge) or (known is not None and caller.sees_charge(known, facts))
+    charged = facts.charges.get(charge)
+    return bool(caller.charge) or (charged is not None and caller.sees_charge(charged, facts))
 
 
 def _shown(charge: str, score: float) -> FoundMark:

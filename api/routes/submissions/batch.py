@@ -111,8 +111,8 @@ class _BatchContext(NamedTuple):
 
 def _prepare_all(raw: bytes, context: _BatchContext) -> list[Submission | Problem]:
     """Every charge of a batch, or why it is not sent. Raises: Malformed."""
-    known = c.fields(c.parse(raw, len(raw)), "", ("charges",))
-    listed = known["charges"]
+    members = c.fields(c.parse(raw, len(raw)), "", ("charges",))
+    listed = members["charges"]
     if not isinstance(listed, list) or not 1 <= len(listed) <= BATCH_MAX:
         raise Malformed("charges", f"must have 1 to {BATCH_MAX} items")
     return [_prepare(item, f"charges[{place}]", context) for place, item in enumerate(listed)]
@@ -120,8 +120,8 @@ def _prepare_all(raw: bytes, context: _BatchContext) -> list[Submission | Proble
 
 def _prepare(value: object, where: str, context: _BatchContext) -> Submission | Problem:
     """One charge ready to be sent, or why it is not: by itself, so that the others are. Raises: Malformed."""
-    known = c.fields(value, where, ("command", "signature"))
-    raw, signature = c.dump(known["command"]), c.string(known["signature"], f"{where}.signature", _SIGNATURE_MAX)
+    members = c.fields(value, where, ("command", "signature"))
+    raw, signature = c.dump(members["command"]), c.string(members["signature"], f"{where}.signature", _SIGNATURE_MAX)
     if len(raw) > COMMAND_BYTES_MAX:
         raise Malformed(f"{where}.command", f"has more than the {COMMAND_BYTES_MAX} bytes allowed")
     submission = Submission(raw, signature)

@@ -49,13 +49,13 @@ def challenge_router(book: Book, challenges: Challenges) -> APIRouter:
     def issue(raw: Raw, caller: Calling) -> Response:
         charge = convert(ChallengeRequest, c.parse(raw, COMMAND_BYTES_MAX)).charge
         with book.read() as facts:
-            known, size = facts.charges.get(charge), facts.size
-            if known is None or not caller.sees_charge(known, facts):
+            charged, size = facts.charges.get(charge), facts.size
+            if charged is None or not caller.sees_charge(charged, facts):
                 raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         # A clean room requests its own data keys; a party that continues its contract, the key of its sealed model.
         wanted = ChargeState.PENDING if caller.charge else ChargeState.POSTED
-        if known.state is not wanted:
-            raise Problem(Code.CONFLICT, f"charge {charge} is {known.state}, not {wanted}", field="charge")
+        if charged.state is not wanted:
+            raise Problem(Code.CONFLICT, f"charge {charge} is {charged.state}, not {wanted}", field="charge")
         return json_response(Challenge(expires_s=LIFE_S, nonce=challenges.issue(charge, size)))
 
     return router
