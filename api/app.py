@@ -108,7 +108,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
 
 
 def _empty_app(authenticator: Authenticator) -> FastAPI:
-    """An application without routes, whose every route asks for its token and refuses a query that it does not know."""
+    """An application without routes, whose every route requires its token and refuses an unknown query parameter."""
     app = FastAPI(
         title="Epsilon Ledger",
         version="1",

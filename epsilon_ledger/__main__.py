@@ -52,7 +52,7 @@ class Group(TyperGroup):
         """Write the list of commands."""
         shown = [(name, self.commands[name]) for name in self.list_commands(ctx) if not self.commands[name].hidden]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(SENTENCE_MAX)) for name, one in shown])
+            formatter.write_dl([(name, command.get_short_help_str(SENTENCE_MAX)) for name, command in shown])
 
 
 def main() -> None:

@@ -148,7 +148,7 @@ class Tokens:
             self._claims.check(claims)
             name = c.string(claims["iss"], "iss", 500)
             c.string(claims["jti"], "jti", 200)
-            if (issuer := next((one for one in issuers if one.name == name), None)) is None:
+            if (issuer := next((known for known in issuers if known.name == name), None)) is None:
                 return _of_clean_room(text, algorithm, claims, name, clean_room(name))
             check_signature(text, algorithm, [key for word, key in issuer.keys if word == algorithm])
             token = _of_issuer(claims)

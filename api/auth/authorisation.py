@@ -2,7 +2,7 @@
 
 A role comes from the ledger's own record of an organisation; AUDITOR and OPERATOR may also come from an issuer. A
 clean room (CCR) is known by the key that its charge names, and may do what concerns that charge alone. What an
-operation then does is still decided by the book and the policy: this table only keeps strangers from asking.
+operation then does is still decided by the book and the policy: this table only denies the request to others.
 
 What a caller may not see does not exist for it: 404, as for a name that was never used.
 """
@@ -175,8 +175,14 @@ class Caller:
         known = _UNDER_CONTRACT.setdefault(facts, {})
         if self not in known:
             stored = facts.contracts
-            every = (one for _, one in stored.stored()) if isinstance(stored, ProjectionTable) else stored.values()
-            known[self] = frozenset(did for one in every if self.sees_contract(one, facts) for did in one.providers)
+            every = (
+                (contract for _, contract in stored.stored())
+                if isinstance(stored, ProjectionTable)
+                else stored.values()
+            )
+            known[self] = frozenset(
+                did for contract in every if self.sees_contract(contract, facts) for did in contract.providers
+            )
         return known[self]
 
     def sees_account(self, partition: Partition, holder: str, facts: Facts) -> bool:

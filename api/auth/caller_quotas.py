@@ -149,7 +149,7 @@ class CallerQuotas:
         """The header fields of an answer: the quotas of a known caller, else that of its address if it is counted."""
         if caller is not None:
             key = _key(caller)
-            levels = ", ".join(one.level(key) for one in self._of_caller)
+            levels = ", ".join(quota.level(key) for quota in self._of_caller)
             return [(b"ratelimit-policy", self._caller_policy), (b"ratelimit", levels.encode())]
         if not (sender := self._senders.of(scope)):
             return []

@@ -1,4 +1,4 @@
-"""``epsilon init``: the service, an issuer and the parties of a real deployment; what is a decision is asked for."""
+"""``epsilon init``: the service, an issuer and the parties of a real deployment; prompts for each decision."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder, o
     "--listen 127.0.0.1:8000 --issuer https://login.example=login/issuer.jwks",
     "ledger --origin test.example/1 --database ledger/book.sqlite --url http://127.0.0.1:8000 "
     "--issuer http://127.0.0.1:8100=issuer/issuer.jwks",
-    note="At a terminal it asks for what is not given.",
+    note="At a terminal it prompts for missing options.",
 )
 def service(  # noqa: PLR0913 - one argument an option
     folder: _Folder,
@@ -123,7 +123,7 @@ def _report_service(profile: Path, decisions: ServiceDecisions, missing: Sequenc
     "login --url https://login.example",
     "issuer --url http://127.0.0.1:8100 --origin test.example/1 --client did:web:bank-a.example=bank-a/key.jwk",
     note="An https issuer is one that runs already (OpenID Connect): its public keys are fetched. On loopback a "
-    "development issuer is made, which production refuses. At a terminal it asks for what is not given.",
+    "development issuer is made, which production refuses. At a terminal it prompts for missing options.",
 )
 def issuer(
     folder: _Folder,
@@ -172,7 +172,7 @@ def issuer(
     "--issuer https://login.example --log ledger/log.vkey",
     'bank-a --did did:web:bank-a.example --name "Bank A" --role TDC --service http://127.0.0.1:8000 '
     "--issuer http://127.0.0.1:8100 --log ledger/log.vkey",
-    note="At a terminal it asks for what is not given. Nothing is sent.",
+    note="At a terminal it prompts for missing options. Nothing is sent.",
 )
 def party(  # noqa: PLR0913 - one argument an option
     folder: _Folder,
@@ -227,10 +227,10 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, Path]:
     from ledger.wire.malformed import Malformed
 
     files: dict[str, Path] = {}
-    for one in given:
-        name, equals, file = one.rpartition("=")
+    for pair in given:
+        name, equals, file = pair.rpartition("=")
         if not (name and equals and file) or name in files:
-            raise Malformed(option, f"must be NAME=FILE, each name once, not {one!r}")
+            raise Malformed(option, f"must be NAME=FILE, each name once, not {pair!r}")
         files[name] = Path(file)
     return files
 

@@ -1,4 +1,4 @@
-"""``epsilon plan``, ``epsilon policy impact`` and ``breaches`` asked of a service, by a profile, as well as of a book.
+"""``epsilon plan``, ``epsilon policy impact`` and ``breaches`` for a service, by a profile, as well as for a book.
 
 Each command is that of :mod:`policy.cli`, with the same answer in words and in JSON. A profile's service answers about
 what its organisation may see; a book's file answers about everything, at any time and under any policy.
@@ -47,7 +47,7 @@ class Reply(NamedTuple):
 
 
 def _question(group: CommandGroup, of_book: Function, *examples: str, note: str = "") -> Callable[[Function], None]:
-    """Declare how a command of a book is asked of a service; it takes those of the command's options that it names."""
+    """Declare how a service answers a command of a book, with those of the command's options that it names."""
 
     def declare(of_service: Function) -> None:
         own = inspect.signature(of_book).parameters
@@ -250,7 +250,7 @@ def _breaches(service: Service, at: str) -> Reply:
     from policy.planning.account_caps import AccountStatus
 
     listed = [account for ref in service.partitions() for account in service.frozen_accounts(ref, _moment(at))]
-    breaches = [{name: one[name] for name in AccountStatus.__struct_fields__} for one in listed]
+    breaches = [{name: account[name] for name in AccountStatus.__struct_fields__} for account in listed]
     return Reply({"breaches": [*breaches]}, breach_lines(convert(tuple[AccountStatus, ...], breaches)), bool(breaches))
 
 

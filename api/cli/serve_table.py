@@ -51,7 +51,7 @@ class ConsoleTable(Record, frozen=True, kw_only=True):
     issuers: Annotated[
         tuple[str, ...] | None, _says("those at which people log in; all that the service trusts, if left out")
     ] = None
-    scope: Annotated[str | None, _says("the scopes to ask for; openid alone, if left out")] = None
+    scope: Annotated[str | None, _says("the scopes to request; openid alone, if left out")] = None
 
 
 class ServeTable(Record, frozen=True, kw_only=True):
@@ -154,7 +154,7 @@ class ServeTable(Record, frozen=True, kw_only=True):
     ] = None
     witnesses: Annotated[
         Annotated[str, words(REQUIRED, OPTIONAL)] | None,
-        _says("whether the service needs the cosignature of each of them; if left out, it warns and asks again"),
+        _says("whether the service needs the cosignature of each of them; if left out, it warns and retries"),
     ] = None
 
 

@@ -164,7 +164,7 @@ class Console:
             return Response(data, headers=headers.PAGE, media_type=kind)
         named = request.query_params.get("csv")
         if named is not None:
-            table = next((one for one in shown.tables if one.name == named), None)
+            table = next((shown_table for shown_table in shown.tables if shown_table.name == named), None)
             if table is None:
                 raise HTTPException(404)
             disposition = {"content-disposition": f'attachment; filename="{table.name}.csv"'}
@@ -172,7 +172,7 @@ class Console:
         assert isinstance(facts, Snapshot)
         values = {
             **shown.values,
-            "tables": {one.name: one for one in shown.tables},
+            "tables": {shown_table.name: shown_table for shown_table in shown.tables},
             "title": shown.title,
             "size": facts.size,
             "now": self._context.snapshots.time(facts),
@@ -286,5 +286,5 @@ def _cookies(request: Request) -> str:
 
 
 def _here(request: Request) -> str:
-    """The page that was asked for, with its query."""
+    """The requested page, with its query."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")

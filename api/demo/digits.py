@@ -30,7 +30,7 @@ def archive(part: slice) -> bytes:
 
 def identities(part: slice) -> list[bytes]:
     """What each record is committed by: its numbers."""
-    return [b"record\n" + one.tobytes() + target.tobytes() for one, target in zip(*_arrays(part), strict=True)]
+    return [b"record\n" + inputs.tobytes() + target.tobytes() for inputs, target in zip(*_arrays(part), strict=True)]
 
 
 def _arrays(part: slice) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -62,7 +62,7 @@ class Organisation:
         """Store a document with everyone's signature, and enter it; its digest."""
         data = c.dump(document)
         stored = [self.service.put_document(participant.signer, data) for participant in (self, *others)]
-        body: c.Object = {"document": stored[0].document, "signatures": [one.signature for one in stored]}
+        body: c.Object = {"document": stored[0].document, "signatures": [document.signature for document in stored]}
         return stored[0].document, self.submit(kind, body, stored[0].replaces)
 
 

@@ -138,7 +138,7 @@ def make_room(folder: Path, *, replace: bool) -> Path | None:
         return None
     name = folder.resolve().name
     free = (folder.resolve().with_name(f"{name}-{number}") for number in count(1))
-    earlier = folder.rename(next(one for one in free if not one.exists()))
+    earlier = folder.rename(next(place for place in free if not place.exists()))
     return folder.with_name(earlier.name)
 
 

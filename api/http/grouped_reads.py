@@ -1,7 +1,7 @@
 """Checks of requests on the current state, made together: one snapshot and one change of thread for all that wait.
 
-A snapshot costs more than what a command asks of it. So while one group of checks is made in a thread, those of later
-requests wait, and the next snapshot, which is taken after all of them have come, serves them all.
+A snapshot costs more than what a command reads from it. So while one group of checks is made in a thread, those of
+later requests wait, and the next snapshot, which is taken after all of them have come, serves them all.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def list_partitions(view: View) -> Page[answers.Partition]:
         view.facts.fetch_accounts([ref for ref, _ in partitions], [GLOBAL, own])
         return partitions
 
-    return view.page("partitions", fetch, lambda one: _partition(view, one, now, own), view.caller.sees_partition)
+    return view.page(
+        "partitions", fetch, lambda partition: _partition(view, partition, now, own), view.caller.sees_partition
+    )
 
 
 @ROUTES.route("/v1/partitions/{ref:path}", as_of=True)
@@ -88,14 +90,16 @@ def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> R
     """What proves an account offline. Raises: Malformed, Problem."""
     found = visible_partition(view.facts, partition, "partition", view.caller)
     if holder == GLOBAL and not view.caller.watches(found) and is_rounded(view.facts, found, view.time):
-        detail = "a proof shows an account exactly, and consumers are shown everyone's rounded: ask for your lineage's"
+        detail = "a proof shows an account exactly, and consumers are shown everyone's rounded: request your lineage's"
         raise Problem(Code.NOT_AUTHORISED, detail, field="holder")
     if not view.caller.sees_account(found, holder, view.facts):
         raise not_found(f"account {holder} of {partition}")
     stated = view.context.stated(view.facts.size)
     if stated is None:
-        raise not_found("statement of the state yet: ask again in a minute")
-    proof = account_proof(view.facts, stated, partition, holder, lambda one: sees_entry(view.caller, one, view.facts))
+        raise not_found("statement of the state yet: retry in a minute")
+    proof = account_proof(
+        view.facts, stated, partition, holder, lambda entry: sees_entry(view.caller, entry, view.facts)
+    )
     return PlainTextResponse(write(proof), headers={"cache-control": "no-store"})
 
 
@@ -123,7 +127,9 @@ def _page(
 ) -> Page[T]:
     scope = scope_of(name, partition=partition.ref, as_of=view.as_of, **({} if at is None else {"at": at}))
     fetch = fetch_from(view.facts.accounts, partition=partition.ref)
-    return view.page(scope, fetch, show, lambda one, facts: view.caller.sees_account(partition, one.holder, facts))
+    return view.page(
+        scope, fetch, show, lambda account, facts: view.caller.sees_account(partition, account.holder, facts)
+    )
 
 
 @ROUTES.route("/v1/charges", paged=True, as_of=True)
@@ -187,7 +193,9 @@ def read_stream(view: View, provider: PathDid, dataset: PathName) -> StreamRepor
     did, name = c.did(provider, "provider"), c.name(dataset, "dataset")
     if (did, name) not in view.facts.streams or not view.caller.sees_provider(did, view.facts):
         raise not_found(f"stream {provider}/{dataset}")
-    partitions = [one for _, one in fetch_from(view.facts.partitions, provider=did, dataset=name)(None, SLICES_MAX)]
+    partitions = [
+        partition for _, partition in fetch_from(view.facts.partitions, provider=did, dataset=name)(None, SLICES_MAX)
+    ]
     report = _figures(view, did, name, partitions).report()
     assert report is not None
     return report
@@ -199,7 +207,7 @@ def _figures(view: View, provider: str, dataset: str, partitions: list[domain.Pa
     watches = caller.sees_all or provider == caller.organisation or any(map(caller.watches, partitions))
     own = GLOBAL if watches else _own_holder(view)
     shown = facts if watches else facts_as_shown(facts, partitions, view.time, own)
-    newest = sorted(partitions, key=lambda one: -one.index)[:_LOOKED_AT_MAX]
+    newest = sorted(partitions, key=lambda partition: -partition.index)[:_LOOKED_AT_MAX]
     last = next((one for each in newest if (one := last_charge(facts, each.ref, caller, all_=watches))), None)
     contract = None if last is None or own == GLOBAL else facts.contracts[last.contract]
     return StreamFigures(

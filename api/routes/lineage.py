@@ -53,7 +53,9 @@ def read_lineage(view: View, did: PathDid) -> Lineage:
 
 def _knows_own(facts: Facts, node: int, provider: str) -> bool:
     """Whether a node has an account on a partition of this provider."""
-    return any(facts.partitions[one.partition].provider == provider for one in facts.accounts_of(holder_of(node)))
+    return any(
+        facts.partitions[account.partition].provider == provider for account in facts.accounts_of(holder_of(node))
+    )
 
 
 def _among(arrows: tuple[Arrow, ...], nodes: set[int]) -> tuple[Arrow, ...]:

@@ -68,7 +68,7 @@ class LogKeyRotations(Record, frozen=True):
 
 
 class ConsistencyProof(Record, frozen=True):
-    """A proof of RFC 9162, section 2.1.4, under the checkpoint of the size that was asked for."""
+    """A proof of RFC 9162, section 2.1.4, under the checkpoint of the requested size."""
 
     checkpoint: str
     new: Count
@@ -170,7 +170,7 @@ def list_decisions(
 ) -> Page[Decision]:
     """The decisions that the caller may see. Raises: Malformed."""
     facts = view.facts
-    keys = None if signer is None else {one.key_id for one in facts.keys_of(c.did(signer, "signer"))}
+    keys = None if signer is None else {key.key_id for key in facts.keys_of(c.did(signer, "signer"))}
 
     def fetch(after: int | None, most: int) -> list[tuple[int, tuple[int, Entry]]]:
         first = facts.first_since(since) if after is None and since is not None else 0

@@ -87,7 +87,8 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     contract = facts.contracts.get(run.contract)
     contract = get_visible(contract, caller.sees_contract, facts, f"contract {run.contract}")
     if TDC not in caller.roles:
-        # Who makes no charges asks for the consumer: a provider of its own partitions, and of charges that it sees.
+        # A caller who makes no charges plans for the consumer: a provider on its own partitions, and charges that it
+        # sees.
         run = structs.replace(run, actor=contract.consumer)
         for ref in refs:
             if not _is_own(view, ref):
@@ -161,7 +162,7 @@ def _check_own_entry(view: View) -> None:
     """Hold a plan at a past state to one of the caller's own charges: between entries of others their runs would show.
 
     Raises:
-        Malformed: for a state that is not the one of a charge that the caller asked for.
+        Malformed: for a state that is not that of one of the caller's own charges.
     """
     if view.as_of is None:
         return
@@ -229,5 +230,5 @@ def _moment(view: View, at: int | None) -> int:
 
 
 def _is_own(view: View, ref: str) -> bool:
-    """Whether the caller may ask what others would know of a partition: its provider, and who sees all."""
+    """Whether the caller may see what others would know of a partition: its provider, and a caller that sees all."""
     return view.caller.sees_all or view.facts.partitions[ref].provider == view.caller.organisation

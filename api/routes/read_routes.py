@@ -123,7 +123,7 @@ class ReadRoutes:
                 if parameter.name != "view"
             ]
             absent = {"caller": name in PUBLIC, "paging": not paged, "as_of": not as_of}
-            given = [one for field, one in _GIVEN.items() if not absent.get(field)]
+            given = [parameter for field, parameter in _GIVEN.items() if not absent.get(field)]
             shown = shows_page if paged else shows_tagged if tagged else shows
             responses = content or shown(signature_.return_annotation, *problems)
 

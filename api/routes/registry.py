@@ -47,8 +47,8 @@ def list_signing_keys(view: View, did: PathDid) -> Page[answers.OwnedKey]:
     """Every key that it has or had, oldest first, with its terms now. Raises: Malformed, Problem."""
     facts = view.facts
     keys = (
-        answers.OwnedKey.of_key(one, terms_of(facts, one), Entry.parse(facts.entry(one.index)), view.time)
-        for one in facts.keys_of(organisation_of(facts, did).did)
+        answers.OwnedKey.of_key(key, terms_of(facts, key), Entry.parse(facts.entry(key.index)), view.time)
+        for key in facts.keys_of(organisation_of(facts, did).did)
     )
     return Page(items=tuple(keys), next_cursor=None)
 
@@ -96,7 +96,7 @@ def policy_of(facts: Facts, domain: str) -> answers.PolicyVersions:
 def list_datasets(view: View) -> Page[answers.Dataset]:
     """The datasets that the caller may see."""
     sees, fetch = view.caller.sees_provider, fetch_from(view.facts.datasets)
-    return view.page("datasets", fetch, answers.Dataset.project, lambda one, facts: sees(one.provider, facts))
+    return view.page("datasets", fetch, answers.Dataset.project, lambda dataset, facts: sees(dataset.provider, facts))
 
 
 @ROUTES.route("/v1/datasets/{provider}/{dataset}")

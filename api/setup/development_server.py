@@ -108,7 +108,7 @@ def kept_outside(folder: DevelopmentFolder, log: LogKey) -> Path:
 
 
 def register_parties(folder: DevelopmentFolder) -> None:
-    """Register the folder's parties, the SRO first. Every start asks it, and the first one records it.
+    """Register the folder's parties, the SRO first. Every start submits it, and the first one records it.
 
     Raises:
         Refused, Unreachable, Malformed, OSError.

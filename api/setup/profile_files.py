@@ -23,9 +23,9 @@ def profile_text(tables: Mapping[str, Mapping[str, Value]], comment: str = "") -
         nested = {key: member for key, member in table.items() if isinstance(member, Mapping)}
         own = {key: member for key, member in table.items() if not isinstance(member, Mapping)}
         if own:
-            lines += ["", f"[{name}]", *(f"{_key(key)} = {_value(one)}" for key, one in own.items())]
-        for key, one in nested.items():
-            lines += ["", f"[{name}.{_key(key)}]", *(f"{_key(each)} = {_value(text)}" for each, text in one.items())]
+            lines += ["", f"[{name}]", *(f"{_key(key)} = {_value(value)}" for key, value in own.items())]
+        for key, table_ in nested.items():
+            lines += ["", f"[{name}.{_key(key)}]", *(f"{_key(each)} = {_value(text)}" for each, text in table_.items())]
     return "\n".join(lines) + "\n"
 
 

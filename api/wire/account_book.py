@@ -69,7 +69,7 @@ class AccountBook:
         rounded = _rounded(facts, partition, now, caller)
         if rounded is not None:
             newest = {holder: charge for holder, charge in newest.items() if caller.sees_charge(charge, facts)}
-        last = max(newest.values(), key=lambda one: one.index, default=None)
+        last = max(newest.values(), key=lambda charge: charge.index, default=None)
         run = _last_run(facts, partition, last) if last else None
         organisation = facts.organisations.get(caller.organisation)
         own = holder_of(organisation.node) if organisation else ""
@@ -153,16 +153,16 @@ def _newest(facts: Snapshot | PastSnapshot, ref: str) -> dict[str, charge_record
     holders = (holder for (_, holder), _ in fetch_from(facts.accounts, partition=ref)(None, _LINEAGES_MAX))
     authors = {holder: int(holder.partition(":")[2]) for holder in holders if holder != GLOBAL}
     found = (
-        (holder, next((one for one in facts.latest(at, _RUNS_MAX) if ref in one.partitions), None))
+        (holder, next((charge for charge in facts.latest(at, _RUNS_MAX) if ref in charge.partitions), None))
         for holder, at in authors.items()
     )
-    return {holder: one for holder, one in found if one}
+    return {holder: charge for holder, charge in found if charge}
 
 
 def last_charge(facts: Snapshot | PastSnapshot, ref: str, caller: Caller, *, all_: bool) -> charge_record.Charge | None:
     """The newest charge to a partition; ``all_``: of every charge, else of those that the caller may see."""
-    found = (one for one in _newest(facts, ref).values() if all_ or caller.sees_charge(one, facts))
-    return max(found, key=lambda one: one.index, default=None)
+    found = (charge for charge in _newest(facts, ref).values() if all_ or caller.sees_charge(charge, facts))
+    return max(found, key=lambda charge: charge.index, default=None)
 
 
 def _organisations(facts: Facts, holder: str) -> tuple[str, ...]:
@@ -188,7 +188,9 @@ def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[Remain
     except Rejected:
         return ()
     visible = [one for ref in refs if (one := facts.partitions.get(ref)) and caller.sees_partition(one, facts)]
-    shown = facts_as_shown(facts, [one for one in visible if not caller.watches(one)], facts.time, own)
+    shown = facts_as_shown(
+        facts, [partition for partition in visible if not caller.watches(partition)], facts.time, own
+    )
     if body.ranges:
         shown.fetch_accounts(refs, holders)
     contract = facts.contracts.get(body.contract)
@@ -201,5 +203,5 @@ def remaining(facts: Snapshot, body: MakeCharge, caller: Caller) -> tuple[Remain
             left = Fraction(0) if found.closed or used is None else max(1 - used, Fraction(0))
             floor = Fraction(int(left * _SHARE_UNIT), _SHARE_UNIT)
             shares.append((floor, RemainingShare(holder=holder, partition=partition.ref, share=format_number(floor))))
-    least = sorted(shares, key=lambda one: one[0])[:_LEAST_MAX] if body.ranges else shares
-    return tuple(one for _, one in least)
+    least = sorted(shares, key=lambda pair: pair[0])[:_LEAST_MAX] if body.ranges else shares
+    return tuple(used for _, used in least)

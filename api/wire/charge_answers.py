@@ -95,5 +95,7 @@ class ChargeWithProgress(Charge, frozen=True, kw_only=True):
     ) -> Self:
         """As the registry has it, with what its contract says of its pipeline."""
         stated = read_contract(facts.documents[found.contract]).waivers or ()
-        own = tuple(Waiver.project(one, ends=int(one.ends)) for one in stated if one.pipeline == found.pipeline)
+        own = tuple(
+            Waiver.project(waiver, ends=int(waiver.ends)) for waiver in stated if waiver.pipeline == found.pipeline
+        )
         return cls.of_record(found, progress=progress, returned=returned, waivers=own or None)

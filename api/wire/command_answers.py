@@ -96,7 +96,11 @@ def _narrowed(kind: str) -> Mapping[str, Any]:
     fixed = _fixed(KINDS[kind])
     required = {field.name: field.type for field in fixed if field.required}
     # A quote or a dry run has what was decided, and nothing more.
-    optional = {"outcome": outcome, "request": request, **{one.name: one.type for one in fixed if not one.required}}
+    optional = {
+        "outcome": outcome,
+        "request": request,
+        **{field.name: field.type for field in fixed if not field.required},
+    }
     if kind == "charge":
         optional["run_epsilon"] = RunLines
     doc = f"What the decision on a {kind.replace('_', ' ')} fixed, and the request."

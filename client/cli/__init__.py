@@ -1,1 +1,1 @@
-"""Commands that ask a service: ``epsilon charge``, ``contract``, ``dataset`` and the others."""
+"""Commands that call a service: ``epsilon charge``, ``contract``, ``dataset`` and the others."""

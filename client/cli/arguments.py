@@ -87,7 +87,7 @@ def account_holder(service: Service, partition: str, given: str) -> str:
         for account in accounts
         if given in account["organisations"] and not account["name"].startswith("the coalition of ")
     ]
-    holders = [str(one["holder"]) for one in named or own]
+    holders = [str(account["holder"]) for account in named or own]
     if len(holders) != 1:
         known = ", ".join(sorted(str(account["name"]) for account in accounts)[:_NAMES_MAX])
         many = "several accounts" if holders else "no account"

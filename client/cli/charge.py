@@ -51,7 +51,7 @@ def quote(  # noqa: PLR0913 - each an option
     partition: Partitions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask what a run would get: its ε, the budget used, the runs that remain."""
+    """Preview a run: its ε, the budget used, the runs that remain."""
     from client.cli.planned_run.refusal_advice import Attempt, advised, named_partitions
     from client.keys.clean_room_keys import RoomKeys
     from client.profile.profile import Profile
@@ -167,8 +167,8 @@ def _room_keys(path: Path, *, dry_run: bool) -> Iterator[Object]:
         yield keys.public
     except Refused as refused:
         if refused.exit_code not in {ExitCode.INTERNAL_ERROR, ExitCode.RETRY}:
-            for one in written:
-                one.unlink()
+            for file in written:
+                file.unlink()
         raise
     typer.echo(f"The clean room's keys: {written[0]} signs its commands, {written[1]} opens its data keys.", err=True)
 

@@ -125,7 +125,7 @@ class CommandGroup:
 
         Args:
             preview: the accounts that a body would change, which are shown first.
-            asks: the question before it is sent, if any of them would change; such a command takes --yes.
+            asks: the question to confirm before it is sent, if any of them would change; such a command takes --yes.
         """
         own_options = (_YES, *_SIGNED) if asks else _SIGNED
 
@@ -185,11 +185,11 @@ def as_command(  # noqa: PLR0913 - what a signature is made of
     """
     own = [*inspect.signature(function).parameters.values()][skip:]
     # Names that only type checkers import stand in the other annotations.
-    named = {one.name: types.get(one.name, one.annotation) for one in own}
+    named = {parameter.name: types.get(parameter.name, parameter.annotation) for parameter in own}
     holder = type("Own", (), {"__annotations__": named, "__module__": function.__module__})
     hints = get_type_hints(holder, include_extras=True)
-    parameters = [*before, *(one.replace(annotation=hints[one.name]) for one in own), *after]
-    parameters.sort(key=lambda one: one.kind)
+    parameters = [*before, *(parameter.replace(annotation=hints[parameter.name]) for parameter in own), *after]
+    parameters.sort(key=lambda parameter: parameter.kind)
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     # `inspect` reads this attribute (PEP 362), which the type of a function does not declare.
@@ -210,7 +210,7 @@ def _with_verbose(run: Function) -> Function:
     return as_command(run, verbosely, after=_VERBOSE)
 
 
-def _show_first(  # noqa: PLR0913 - what is sent and what is asked
+def _show_first(  # noqa: PLR0913 - what is sent and what is confirmed
     path: Path,
     kind: str,
     sent: Sent,
@@ -219,7 +219,11 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
     *,
     quiet: bool,
 ) -> None:
-    """Show what a command would change, and ask. Raises: Malformed, unless it may be sent; Unreachable, OSError."""
+    """Show what a command would change, and prompt to confirm.
+
+    Raises:
+        Malformed: unless it is confirmed. Unreachable, OSError.
+    """
     from client.http.problems import Refused
     from client.profile.profile import Profile
 
@@ -233,7 +237,7 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is asked
             changes = preview(service, sent)
             learn_names(service, changes)
         except Refused:
-            # What would be refused, and a caller who may not ask, gets the answer to the command itself.
+            # A command that would be refused, or whose preview is denied, gets its own answer.
             return
     if not quiet:
         print_exposures(changes)

@@ -26,8 +26,8 @@ _Contract = Annotated[
 
 
 def _print_caps(report: list[Object]) -> None:
-    for one in report:
-        typer.echo(str(one.get("text")))
+    for cap in report:
+        typer.echo(str(cap.get("text")))
     if not report:
         typer.echo("There is no open partition of its datasets under a policy in force.")
 
@@ -50,13 +50,15 @@ def check(service: Service, document: _File) -> list[Object]:
     "hospital.toml contract.json > hospital.jws",
     "hospital.toml contract.json --json",
     note="The signature is not sent. The service reads the contract and stores nothing: a cap under which no run, or "
-    "not the declared plan, could be admitted is a warning. With --offline it is not asked.",
+    "not the declared plan, could be admitted is a warning. With --offline it is not called.",
 )
 def sign(
     caller: Profile,
     document: _File,
     *,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no service what could run under it.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not call a service for what could run under it.")
+    ] = False,
 ) -> Result:
     """Sign a contract's bytes with the profile's key, as a detached JWS for the party that enters the contract."""
     from client.service.detached_signatures import read_document, signed
@@ -89,9 +91,9 @@ def _warn(caller: Profile, contract: bytes) -> None:
     except (OSError, Malformed, Refused, Unreachable) as error:
         typer.echo(f"What could run under this contract is unknown: {error}", err=True)
         return
-    for one in report:
-        if not one["usable"] or (one["plan_steps"] is not None and one["steps"] != one["plan_steps"]):
-            typer.echo(f"Warning: {one['text']}", err=True)
+    for cap in report:
+        if not cap["usable"] or (cap["plan_steps"] is not None and cap["steps"] != cap["plan_steps"]):
+            typer.echo(f"Warning: {cap['text']}", err=True)
 
 
 @group.signed_command(

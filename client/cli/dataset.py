@@ -86,15 +86,15 @@ def _print_partitions(found: Any) -> None:  # noqa: ANN401 - the service's JSON
         return
     rows = [
         (
-            one["partition"],
-            one["budget"]["epsilon"],
-            one["budget"]["delta"],
-            one["terms"]["kind"],
-            one["unit"],
-            str(one["records"]),
-            str(one["state"]).replace("_", " "),
+            partition["partition"],
+            partition["budget"]["epsilon"],
+            partition["budget"]["delta"],
+            partition["terms"]["kind"],
+            partition["unit"],
+            str(partition["records"]),
+            str(partition["state"]).replace("_", " "),
         )
-        for one in found
+        for partition in found
     ]
     print_rows(("partition", "ε", "δ", "rule", "unit", "records at least", "state"), rows)
 

@@ -30,7 +30,7 @@ def _merged(service: Service, body: Object) -> list[Object]:
     """The accounts of those that become one lineage."""
     listed = body.get("parents") or body.get("acquired") or body.get("organisations")
     named = [body.get("organisation"), *(listed if isinstance(listed, list) else ())]
-    return service.merger_impact([*dict.fromkeys(str(one) for one in named if one is not None)])
+    return service.merger_impact([*dict.fromkeys(str(did) for did in named if did is not None)])
 
 
 def _handed_over(service: Service, body: Object) -> list[Object]:

@@ -107,7 +107,7 @@ def _print_accounts(partitions: list[Object]) -> None:
             typer.echo(f"  No run has been charged{'' if closed else ': the whole budget is left'}.")
             continue
         print_rows(("account of", "used", "more runs like the last", "ε at most", "what binds"), rows, fold_from=3)
-    if any(objects(one["accounts"]) for one in partitions):
+    if any(objects(shown["accounts"]) for shown in partitions):
         typer.echo(_MEANING)
 
 

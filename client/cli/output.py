@@ -72,9 +72,11 @@ def _touched(body: Object) -> Iterator[str]:
 
 
 def print_fields(value: Object) -> None:
-    """A table of an object's fields; without those that only check others, unless they were asked for."""
+    """A table of an object's fields; without those that only check others, unless --verbose is given."""
     shown = [(name, member) for name, member in value.items() if is_verbose() or name not in _CHECKING]
-    print_rows(("field", "value"), [(_WORDS.get(name, name), _field(name, one)) for name, one in shown], fold_from=1)
+    print_rows(
+        ("field", "value"), [(_WORDS.get(name, name), _field(name, value)) for name, value in shown], fold_from=1
+    )
 
 
 def _field(name: str, value: Json) -> str:
@@ -116,14 +118,14 @@ def epsilon_lines(value: Json) -> list[str]:
 def print_exposures(found: Sequence[Object]) -> None:
     """The accounts that a lineage event would change, on stderr; before it is recorded."""
     rows = []
-    for one in found:
-        before, after = one["before"], one["after"]
+    for change in found:
+        before, after = change["before"], change["after"]
         assert isinstance(after, dict)
         had = ", ".join(cell(each.get("used")) for each in (objects(before) or objects([before])))
         frozen = " FROZEN" if after.get("over") else ""
-        whose = one.get("members")
+        whose = change.get("members")
         name = ", ".join(map(cell, whose)) if isinstance(whose, list) else "the merged lineage"
-        rows.append((cell(one.get("partition")), name, had, f"{cell(after.get('used'))}{frozen}"))
+        rows.append((cell(change.get("partition")), name, had, f"{cell(after.get('used'))}{frozen}"))
     if rows:
         print_rows(("partition", "whose account", "before", "after"), rows, fold_from=4, to_stderr=True)
 

@@ -156,8 +156,8 @@ def impact_rows(impact: Any, *, whole: bool = False) -> Iterator[Row]:  # noqa: 
     for field in impact["fields"] if whole or not _is_first(impact) else ():
         yield "policy", field["name"], _value(field["before"]), _value(field["after"])
     for what in ("partition", "contract"):
-        for one in impact[f"{what}s"]:
-            yield what, one["name"], *_changed(one["before"], one["after"])
+        for change in impact[f"{what}s"]:
+            yield what, change["name"], *_changed(change["before"], change["after"])
     for account in impact["accounts"]:
         word = "account FROZEN" if account["freezes"] else "account thawed" if account["thaws"] else "account"
         before, after = account["before"], account["after"]
@@ -165,8 +165,8 @@ def impact_rows(impact: Any, *, whole: bool = False) -> Iterator[Row]:  # noqa: 
     for cap in impact["caps"]:
         fits = "nothing runs" if not cap["usable"] else "the declared plan does not fit"
         yield f"cap: {fits}", cap["source"], "-", cap["text"]
-    for one in impact["undeclared"]:
-        yield "coalition", one, "-", "charge nothing until it is declared"
+    for ref in impact["undeclared"]:
+        yield "coalition", ref, "-", "charge nothing until it is declared"
     for charge in impact["pending"]:
         changes = ", ".join(word for name, word in _PENDING.items() if charge[name])
         yield "pending charge", charge["charge"], "-", changes

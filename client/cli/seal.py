@@ -210,7 +210,7 @@ def _listed(text: str, option: str) -> tuple[str, ...]:
 def _pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
     from ledger.wire.malformed import Malformed
 
-    pairs = [one.rpartition("=") for one in given or ()]
+    pairs = [text.rpartition("=") for text in given or ()]
     if any(not name or not value for name, _, value in pairs):
         raise Malformed(option, "must be COLUMN=..., as in its help")
     return [(name, value) for name, _, value in pairs]
@@ -241,7 +241,7 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
         typer.echo(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
         count, distinct = made.report["records"], made.report.get("commitments")
         if isinstance(count, int) and isinstance(distinct, int) and distinct < count:
-            # A policy that asks for commitments wants one for each record that the partition states.
+            # A policy that requires commitments wants one for each record that the partition states.
             typer.echo(f"  records that equal others: {count - distinct}; --identity COLUMN distinguishes people")
             count = distinct
         typer.echo(

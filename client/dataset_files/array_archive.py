@@ -61,7 +61,9 @@ class ArchiveRecords:
             raise self._refused("holds no record")
         hidden = {name for name in (*identity, *person) if name not in {*used[INPUTS], *used[TARGETS], "users"}}
         self._sealed = [array for array in self._arrays if array.name not in hidden]
-        self.layout = RecordLayout(np.dtype([(one.name, _little(one.dtype), one.shape[1:]) for one in self._sealed]))
+        self.layout = RecordLayout(
+            np.dtype([(array.name, _little(array.dtype), array.shape[1:]) for array in self._sealed])
+        )
 
     def batches(self) -> Iterator[Batch]:
         """All records, in order. Raises: Malformed, OSError."""
@@ -73,8 +75,8 @@ class ArchiveRecords:
                 parts = {array.name: self._part(files[array.name], array, count) for array in self._arrays}
                 self._check(parts, start)
                 rows = np.zeros(count, self.layout.dtype)
-                for one in self._sealed:
-                    rows[one.name] = parts[one.name]
+                for array in self._sealed:
+                    rows[array.name] = parts[array.name]
                 identities = self._identities(parts, rows)
                 yield Batch(rows, identities, self._persons(parts) or identities)
 
@@ -104,9 +106,9 @@ class ArchiveRecords:
                 if member.endswith(SUFFIX):
                     with self._member(archive, member) as file:
                         arrays.append(_Array(member.removesuffix(SUFFIX), *self._header(file, member)))
-        lengths = {one.shape[:1] for one in arrays}
+        lengths = {array.shape[:1] for array in arrays}
         if len(lengths) != 1 or lengths == {()}:
-            listed = ", ".join(f"{one.name} {one.shape}" for one in arrays)
+            listed = ", ".join(f"{array.name} {array.shape}" for array in arrays)
             raise self._refused(f"must hold arrays with one row for each record: it has {listed or 'none'}")
         return arrays
 

@@ -57,7 +57,7 @@ class TableRecords:
         self._inputs = schema.inputs or tuple(name for name in table.columns if name not in special)
         if not self._inputs:
             raise Malformed("inputs", "name no column: all columns are target, user or identity")
-        names = tuple(one for name in self._inputs for one in self._encoded(name))
+        names = tuple(column for name in self._inputs for column in self._encoded(name))
         shape = () if len(schema.target) == 1 else (len(schema.target),)
         kind = "<i8" if schema.target_kind == "integer" else "<f4"
         arrays: list[tuple[str, str, tuple[int, ...]]] = [("inputs", "<f4", (len(names),))]
@@ -117,10 +117,10 @@ class TableRecords:
         checks |= dict.fromkeys(self._inputs, self._input) | dict.fromkeys(schema.target, self._target)
         misfits: dict[str, Misfit] = {}
         with suppress(Malformed, OSError):
-            for one in takewhile(lambda other: other.where == where, chain((chunk,), later)):
+            for following in takewhile(lambda other: other.where == where, chain((chunk,), later)):
                 for name, check in checks.items():
                     try:
-                        _ = misfits.get(name) or check(one, name)
+                        _ = misfits.get(name) or check(following, name)
                     except Misfit as misfit:
                         misfits[name] = misfit
         return [misfits[name] for name in self._table.columns if name in misfits]
@@ -183,7 +183,7 @@ def _numbers(chunk: Chunk, name: str, fill: float | None, text_rule: str) -> NDA
         numbers = column.astype(np.float64)
         empty = np.isnan(numbers)
     else:
-        texts = np.array([one.strip() for one in column], dtype=np.str_)
+        texts = np.array([text.strip() for text in column], dtype=np.str_)
         empty = texts == ""
         try:
             numbers = np.where(empty, "nan", texts).astype(np.float64)
@@ -224,8 +224,8 @@ def _texts(chunk: Chunk, name: str, *, allow_empty: bool = False) -> list[str]:
         # A whole column of whole numbers with a gap comes as floats.
         _refuse_first(np.isnan(column) if column.dtype.kind == "f" else np.zeros(0, bool), chunk, name, "is empty")
         _refuse_first(column != np.rint(column.astype(np.float64)), chunk, name, "is neither text nor a whole number")
-        return [str(int(one)) for one in column]
-    texts = [one.strip() for one in column]
+        return [str(int(number)) for number in column]
+    texts = [text.strip() for text in column]
     if not allow_empty:
         _refuse_first(np.array([not text for text in texts]), chunk, name, "is empty")
     return texts

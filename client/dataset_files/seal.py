@@ -131,7 +131,7 @@ def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
             create_file(made / name, content)
         shown = report.to_json(len(commitments) if committing is not None else None)
         create_file(made / REPORT, c.dump(shown) + b"\n")
-    files = tuple((folder / name, c.digest(one)) for name, one in by_file.items() if name.suffix == ".bin")
+    files = tuple((folder / name, c.digest(document)) for name, document in by_file.items() if name.suffix == ".bin")
     return SealedDataset(folder, data_key or folder / DATA_KEY, files, shown)
 
 
@@ -148,7 +148,9 @@ def commit_records(records: Records, commitment_key: Path, folder: Path) -> Seal
         for number, document in enumerate(documents, start=1):
             create_file(made / _document(number), document)
         (made / REPORT.parent).rmdir()
-    files = tuple((folder / _document(number), c.digest(one)) for number, one in enumerate(documents, start=1))
+    files = tuple(
+        (folder / _document(number), c.digest(document)) for number, document in enumerate(documents, start=1)
+    )
     return SealedDataset(folder, commitment_key, files, {"commitments": len(commitments), "records": report.records})
 
 

@@ -70,7 +70,7 @@ class SealReport:
         if 0 < len(self._targets) <= TARGETS_MAX:
             names = self._layout.classes
             report["targets"] = {
-                names[one] if names else str(one): count for one, count in sorted(self._targets.items())
+                names[target] if names else str(target): count for target, count in sorted(self._targets.items())
             }
         if self._users:
             report["users"] = {"count": len(self._users), "records_of_one_max": self.records_per_user}

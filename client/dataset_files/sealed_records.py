@@ -147,7 +147,7 @@ class Source(Protocol):
 
 
 class SealedRecords:
-    """The records of one sealed file, each frame decrypted when it is asked for and never written.
+    """The records of one sealed file, each frame decrypted when it is read and never written.
 
     Attributes:
         layout: what each record holds.

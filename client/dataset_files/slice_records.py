@@ -82,7 +82,7 @@ class SliceRecords:
     def pass_on(self, batch: Batch, key: bytes) -> Batch:
         """The records that may be in this slice. Raises: Malformed, for the first one that may not."""
         self._persons = self._persons or RecordCommitments(key, PERSONS_MAGIC)
-        reasons = [self._reason(*one, key) for one in zip(batch.identities, batch.persons, strict=True)]
+        reasons = [self._reason(*pair, key) for pair in zip(batch.identities, batch.persons, strict=True)]
         first, self._seen = self._seen + 1, self._seen + len(reasons)
         for place, why in enumerate(reasons):
             if not why:
@@ -96,7 +96,7 @@ class SliceRecords:
         kept = [place for place, why in enumerate(reasons) if not why]
         self._persons.add([batch.persons[place] for place in kept])
         rows = batch.rows[np.array(kept, dtype=np.int64)]
-        return Batch(rows, [batch.identities[one] for one in kept], [batch.persons[one] for one in kept])
+        return Batch(rows, [batch.identities[place] for place in kept], [batch.persons[place] for place in kept])
 
     def _reason(self, identity: bytes, person: bytes, key: bytes) -> str:
         """Why a record may not be in this slice; empty if it may."""
@@ -145,7 +145,7 @@ def read_slice(folder: Path) -> dict[str, Any]:
 def source_digest(path: Path) -> str:
     """The SHA-256 of a file's bytes; of a folder's, of its files' names and digests in order. Raises: OSError."""
     if path.is_dir():
-        names = sorted(one.name for one in path.iterdir() if one.is_file())
+        names = sorted(file.name for file in path.iterdir() if file.is_file())
         return c.digest(c.dump([[name, source_digest(path / name)] for name in names]))
     whole = hashlib.sha256()
     with path.open("rb") as file:

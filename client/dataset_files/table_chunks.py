@@ -182,12 +182,12 @@ class FolderTable:
     @classmethod
     def open(cls, folder: Path) -> FolderTable:
         """Look at each file. Raises: Malformed, OSError."""
-        paths = sorted(one for one in folder.iterdir() if one.suffix.lower() in _OPENERS)[: FILES_MAX + 1]
+        paths = sorted(file for file in folder.iterdir() if file.suffix.lower() in _OPENERS)[: FILES_MAX + 1]
         if not paths:
             raise Malformed(str(folder), "holds no CSV or Parquet file")
         if len(paths) > FILES_MAX:
             raise Malformed(str(folder), f"holds more than {FILES_MAX} files")
-        parts = tuple(open_table(one) for one in paths)
+        parts = tuple(open_table(file) for file in paths)
         for path, part in zip(paths, parts, strict=True):
             if part.columns != parts[0].columns:
                 raise Malformed(str(path), f"has other columns than {paths[0].name}, or in another order")

@@ -37,7 +37,7 @@ class ClientCredentials:
     def __init__(
         self, issuer: str, client: str, signer: Signer, audience: str, clock: Callable[[], float] = time.time
     ) -> None:
-        """Ask ``issuer`` (a URL) for tokens for ``audience`` as ``client``, a DID; ``clock`` gives Unix seconds."""
+        """Request tokens for ``audience`` from ``issuer`` (a URL) as ``client`` (a DID); ``clock`` in Unix seconds."""
         self._clock = clock
         self._issuer, self._client, self._signer, self._audience = issuer.rstrip("/"), client, signer, audience
         self._turn = threading.Lock()

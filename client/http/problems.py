@@ -19,7 +19,7 @@ _EXIT_BY_STATUS: Final = {
     429: ExitCode.RETRY,
     503: ExitCode.RETRY,
 }
-"""For codes that only HTTP knows: who is calling, what is where, and when to ask again."""
+"""Exit codes of problems that only HTTP knows: the caller, the resource, and when to retry."""
 
 
 @dataclass(frozen=True, slots=True)

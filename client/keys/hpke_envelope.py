@@ -77,7 +77,7 @@ def unseal(envelope: object, private: X25519PrivateKey, expected: c.Object) -> d
     info = parsed.info.to_json()
     for name, value in expected.items():
         if name not in info or info[name] != value:
-            raise Malformed(f"envelope.info.{name}", "is not what this clean room asked for")
+            raise Malformed(f"envelope.info.{name}", "is not what this clean room requested")
     return {ref: open_key(text, private, info, ref) for ref, text in parsed.sealed.items()}
 
 

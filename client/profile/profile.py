@@ -11,7 +11,7 @@ An organisation's names its DID and its signing key:
     log = "epsilon.example/ledger+8f2c1a90+AQ..."
     issuer = "https://login.example"
 
-A person's has no key and no actor, but the id under which the issuer knows this program, and the scopes to ask for if
+A person's has no key and no actor, but the id under which the issuer knows this program, and the scopes to request if
 they are not ``openid`` alone. Who it is, ``epsilon login`` finds out; it reads, and signs nothing:
 
     [client]
@@ -70,7 +70,7 @@ class Person(Purpose, frozen=True):
     requested scopes, words between spaces, ``openid`` among them, which is requested alone where it is absent.
     """
 
-    scope: Annotated[str, text(1_000, description="the scopes to ask for; openid alone, if left out")] | None = None
+    scope: Annotated[str, text(1_000, description="the scopes to request; openid alone, if left out")] | None = None
 
     def __post_init__(self) -> None:
         """Hold it to what a login needs. Raises: Malformed."""

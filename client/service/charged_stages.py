@@ -74,12 +74,12 @@ def charged_stages(service: Service, charge: str) -> c.Object:
     lines = convert(ChargeEpsilon, figures, "answer").run_epsilon
     terms = {line.partition: service.partition(line.partition) for line in lines}
     posted, before, stages = state.get("steps_posted"), 0, list[c.Json]()
-    for one in stages_of(plan):
+    for stage in stages_of(plan):
         priced: list[c.Json] = []
         for line in lines:
             records = terms[line.partition].get("unit_records_max")
             group = group_of(plan, line.unit, records if isinstance(records, int) else 1, _whole(joined))
-            mechanism = group_privacy(group, one.mechanism)
+            mechanism = group_privacy(group, stage.mechanism)
             try:
                 epsilon: str | None = ceil_decimal(
                     report_epsilon(mechanism, line.delta, line.relation).epsilon, _PLACES
@@ -90,15 +90,15 @@ def charged_stages(service: Service, charge: str) -> c.Object:
         stages.append(
             {
                 "began": before < posted if isinstance(posted, int) else None,
-                "columns": [*one.columns],
-                "kind": one.kind,
-                "name": one.name,
+                "columns": [*stage.columns],
+                "kind": stage.kind,
+                "name": stage.name,
                 "of": priced,
-                "stage": one.stage,
-                "steps": one.steps,
+                "stage": stage.stage,
+                "steps": stage.steps,
             }
         )
-        before += one.steps
+        before += stage.steps
     return {
         "charge": charge,
         "model": state.get("model"),

@@ -23,7 +23,7 @@ class CheckpointGuard:
     """The sender of one caller.
 
     Attributes:
-        sender: sends what is asked for.
+        sender: sends the requests.
         seen: the newest checkpoint that was seen of the log; None where the log's key is not known.
         checked: whether the service has shown its newest checkpoint to this object.
     """
@@ -100,8 +100,8 @@ class CheckpointGuard:
         proof = object_of(self._send(f"/v1/consistency/{old}", {"new": str(new)})).get("proof")
         if not isinstance(proof, list) or len(proof) > PROOF_HASHES_MAX:
             raise Malformed("answer.proof", f"must be a list of at most {PROOF_HASHES_MAX} hashes")
-        return [c.unbase64url(one, "answer.proof") for one in proof]
+        return [c.unbase64url(node, "answer.proof") for node in proof]
 
     def _send(self, path: str, query: Mapping[str, str] | None = None) -> httpx.Response:
-        """Ask for what is public."""
+        """Fetch what is public."""
         return replace(self.sender, credentials=None).send("GET", path, query=query)

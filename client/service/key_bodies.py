@@ -39,7 +39,7 @@ def recovery(
 
 
 def read_claim(claim: c.Json) -> RecoveryClaim | QuorumClaim:
-    """What members of a quorum are asked to sign, by the use that it names. Raises: Malformed."""
+    """What members of a quorum sign, by the use that it names. Raises: Malformed."""
     if not isinstance(claim, dict) or claim.get("use") not in {"key_recovery", "recovery_quorum"}:
         raise Malformed("claim.use", "must be 'key_recovery' or 'recovery_quorum'")
     if claim["use"] == "key_recovery":

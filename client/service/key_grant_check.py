@@ -123,8 +123,8 @@ def _fetch(service: Service, name: str) -> Proven:
 def read_data_keys(given: Iterable[str]) -> dict[str, bytes]:
     """Data keys from ``partition=file``, each of exactly 32 bytes. Raises: Malformed, OSError."""
     keys: dict[str, bytes] = {}
-    for one in given:
-        ref, _, path = one.rpartition("=")
+    for pair in given:
+        ref, _, path = pair.rpartition("=")
         if not path or parse_ref(ref, "data_key") in keys:
             raise Malformed("data_key", "must be PARTITION=FILE, each partition once")
         with Path(path).open("rb") as file:

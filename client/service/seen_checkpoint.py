@@ -136,7 +136,7 @@ class SeenCheckpoint:
 
         Args:
             note: as the service sent it.
-            prove: asks the service for a consistency proof.
+            prove: fetches a consistency proof from the service.
 
         Raises:
             SeenCheckpointError: if the note is not the log's, the service does not prove it, or what was seen cannot be
@@ -154,7 +154,7 @@ class SeenCheckpoint:
             stored = self._read()
             if stored is not None:
                 seen = self._opened(stored)
-                old, new = sorted((seen, shown), key=lambda one: one.size)
+                old, new = sorted((seen, shown), key=lambda note: note.size)
                 self._check(old, new, prove, seen)
                 if shown.size <= seen.size:
                     return shown

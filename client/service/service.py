@@ -120,12 +120,12 @@ class Service(WhatIfQuestions, LogReads):
 
         Args:
             signer: whose key signs.
-            actor: the organisation that asks.
+            actor: the organisation that sends the command.
             kind: one of :data:`ledger.commands.registry.PATHS`.
             body: the command's body.
             id: the client-made id; a fresh one where none is given. Give it again to repeat the command.
             replaces: of a next version of a policy or a contract, the tag of what it replaces.
-            dry_run: ask what it would get, and record nothing.
+            dry_run: get the decision, and record nothing.
         """
         # A client that only reads need not wait for every kind of command to load.
         from ledger.commands.registry import PATHS
@@ -195,7 +195,7 @@ class Service(WhatIfQuestions, LogReads):
         return self._get(f"/v1/contracts/{path_of(document)}")
 
     def organisation_names(self, dids: Sequence[str]) -> dict[str, str]:
-        """The names of organisations, by DID; a clean room may ask for few. Raises: Refused, Unreachable."""
+        """The names of organisations, by DID; a clean room may request few. Raises: Refused, Unreachable."""
         few = len(dids) <= NAMES_ONE_BY_ONE
         listed = map(self._organisation, dids) if few else self._list("/v1/organisations", {})[1]
         return {

@@ -1,4 +1,4 @@
-"""What may be asked of a service without signing or recording anything, and the lists that it answers page by page."""
+"""Planning requests, which sign and record nothing, and the lists that a service answers page by page."""
 
 from __future__ import annotations
 

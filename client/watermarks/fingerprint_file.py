@@ -41,7 +41,7 @@ class FingerprintHead(Record, frozen=True):
 def write_fingerprint(found: Mapping[Shape, NDArray[np.float32]]) -> bytes:
     """The bytes of a fingerprint. Raises: Malformed, if not even its largest shape fits."""
     chosen, count = list[Shape](), 0
-    for shape in sorted(found, key=lambda one: (-math.prod(one), one))[:SHAPES_MAX]:
+    for shape in sorted(found, key=lambda shape: (-math.prod(shape), shape))[:SHAPES_MAX]:
         if count + math.prod(shape) <= VALUES_MAX:
             chosen.append(shape)
             count += math.prod(shape)

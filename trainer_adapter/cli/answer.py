@@ -85,7 +85,7 @@ class Serving:
         self._look()
         while not (why := stopped()):
             self._sleep(stopped)
-            # Where the ledger does not answer no question is taken: who asks, and whether it may, is unknown.
+            # Without an answer of the ledger no question is taken: which callers may ask is unknown.
             if not stopped() and self._look() and (why := self.room.ended or self.room.tick()):
                 return why
         return why
@@ -189,9 +189,9 @@ def _model(job: Job, service: Service, say: Say, wait: Wait) -> AnswerReport:
 
 def keys_in_force(service: Service, actor: str) -> dict[str, PublicKey]:
     """The keys by which an organisation signs now, by thumbprint. Raises: Refused, Unreachable, Malformed."""
-    in_force = (one["key"] for one in service.keys_of(actor) if one.get("in_force") is True)
-    plain = (one for one in in_force if isinstance(one, dict) and one.get("kty") == "OKP")
-    keys = [PublicKey.parse(one, "key", "Ed25519") for one in plain]
+    in_force = (key["key"] for key in service.keys_of(actor) if key.get("in_force") is True)
+    plain = (key for key in in_force if isinstance(key, dict) and key.get("kty") == "OKP")
+    keys = [PublicKey.parse(key, "key", "Ed25519") for key in plain]
     return {key.thumbprint: key for key in keys}
 
 

@@ -75,7 +75,7 @@ class EnsembleJob:
             plan = EnsemblePlan.of(job.plan)
         except Malformed as error:
             raise error.under("train.plan") from None
-        if any(one.kind == WEIGHTS for one in job.preprocessing):
+        if any(constants.kind == WEIGHTS for constants in job.preprocessing):
             raise Malformed("preprocessing", f"{WEIGHTS} is for `epsilon train`: teachers learn every record alike")
         made = JobModel.make(job, best_device())
         wanted = outputs_of(plan.answer)

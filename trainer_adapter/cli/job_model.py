@@ -92,7 +92,7 @@ class JobModel:
         with torch.no_grad(), in_modes(dict.fromkeys(self.model.modules(), False)):
             for start in range(0, records, MEASURED):
                 part = (chosen(tree, slice(start, start + MEASURED)) for tree in (inputs, self.test[1]))
-                seen, targets = (map_tensors(lambda one: one.to(device), tree) for tree in part)
+                seen, targets = (map_tensors(lambda tensor: tensor.to(device), tree) for tree in part)
                 places, named = arguments(seen)
                 amount, of = measured(self.job.loss, self.model(*places, **named), targets)
                 total, count = total + amount, count + of
@@ -160,8 +160,8 @@ def _vocabulary(job: Job, model: nn.Module, inputs: TensorTree) -> int | None:
     if known is None or tokens is None:
         return None
     mapped = [constants for constants in job.preprocessing if constants.kind == _VOCABULARY]
-    for one in mapped:
-        if any(size > known for _, (size, *_) in one.values):
+    for constants in mapped:
+        if any(size > known for _, (size, *_) in constants.values):
             raise Malformed("preprocessing", f"maps to more tokens than the {known} that the model {job.model} knows")
     if mapped:
         return None

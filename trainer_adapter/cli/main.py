@@ -43,7 +43,7 @@ for _group in (_JOBS, _WATERMARKS):
     app.add_typer(_group.app, name=_group.name)
 app.registered_commands.extend(answer_commands.GROUP.app.registered_commands)
 _DETAILS: Final = ("rounding takes at most ", "data decrypted in memory")
-"""How stages begin that are reported to programs, and to people who ask for more."""
+"""How stages begin that are reported to programs, and to people under --verbose."""
 
 
 def _print_marks(found: Object) -> None:
@@ -177,7 +177,7 @@ def release(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was released, or why not, as JSON.")] = False,
     wait: Wait = False,
 ) -> None:
-    """Ask again whether a sealed model may leave, and write it if it may."""
+    """Request the release of a sealed model again, and write the model if it may leave."""
     with sealed_job(job, as_json=as_json) as (known, service):
         from trainer_adapter.cli.evaluate import release as release_model
 

@@ -40,10 +40,10 @@ def marks_in_words(answer: Object) -> str:
     assert isinstance(runs, list)
     searched = answer["searched"]
     lines = [
-        f"{one['charge']}: its mark is in the model, with score {one['score']}; by chance that comes once in "
-        f"2^{one['bits']} searches at most"
-        for one in runs
-        if isinstance(one, dict)
+        f"{run['charge']}: its mark is in the model, with score {run['score']}; by chance that comes once in "
+        f"2^{run['bits']} searches at most"
+        for run in runs
+        if isinstance(run, dict)
     ]
     none = f"none of {searched} marks is in the model. A model whose neurons were permuted, or that was trained anew on"
     return "\n".join(lines) or f"{none} another's answers, carries no mark."

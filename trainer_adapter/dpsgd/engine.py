@@ -152,7 +152,7 @@ class Engine:
         self.notices: Final = (self._margin_notice(), *slow, *([_CHECKPOINTS] if checkpointed else []))
 
     def _check_model(self, model: nn.Module, loss_fn: LossFn) -> bool:
-        """Run the model on dummies, as it will train; whether it asks for activation checkpoints. Raises: Malformed."""
+        """Run the model on dummies, as it will train; whether it uses activation checkpoints. Raises: Malformed."""
         if not model.training:
             model.train()
         self._modes = {module: module.training for module in model.modules()}

@@ -108,4 +108,4 @@ def _chunks(plan: EnsemblePlan, opened: dict[str, PartitionData]) -> list[Arrays
         parts.append((inputs.numpy(), targets.numpy()))
     chunk = np.concatenate(places)
     inputs, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return [(inputs[chunk == one], targets[chunk == one]) for one in range(plan.teachers)]
+    return [(inputs[chunk == number], targets[chunk == number]) for number in range(plan.teachers)]

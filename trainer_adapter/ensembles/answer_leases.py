@@ -1,6 +1,6 @@
 """Leases of a run that answers: each names the answers before it, which leave once it is an entry.
 
-A run that trains asks for its next lease while it works. One that answers waits for questions, so it leases where a
+A run that trains requests its next lease while it works. One that answers waits for questions, so it leases where a
 batch of answers is to leave, in the thread that gives them: as many steps as the batch took, and more where a run of
 many questions would otherwise need more leases than the ledger grants. Of two copies of one room one gets the entry, so
 what the other answered is never seen.
@@ -60,7 +60,7 @@ class AnswerLeases(BlockLeases):
         return self._send_again(self._unanswered)
 
     def settle(self, wait_s: float | None = None) -> None:
-        """Ask once more for a lease whose answer was lost: if it was granted it counts."""
+        """Retry the request of a lease whose answer was lost: if it was granted it counts."""
         del wait_s
         if self._unanswered is not None and not self.refused:
             self._send_again(self._unanswered)

@@ -35,7 +35,7 @@ class Given:
     """One answer.
 
     Attributes:
-        id: of the question that it answers. question: the SHA-256 of what was asked.
+        id: of the question that it answers. question: the SHA-256 of the question.
         step: of the run; 0 where answers cost nothing.
         answer: as it leaves.
     """
@@ -54,7 +54,7 @@ class AnswerLog:
     """The answers of one run.
 
     Attributes:
-        by_id: every answer, by its question's id. by_question: the first answer to each question, by what was asked.
+        by_id: every answer, by its question's id. by_question: the first answer to each question, by its SHA-256.
     """
 
     def __init__(self, path: Path, bound: c.Object, secret: bytes | None = None) -> None:
@@ -110,12 +110,12 @@ class AnswerLog:
         for answer in answers:
             self._add(answer)
 
-    def _add(self, one: Given) -> None:
-        self.by_id[one.id] = one
-        self.by_question.setdefault(one.question, one)
+    def _add(self, answer: Given) -> None:
+        self.by_id[answer.id] = answer
+        self.by_question.setdefault(answer.question, answer)
 
-    def _line(self, one: Given) -> bytes:
-        plain = c.dump(one.to_json())
+    def _line(self, answer: Given) -> bytes:
+        plain = c.dump(answer.to_json())
         if self._aead is None:
             return plain + b"\n"
         nonce = os.urandom(NONCE_BYTES)

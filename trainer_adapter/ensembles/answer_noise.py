@@ -83,14 +83,14 @@ def _voted(terms: EnsembleTerms, votes: NDArray[np.int64], *, may_answer: bool, 
 
 def _mean(answer: ClippedMean, outputs: Outputs, normals: Normals) -> list[c.Json]:
     teachers = len(outputs)
-    lower = np.array([float(one.lower) for one in answer.outputs])
-    wide = np.array([float_up(one.upper - one.lower) for one in answer.outputs])
+    lower = np.array([float(output.lower) for output in answer.outputs])
+    wide = np.array([float_up(output.upper - output.lower) for output in answer.outputs])
     share = np.where(np.isfinite(outputs), (outputs - lower) / wide, 0.5)
     totals = np.rint(np.clip(share, 0.0, 1.0) * GRID).astype(np.int64).sum(axis=0)
     scale = math.nextafter(float_up(answer.noise) * math.sqrt(float((wide**2).sum())) / teachers, math.inf)
     noisy = lower + wide * (totals / GRID / teachers) + scale * normals(len(answer.outputs))
     step = 2.0 ** (math.floor(math.log2(scale)) - ROUNDED)
-    return [_decimal(Fraction(round(float(one) / step)) * Fraction(step)) for one in noisy]
+    return [_decimal(Fraction(round(float(value) / step)) * Fraction(step)) for value in noisy]
 
 
 def _decimal(value: Fraction) -> str:
@@ -101,7 +101,7 @@ def _decimal(value: Fraction) -> str:
 def _median(answer: Median, outputs: Outputs) -> str:
     values = outputs[:, 0]
     sane = np.where(np.isfinite(values), values, float(answer.grid[0]))
-    place = median_place(answer, [Fraction(one) for one in sane.tolist()])
+    place = median_place(answer, [Fraction(value) for value in sane.tolist()])
     return str(write_custom(answer.grid[place]))
 
 
@@ -141,7 +141,7 @@ def _kept_below_one(exponent: Fraction, below: Callable[[int], int]) -> bool:
 
 
 def answer_names(answer: Answer) -> Any:  # noqa: ANN401 - a JSON Schema
-    """What an answer of this kind looks like, for who asks."""
+    """What an answer of this kind looks like, for the consumer."""
     match answer:
         case Plurality(classes=classes):
             return {"class": f"0 to {classes - 1}"}

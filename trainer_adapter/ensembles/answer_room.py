@@ -34,7 +34,7 @@ class Over(Malformed):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question: its client-made id, the SHA-256 of what is asked, and the inputs of one record."""
+    """One question: its client-made id, the SHA-256 of the question, and the inputs of one record."""
 
     id: str
     digest: str
@@ -100,13 +100,13 @@ class AnswerRoom:
 
     def _admit(self, question: Question) -> None:
         if len(self._waiting) >= WAITING_MAX:
-            raise Busy("question", f"is one too many: {WAITING_MAX} wait already, ask again after the next answers")
-        waiting = {self._key(one) for one in self._waiting.values() if self._stored(one) is None}
+            raise Busy("question", f"is one too many: {WAITING_MAX} wait already, retry after the next answers")
+        waiting = {self._key(question) for question in self._waiting.values() if self._stored(question) is None}
         if self._key(question) not in waiting and self._left() <= len(waiting):
             raise Over("question", "comes after the last: all that the charge or the job allows are taken")
 
     def _key(self, question: Question) -> str:
-        """What is answered once: what is asked, or the question by itself where the job has each charged."""
+        """The key under which an answer is stored: the question's digest, or its id where the job charges each."""
         return question.digest if self._terms.repeated == STORED else question.id
 
     def _stored(self, question: Question) -> Given | None:
@@ -131,7 +131,7 @@ class AnswerRoom:
             self._closed = True
 
     def _let_out(self) -> None:
-        self._ready.update({one.id: one for one in self._next})
+        self._ready.update({answer.id: answer for answer in self._next})
         self._next = []
 
     def _batch(self) -> list[Question]:

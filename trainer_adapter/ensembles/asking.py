@@ -1,4 +1,4 @@
-"""What asks a room that answers: signed questions out, answers in, each held to the room that the charge names."""
+"""The client of a room that answers: signed questions out, answers in, each checked to be of the charge's room."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def room_key(service: Service, charge: str) -> PublicKey:
 
 
 class Asker:
-    """Asks one room, as its contract's consumer."""
+    """Sends questions to one room, as its contract's consumer."""
 
     def __init__(self, address: str, charge: str, room: PublicKey, signer: Signer, wait: Wait) -> None:
         """Of a room at an address; ``wait`` waits some seconds between two looks."""
@@ -68,11 +68,11 @@ class Asker:
         for start in range(0, len(rows), WAITING_MAX):
             questions = [self._question(row) for row in rows[start : start + WAITING_MAX]]
             # All are sent before the first is waited for: they are answered together.
-            replies = [self._send(*one) for one in questions]
-            for place, one in enumerate(questions):
+            replies = [self._send(*question) for question in questions]
+            for place, question in enumerate(questions):
                 while (answer := replies[place]) is None:
                     self._wait(POLL_S)
-                    replies[place] = self._send(*one)
+                    replies[place] = self._send(*question)
                 yield answer
 
     def _question(self, row: Tensor) -> tuple[bytes, Any]:

@@ -108,6 +108,6 @@ def _read(output: bytes) -> list[float]:
         return []
     try:
         outputs = json.loads(output)
-        return [float(one) for one in outputs]
+        return [float(number) for number in outputs]
     except (ValueError, TypeError, OverflowError):
         return []

@@ -115,7 +115,11 @@ class EnsembleAnswers:
     """Answers questions from teachers, each a step of the run, durable before it may leave."""
 
     def __init__(
-        self, run: EnsembleRun, teachers: Teachers, log: AnswerLog, prepare: Callable[[Any], Any] = lambda one: one
+        self,
+        run: EnsembleRun,
+        teachers: Teachers,
+        log: AnswerLog,
+        prepare: Callable[[Any], Any] = lambda inputs: inputs,
     ) -> None:
         """After the run has begun; ``prepare`` makes inputs (questions, ...) as the teachers see them."""
         self._run, self._teachers, self._log, self._prepare = run, teachers, log, prepare
@@ -156,10 +160,10 @@ class EnsembleAnswers:
         outputs = self._teachers.outputs(inputs.to(next(self._teachers.model.parameters()).device))
         given: list[Given] = []
         for place, (question, step) in enumerate(taken):
-            answered = sum("screened" not in one.answer for one in given)
+            answered = sum("screened" not in answer.answer for answer in given)
             answer = noisy_answer(self._terms, outputs[:, place], may_answer=self._may_answer(answered))
             given.append(Given(question.id, question.digest, step, answer))
         self._log.append(given)
         # The entry's digest is of few possible answers: the salt keeps readers of the log from trying them.
-        leaving: c.Object = {"answers": [one.to_json() for one in given], "salt": secrets.token_hex(SALT_BYTES)}
+        leaving: c.Object = {"answers": [answer.to_json() for answer in given], "salt": secrets.token_hex(SALT_BYTES)}
         self._run.output.put(leaving, lambda: leave(given))

@@ -47,8 +47,8 @@ class ModelAnswers:
         with torch.no_grad(), in_modes(dict.fromkeys(self._model.modules(), False)):
             outputs = self._model(inputs.to(device)).cpu()
         given = [
-            Given(question.id, question.digest, 0, self._answer(one))
-            for question, one in zip(questions, outputs, strict=True)
+            Given(question.id, question.digest, 0, self._answer(output))
+            for question, output in zip(questions, outputs, strict=True)
         ]
         self._log.append(given)
         leave(given)

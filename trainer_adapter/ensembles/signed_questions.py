@@ -9,8 +9,8 @@ inside:
 
     {"charge":"run-1","id":"question-1","kind":"answer","question":"<sha256>","sealed":"<base64url>","v":1}
 
-So who answers is the room of that charge, who asks is the contract's consumer, and who repeats what it overheard gets
-what it cannot open. What a question asks is in the clear: a room that is not on the asker's machine needs TLS before
+So the room of that charge answers, the contract's consumer asks, and a caller that repeats what it overheard gets
+what it cannot open. A question is in the clear: a room that is not on the consumer's machine needs TLS before
 it.
 """
 

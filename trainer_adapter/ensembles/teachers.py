@@ -81,7 +81,7 @@ class Teachers:
 
     def _at_once(self, values: Values, inputs: TensorTree) -> Tensor:
         with torch.no_grad(), in_modes(dict.fromkeys(self.model.modules(), False)):
-            given: Tensor = torch.func.vmap(lambda one: call(self.model, one, inputs))(values)
+            given: Tensor = torch.func.vmap(lambda weights: call(self.model, weights, inputs))(values)
         return given
 
     def _alone(self, values: Values, inputs: TensorTree) -> Tensor:
@@ -115,7 +115,7 @@ class Teachers:
         except SafetensorError:
             raise Malformed("model.state", "holds no teachers") from None
         device = next(model.parameters()).device
-        values = {name.removeprefix("value."): one.to(device) for name, one in held.items() if name != "alive"}
+        values = {name.removeprefix("value."): tensor.to(device) for name, tensor in held.items() if name != "alive"}
         own = {name: tensor.shape for name, tensor in _named(model).items()}
         if {name: value.shape[1:] for name, value in values.items()} != own or "alive" not in held:
             raise Malformed("model.state", "holds teachers of another model")
@@ -137,7 +137,7 @@ def train_teachers(
     stacked = {name: tensor.detach().expand(teachers, *tensor.shape).clone() for name, tensor in _named(model).items()}
     alive = sizes > 0
     if bool(alive.any()):
-        on_device = tuple(map_tensors(lambda one: one.to(device), tree) for tree in records)
+        on_device = tuple(map_tensors(lambda tensor: tensor.to(device), tree) for tree in records)
         draws = _Draws(rows, sizes, how)
         try:
             stacked = _trained(model, stacked, on_device, draws, slice(None), how)
@@ -187,13 +187,13 @@ def _trained(  # noqa: PLR0913, PLR0917 - what training depends on
     how: Training,
 ) -> Values:
     learned = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    values = {name: one[which].clone().requires_grad_(name in learned) for name, one in stacked.items()}
+    values = {name: value[which].clone().requires_grad_(name in learned) for name, value in stacked.items()}
     holder = nn.ParameterList([nn.Parameter(values[name]) for name in sorted(learned)])
     values |= dict(zip(sorted(learned), holder, strict=True))
     optimiser = how.optimiser(holder)
 
-    def loss_of(one: Values, inputs: TensorTree, targets: TensorTree) -> Tensor:
-        return how.loss(call(model, one, inputs), targets)
+    def loss_of(weights: Values, inputs: TensorTree, targets: TensorTree) -> Tensor:
+        return how.loss(call(model, weights, inputs), targets)
 
     at_once = torch.func.vmap(loss_of, randomness="different")
 
@@ -211,7 +211,7 @@ def _trained(  # noqa: PLR0913, PLR0917 - what training depends on
         inputs, targets = (chosen(tree, at) for tree in records)
         # Each teacher's own loss: the gradient of their sum, with respect to one's weights, is that of its own.
         losses(inputs, targets).sum().backward()
-        _skip_broken([one for one in holder if one.grad is not None])
+        _skip_broken([parameter for parameter in holder if parameter.grad is not None])
         optimiser.step()
     return {name: value.detach() for name, value in values.items()}
 
@@ -232,7 +232,7 @@ def _trained_one_by_one(  # noqa: PLR0913, PLR0917 - as above
     alive: Tensor,
     how: Training,
 ) -> tuple[Values, Tensor]:
-    alive, found = alive.clone(), {name: one.clone() for name, one in stacked.items()}
+    alive, found = alive.clone(), {name: value.clone() for name, value in stacked.items()}
     for place in range(len(alive)):
         try:
             one = _trained(model, stacked, records, draws, slice(place, place + 1), how)

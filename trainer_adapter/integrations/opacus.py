@@ -106,7 +106,7 @@ class LedgerAccountant(IAccountant):
         for name, covered in COVERED.items():
             if options.get(name, covered[0]) not in covered:
                 raise Refusal(
-                    f"{name} must be {' or '.join(str(one) for one in covered)}: no plan covers anything else"
+                    f"{name} must be {' or '.join(str(value) for value in covered)}: no plan covers anything else"
                 )
         self._making = True
         try:

@@ -81,7 +81,7 @@ class LedgerTrainerCallback(TrainerCallback):
         """Add the ε of the whole run and its partition to what is logged: to the history, and for later callbacks."""
         del args
         epsilon = self._run.remaining().epsilon
-        # The Trainer keeps a copy before it asks its callbacks.
+        # The Trainer keeps a copy before it calls its callbacks.
         for line in (logs, *state.log_history[-1:]):
             if isinstance(line, dict):
                 line |= {"epsilon": float(epsilon), "epsilon_partition": epsilon.partition}

@@ -113,10 +113,10 @@ def _train() -> Schema:
     }
 
 
-def _either(one: list[str], others: list[str]) -> Schema:
+def _either(first: list[str], others: list[str]) -> Schema:
     """The one field, or all the others, and never both."""
     none = {"not": {"anyOf": [{"required": [name]} for name in others]}}
-    return {"oneOf": [{"required": one, **none}, {"required": others, "not": {"required": one}}]}
+    return {"oneOf": [{"required": first, **none}, {"required": others, "not": {"required": first}}]}
 
 
 def _assignment() -> dict[str, Schema]:

@@ -126,10 +126,10 @@ def _numbers(value: Any, field: str) -> tuple[Fraction, ...]:  # noqa: ANN401 - 
     listed = value if isinstance(value, list) else [value]
     if not 0 < len(listed) <= VALUES_MAX:
         raise Malformed(field, f"must have between 1 and {VALUES_MAX} numbers")
-    return tuple(Fraction(one) if type(one) is int else _number(one, field) for one in listed)
+    return tuple(Fraction(number) if type(number) is int else _number(number, field) for number in listed)
 
 
-def _number(one: object, field: str) -> Fraction:
-    text = c.string(one, field)
+def _number(value: object, field: str) -> Fraction:
+    text = c.string(value, field)
     number = parse_number(text.removeprefix("-"), field)
     return -number if text.startswith("-") else number

@@ -47,11 +47,11 @@ class _Folded(torch.autograd.Function):
     def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:  # noqa: ANN401 - PyTorch's own
         """Fold the units' dimension into the first of each tensor."""
         units, call = info.batch_size, AttentionCall(*arguments)
-        query, key, value = (_first(one, dim, units) for one, dim in zip(call[:3], in_dims, strict=False))
+        query, key, value = (_first(tensor, dim, units) for tensor, dim in zip(call[:3], in_dims, strict=False))
         mask = call.attn_mask
         if mask is not None:
             mask = _mask(_first(mask, in_dims[3], units), query)
-        query, key, value = (one.flatten(0, 1) for one in (query, key, value))
+        query, key, value = (tensor.flatten(0, 1) for tensor in (query, key, value))
         output = attention(call._replace(query=query, key=key, value=value, attn_mask=mask))
         return output.reshape(units, -1, *output.shape[1:]), 0
 
@@ -68,7 +68,7 @@ def _mask(mask: Tensor, query: Tensor) -> Tensor:
 
 def attention(call: AttentionCall) -> Tensor:
     """As ``torch.nn.functional.scaled_dot_product_attention``; dropout is left to it, which refuses it here."""
-    batched = any(torch._C._functorch.is_batchedtensor(one) for one in call[:3])  # noqa: SLF001 - it has no other name
+    batched = any(torch._C._functorch.is_batchedtensor(tensor) for tensor in call[:3])  # noqa: SLF001 - it has no other name
     if not batched or call.query.dim() != 4 or call.dropout_p:
         return call.run()
     output: Tensor = _Folded.apply(*call)  # type: ignore[no-untyped-call] # PyTorch

@@ -59,13 +59,13 @@ def count_records(tree: TensorTree, where: str) -> int:
 
 def chosen(tree: TensorTree, places: Any) -> Any:  # noqa: ANN401 - any index of a tensor; a tree, whose tensors callers know
     """A tree of what is at these places of each tensor."""
-    return tree_map(lambda one: one[places], tree)
+    return tree_map(lambda tensor: tensor[places], tree)
 
 
 def form(tree: TensorTree) -> object:
     """What two trees share whose records can stand beside each other: names, and the shape of one record of each."""
     leaves, spec = tree_flatten(tree)
-    return spec, [one.shape[1:] for one in leaves]
+    return spec, [leaf.shape[1:] for leaf in leaves]
 
 
 def concatenate(trees: Sequence[TensorTree]) -> Any:  # noqa: ANN401 - a tree, whose tensors callers know

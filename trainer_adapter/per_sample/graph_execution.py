@@ -58,7 +58,7 @@ def execution_of(compiled: Compiled, graph: GraphModule, tensors: Sequence[Tenso
         return graph, False
     # In turns, so that what else the machine does slows both.
     times = [(_seconds(graph, tensors), _seconds(faster, tensors)) for _ in range(_ROUNDS)]
-    gains = min(one for _, one in times) < min(one for one, _ in times)
+    gains = min(measured for _, measured in times) < min(measured for measured, _ in times)
     return (faster, True) if gains else (graph, False)
 
 
@@ -104,5 +104,5 @@ def drop_probes(graph: GraphModule, count: int) -> None:
     graph.recompile()
 
 
-def _same_shape(one: Node, other: Node) -> bool:
-    return bool(one.meta["val"].shape == other.meta["val"].shape and one.meta["val"].dtype == other.meta["val"].dtype)
+def _same_shape(node: Node, other: Node) -> bool:
+    return bool(node.meta["val"].shape == other.meta["val"].shape and node.meta["val"].dtype == other.meta["val"].dtype)

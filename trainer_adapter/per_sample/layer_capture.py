@@ -56,7 +56,7 @@ class LayerCallCapture(FunctionMode):
             with self:
                 return recurrent(*args, **kwargs)
         if not named:
-            # Models ask it for what a checkpoint is given; vmap forbids it, and gradients are taken at probes here.
+            # Models call it for the arguments of a checkpoint; vmap forbids it, and gradients are taken at probes here.
             return args[0] if function is Tensor.requires_grad_ else function(*args, **kwargs)
         taken = take(function, args, kwargs, lambda value: self._names.get(id(value)))
         if taken is not None:
@@ -66,7 +66,7 @@ class LayerCallCapture(FunctionMode):
             with self:
                 return body_of(function)(*args, **kwargs)
         output = function(*args, **kwargs)
-        # Asking for a shape or a type is no use of the values.
+        # Reading a shape or a type is no use of the values.
         if any(isinstance(value, Tensor) for value in tree_leaves(output)):
             self.uncovered |= named
         return output

@@ -222,8 +222,8 @@ class MicrobatchGradientSum:
             )
             grads = torch.autograd.grad(losses.sum(), [*probes, *alone.values()], materialize_grads=True)
         factors: dict[str, list[PerExampleGrad]] = {name: [] for name in self._record.trained}
-        for uses, one, grad in zip(self._layers, saved, grads[: len(probes)], strict=True):
-            kept, wide = self._wide(one.detach()), self._wide(grad)
+        for uses, kept_input, grad in zip(self._layers, saved, grads[: len(probes)], strict=True):
+            kept, wide = self._wide(kept_input.detach()), self._wide(grad)
             for name, gradient_of in uses:
                 if name is not None:
                     factors[name].append(gradient_of(kept, wide))
@@ -264,9 +264,9 @@ def _first(tree: TensorTree) -> Any:  # noqa: ANN401 - a tree
     return chosen(tree, (0, slice(1)))
 
 
-def _alone(one: Tensor) -> Tensor:
+def _alone(record: Tensor) -> Tensor:
     """One record as a batch of one."""
-    return one.unsqueeze(0)
+    return record.unsqueeze(0)
 
 
 def _compile_session() -> AbstractContextManager[None]:

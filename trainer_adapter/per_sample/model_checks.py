@@ -111,7 +111,7 @@ def check_on_dummies(
         raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(error)}") from error
     if len(outputs) != len(after):
         raise Malformed("model", "gives more tensors for some records than for others")
-    if not all(_agree(one[1:], other[1:]) for one, other in zip(outputs, after, strict=True)):
+    if not all(_agree(before[1:], other[1:]) for before, other in zip(outputs, after, strict=True)):
         raise Malformed("model", "lets one record change the output of another")
 
 
@@ -123,8 +123,8 @@ def _output_tensors(outputs: object) -> list[Tensor]:
     return tensors
 
 
-def _agree(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one.double(), other.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+def _agree(before: Tensor, other: Tensor) -> bool:
+    return torch.allclose(before.double(), other.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
 class RefuseRandomness(FunctionMode):
@@ -224,7 +224,9 @@ class _Pass(TorchDispatchMode):
         read = dict(_tensors((args, named)))
         specs = func._schema.arguments  # noqa: SLF001 - where an operator says what it writes
         given = {spec.name: value for spec, value in zip(specs, args, strict=False)} | named
-        written = dict(_tensors([given.get(one.name) for one in specs if one.alias_info and one.alias_info.is_write]))
+        written = dict(
+            _tensors([given.get(spec.name) for spec in specs if spec.alias_info and spec.alias_info.is_write])
+        )
         self.met |= bool(read.keys() & self._others.keys() or written.keys() - self.made.keys())
         result: object = func(*args, **named)
         # Held, so that no other memory comes to lie in the same place.

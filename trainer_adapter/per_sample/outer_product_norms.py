@@ -203,13 +203,13 @@ class _Bound:
         return (met * _inner(right, table.right, self._most(table))).sum(dim=(1, 2))
 
 
-def _inner(one: Tensor, other: Tensor, positions: int) -> Tensor:
+def _inner(first: Tensor, other: Tensor, positions: int) -> Tensor:
     """Inner products of rows, shape (units, positions, positions), float64: each block of them in the work type."""
-    step = contracted_at_once(one.shape[2], positions)
+    step = contracted_at_once(first.shape[2], positions)
     total: Tensor | None = None
-    for start in range(0, one.shape[2], step):
+    for start in range(0, first.shape[2], step):
         block = slice(start, start + step)
-        part = (one[:, :, block] @ other[:, :, block].transpose(1, 2)).to(torch.float64)
+        part = (first[:, :, block] @ other[:, :, block].transpose(1, 2)).to(torch.float64)
         total = part if total is None else total + part
     assert total is not None
     return total

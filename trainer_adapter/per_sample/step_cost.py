@@ -24,7 +24,9 @@ def times_plain(run: Callable[[], object], record: RecordLoss, values: Mapping[s
         run: the graph on ``public``, all of whose records are dummies; nothing drops in the plain pass.
     """
     trained = {name: values[name].detach().requires_grad_() for name in record.trained}
-    inputs, targets = (map_tensors(lambda one: one.flatten(0, 1), part) for part in (public.inputs, public.targets))
+    inputs, targets = (
+        map_tensors(lambda tensor: tensor.flatten(0, 1), part) for part in (public.inputs, public.targets)
+    )
 
     def plain() -> object:
         with torch.enable_grad():

@@ -6,7 +6,8 @@ steps are, training waits. Of two copies of one run one gets the next steps; the
 answer that was lost is requested again with the same bytes, and is the same lease.
 
 Each request names two digests: of what leaves the run by it (:mod:`trainer_adapter.run.fenced_output`), and of the
-weights and the optimiser as they were when the newest finished lease ended, hashed in the thread that asks.
+weights and the optimiser as they were when the newest finished lease ended, hashed in the thread that sends the
+request.
 
 A lease is for ``lease_s`` seconds of work, as fast as this process has worked so far, half a per cent of the run, or
 one block of the step log: whichever is most; and longer while more requests were sent than there was time for, or
@@ -121,7 +122,7 @@ class BlockLeases:
         return self._until
 
     def reach(self, step: int, ends: Callable[[], str]) -> str:
-        """Wait until a step is leased, and ask for the next lease in time; why the run ends instead, or nothing.
+        """Wait until a step is leased, and request the next lease in time; why the run ends instead, or nothing.
 
         Args:
             step: the next one, taken when this returns nothing.

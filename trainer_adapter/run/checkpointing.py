@@ -159,7 +159,7 @@ def _bytes_of(at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, 
             else:
                 plain.setdefault(str(place_of), {})[name] = value
     about = {
-        "also": {name: one.state_dict() for name, one in also.items()},
+        "also": {name: state.state_dict() for name, state in also.items()},
         "ended": at.ended,
         "groups": saved["param_groups"],
         "plain": plain,
@@ -180,8 +180,8 @@ def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, al
             at, _, member = name.partition(".")
             state.setdefault(int(at), {})[member] = value
         optimiser.load_state_dict({"state": state, "param_groups": about["groups"]})
-        for name, one in also.items():
-            one.load_state_dict(about["also"][name])
+        for name, stateful in also.items():
+            stateful.load_state_dict(about["also"][name])
         return Position(c.integer(about["step"], "step", 0, 2**53 - 1), c.boolean(about["ended"], "ended"))
     except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
         raise Malformed(RUN_FILE, f"does not fit this model and optimiser ({type(error).__name__})") from error

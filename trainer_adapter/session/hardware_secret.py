@@ -20,5 +20,5 @@ _DOMAIN: Final = b"epsilon-ledger/trainer/secret/v1\n"
 def hardware_secret() -> bytes:
     """32 secret bytes, drawn now."""
     moment = (time.time_ns(), time.monotonic_ns(), os.getpid())
-    clocks = b"".join(one.to_bytes(8, "big") for one in moment)
+    clocks = b"".join(clock.to_bytes(8, "big") for clock in moment)
     return hashlib.sha256(_DOMAIN + os.urandom(SECRET_BYTES) + clocks).digest()

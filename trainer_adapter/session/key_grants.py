@@ -116,8 +116,8 @@ class ProviderGrants:
 
     def _files(self) -> Iterable[Path]:
         """Those of this release that are there and were not looked at as they are now."""
-        named = (one for one in self.folder.iterdir() if one.name.startswith(f"{self.release}."))
-        for path in sorted(one for one in named if one.suffix == ".json")[:FILES_MAX]:
+        named = (path for path in self.folder.iterdir() if path.name.startswith(f"{self.release}."))
+        for path in sorted(file for file in named if file.suffix == ".json")[:FILES_MAX]:
             try:
                 stat = path.stat()
             except OSError:

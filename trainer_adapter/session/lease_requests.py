@@ -1,4 +1,4 @@
-"""What a clean room asks of the ledger about the steps of its run: a lease of a block of them, a new generation."""
+"""Requests of a clean room about the steps of its run: a lease of a block of them, a new generation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Attest = Callable[[], tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A lease that is asked for; sent again it is the same request.
+    """A request for a lease; sent again it is the same request.
 
     Attributes:
         id: drawn for this request alone, which no copy of the process draws again.

@@ -55,7 +55,7 @@ def choose_plan(target: PrivacyTarget, assignment: Assignment, service: Service)
     partitions = [service.partition(ref) for ref in with_slices(assignment, service).data]
     # Of a join the first partition has the places that records are drawn from.
     counted = partitions if assignment.join is None else [service.partition(assignment.join[0])]
-    records = sum(c.integer(one["records"], "records", 1, 10**12) for one in counted)
+    records = sum(c.integer(partition["records"], "records", 1, 10**12) for partition in counted)
     if target.batch_size_expected > records:
         rule = f"must be at most {records}: its partitions state no more records"
         raise Malformed("train.privacy.batch_size_expected", rule)
@@ -65,7 +65,7 @@ def choose_plan(target: PrivacyTarget, assignment: Assignment, service: Service)
     alike = {
         c.dump([partition["budget"], partition["relation"], partition["unit"]]): partition for partition in partitions
     }
-    noise = [_noise(target, assignment, one, probability) for one in alike.values()]
+    noise = [_noise(target, assignment, partition, probability) for partition in alike.values()]
     return target.plan(probability, max(noise))
 
 

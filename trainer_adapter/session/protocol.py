@@ -274,7 +274,7 @@ class Session:
         refuse_undeclared(undeclared_bases(self._own, fingerprint, declared))
 
     def lease_requests(self) -> LeaseRequests | None:
-        """What asks for the run's leases; None of a run that leases no steps."""
+        """Sends the run's requests for leases; None for a run that leases no steps."""
         if not self.identity.leases:
             return None
         return LeaseRequests(self._own, self.identity.signer, self._assignment, self._attest)

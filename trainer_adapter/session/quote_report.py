@@ -120,12 +120,12 @@ def _current(service: Service, ref: str, holder: str, width: int) -> tuple[str, 
     """Whose account it is, and its loss; nothing is lost of one that is not listed yet."""
     listed = service.accounts(ref)["accounts"]
     assert isinstance(listed, list)
-    for one in listed:
-        if isinstance(one, dict) and one["holder"] == holder:
-            return str(one.get("name", holder)), _loss(one["pending"]) + _loss(one["posted"])
+    for limit in listed:
+        if isinstance(limit, dict) and limit["holder"] == holder:
+            return str(limit.get("name", holder)), _loss(limit["pending"]) + _loss(limit["posted"])
     return "everyone" if holder == "global" else "this lineage", Loss.zero(width)
 
 
 def _loss(value: c.Json) -> Loss:
     members = c.fields(value, "loss", ("finite", "infinite"))
-    return Loss(tuple(int(one) for one in members["finite"]), tuple(members["infinite"]))
+    return Loss(tuple(int(coordinate) for coordinate in members["finite"]), tuple(members["infinite"]))

@@ -33,8 +33,8 @@ def with_slices(assignment: Assignment, service: Service) -> Assignment:
     """An assignment that names every partition. Raises: Malformed, Refused, Unreachable."""
     if not any(map(is_range, assignment.data)):
         return assignment
-    opened, listed = open_partitions(service), tuple(one for one in assignment.data if not is_range(one))
-    named = [one for one in assignment.data if is_range(one)]
+    opened, listed = open_partitions(service), tuple(ref for ref in assignment.data if not is_range(ref))
+    named = [ref for ref in assignment.data if is_range(ref)]
     charged = _charged(service, assignment.id)
     if charged:
         ranges = _on_record(assignment.id, listed, named, charged, opened)

@@ -49,7 +49,7 @@ def undeclared_bases(service: Service, fingerprint: bytes, declared: Collection[
         return []
     marks = listed if isinstance(listed, list) else []
     named = [str(mark["charge"]) for mark in marks if isinstance(mark, dict)]
-    return [one for one in named if one not in declared]
+    return [charge for charge in named if charge not in declared]
 
 
 def commitment_in(data: bytes) -> str | None:
@@ -65,5 +65,5 @@ def commitment_in(data: bytes) -> str | None:
 def refuse_undeclared(named: list[str]) -> None:
     """Raises: Malformed, where a run starts from the models of others without saying so."""
     if named:
-        declared = ", ".join(f'"{one}"' for one in named)
+        declared = ", ".join(f'"{charge}"' for charge in named)
         raise Malformed("base", f"is missing: the model carries the watermark of {declared}: write base = [{declared}]")

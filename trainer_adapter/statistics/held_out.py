@@ -51,7 +51,7 @@ def _keys(data: PartitionData, ref: str) -> Iterable[bytes]:
         rows = read_arrays(data, ref, name)[name]
         # Partitions share no person: the same number in two of them is two users.
         prefix = b"" if name == JOIN else f"{ref}\n".encode()
-        return [prefix + one.tobytes() for one in rows]
+        return [prefix + row.tobytes() for row in rows]
     parts = sorted(name for name in names if name.partition(".")[0] in {INPUTS, TARGETS})
     arrays = read_arrays(data, ref, *parts)
     lengths = {array.shape[:1] for array in arrays.values()}

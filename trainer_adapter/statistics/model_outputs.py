@@ -106,7 +106,7 @@ def at_places(records: Records, places: Tensor) -> TensorTree:
     """The inputs at these places, as the model sees them."""
     if not isinstance(records, tuple):
         return records.take(places)[0]
-    inputs: TensorTree = map_tensors(lambda one: one[places.to(one.device)], records[0])
+    inputs: TensorTree = map_tensors(lambda tensor: tensor[places.to(tensor.device)], records[0])
     return inputs
 
 
@@ -130,10 +130,10 @@ def _each_alone(model: nn.Module, inputs: TensorTree) -> Tensor:
     return torch.cat(rows) if rows else torch.zeros(0, 1, dtype=torch.float64)
 
 
-def _mapped(one: Callable[[TensorTree], Tensor], part: TensorTree) -> Tensor:
+def _mapped(function: Callable[[TensorTree], Tensor], part: TensorTree) -> Tensor:
     try:
-        output: Tensor = torch.func.vmap(one)(part)
+        output: Tensor = torch.func.vmap(function)(part)
     except RuntimeError:
         # What a model decides in Python cannot be mapped; then one after the other.
-        output = torch.stack([one(chosen(part, place)) for place in range(count_records(part, "inputs"))])
+        output = torch.stack([function(chosen(part, place)) for place in range(count_records(part, "inputs"))])
     return output

@@ -1,9 +1,9 @@
 """The noise of a statistic, by OpenDP: three of its constructors, each with a proof document, and no other.
 
 Sums and counts are ours: they are of integers, and their sensitivity is one table. OpenDP adds the noise, sampled
-exactly from its cryptographic generator (OpenSSL's), and its own privacy map is asked before it draws: what it says may
-not exceed what was charged. A scale is rounded up, by less than 2^-29 of it. A result beyond 64 bits is cut off there,
-which is computed from the noisy number.
+exactly from its cryptographic generator (OpenSSL's), and its own privacy map is evaluated before it draws: its value
+may not exceed what was charged. A scale is rounded up, by less than 2^-29 of it. A result beyond 64 bits is cut off
+there, which is computed from the noisy number.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _made(noise: NoiseScale) -> Measurement:
 
 
 def _library() -> Any:  # noqa: ANN401 - a module
-    """OpenDP, whose every constructor asks for this switch. Raises: Malformed."""
+    """OpenDP, whose every constructor needs this switch. Raises: Malformed."""
     try:
         import opendp.prelude as dp
     except ImportError:

@@ -33,7 +33,7 @@ def fingerprint_of(tensors: Iterable[Tensor]) -> bytes | None:
         Malformed: for weights that are not finite.
     """
     weights = [_array(tensor) for tensor in tensors if tensor.is_floating_point() and is_marked(tuple(tensor.shape))]
-    if sum(one.size for one in weights) < MARKED_MIN:
+    if sum(array.size for array in weights) < MARKED_MIN:
         return None
     seen = fingerprint(weights)
     return write_fingerprint(seen) if seen else None
@@ -43,7 +43,7 @@ def _trained(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def _array(one: Tensor) -> NDArray[np.float32]:
+def _array(tensor: Tensor) -> NDArray[np.float32]:
     # NumPy has no bfloat16.
-    array: NDArray[np.float32] = one.detach().to("cpu", torch.float32).numpy()
+    array: NDArray[np.float32] = tensor.detach().to("cpu", torch.float32).numpy()
     return array

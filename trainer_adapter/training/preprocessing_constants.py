@@ -47,7 +47,7 @@ class PreparedConstants:
             Malformed: for those that no released model holds, or that the run does not take; OSError, Refused.
                 SeenCheckpointError is Malformed too: the service does not go on from the log that this user has seen.
         """
-        return cls(tuple((one.kind, _tensors(one, service, log, own or {})) for one in known))
+        return cls(tuple((constants.kind, _tensors(constants, service, log, own or {})) for constants in known))
 
     def inputs(self, inputs: TensorTree) -> Any:  # noqa: ANN401 - a tree like the one given
         """Inputs (records, ...) as the model sees them. Raises: Malformed, where their type is another."""
@@ -83,7 +83,9 @@ def _in_place(kind: str, inputs: TensorTree, constants: dict[str, Tensor]) -> Te
         raise Malformed("preprocessing", f"{kind} {rule}")
     if len(places) > 1:
         raise Malformed("preprocessing", f"{kind} is for one array of inputs, and these have {len(places)} of its kind")
-    changed: TensorTree = map_tensors(lambda one: apply(one, constants) if one is places[0] else one, inputs)
+    changed: TensorTree = map_tensors(
+        lambda tensor: apply(tensor, constants) if tensor is places[0] else tensor, inputs
+    )
     return changed
 
 

@@ -44,7 +44,7 @@ def classes_of(schema: Path | None) -> int | None:
 
 def constants_from(known: tuple[Constants, ...], inputs: TensorTree) -> tuple[Constants, ...]:
     """The constants of a job, those that are to be computed from its public inputs among them. Raises: Malformed."""
-    return tuple(_normalising(inputs) if one.source == PUBLIC_TEST else one for one in known)
+    return tuple(_normalising(inputs) if constants.source == PUBLIC_TEST else constants for constants in known)
 
 
 def _normalising(inputs: TensorTree) -> Constants:

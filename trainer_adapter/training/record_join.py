@@ -64,9 +64,9 @@ def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows
             person than allowed, or tables that do not fit memory. OSError.
     """
     tables = [_read(opened[ref], ref) for ref in order]
-    if sum(part.nbytes for one in tables for part in one.values()) > JOINED_BYTES_MAX:
+    if sum(part.nbytes for table in tables for part in table.values()) > JOINED_BYTES_MAX:
         raise Malformed("join", f"has more than {JOINED_BYTES_MAX >> 20} MiB of records, which are joined in memory")
-    predicted = [place for place, one in enumerate(tables) if TARGETS in one]
+    predicted = [place for place, table in enumerate(tables) if TARGETS in table]
     if len(predicted) != 1:
         raise Malformed("join", f"must have the target in one partition, and {len(predicted)} have one")
     base = _tokens(tables[0], order[0], rows_max)

@@ -43,13 +43,13 @@ def records_of(
     Raises:
         Malformed, OSError; what ``read`` raises.
     """
-    sealed = {ref: one for ref, one in opened.items() if isinstance(one, SealedRecords)}
+    sealed = {ref: data for ref, data in opened.items() if isinstance(data, SealedRecords)}
     if len(sealed) == len(opened) and sum(records.nbytes for records in sealed.values()) > in_memory_max:
         return RecordsOnDisk(sealed, read, inputs)
     parts = [_read(read, data, ref) for ref, data in opened.items()]
     _check_alike(list(opened), parts)
     whole = (inputs(concatenate([part for part, _ in parts])), concatenate([part for _, part in parts]))
-    moved: tuple[TensorTree, TensorTree] = map_tensors(lambda one: one.to(device), whole)
+    moved: tuple[TensorTree, TensorTree] = map_tensors(lambda tensor: tensor.to(device), whole)
     return moved
 
 
@@ -84,7 +84,7 @@ class RecordsOnDisk:
         none = np.empty(0, np.int64)
         first = [self._of(number, none) for number in range(len(self._parts))]
         _check_alike([ref for ref, _ in self._parts], first)
-        self.prototypes = concatenate([one for one, _ in first]), concatenate([one for _, one in first])
+        self.prototypes = concatenate([inputs for inputs, _ in first]), concatenate([inputs for _, inputs in first])
 
     def __len__(self) -> int:
         """How many there are."""
@@ -93,7 +93,7 @@ class RecordsOnDisk:
     def take(self, places: Tensor) -> tuple[TensorTree, TensorTree]:
         """Inputs and targets of the records at these places, of shape (*places, ...). Raises: as :func:`records_of`."""
         flat = places.flatten().numpy()
-        moved = map_tensors(lambda one: one.new_empty((len(flat), *one.shape[1:])), self.prototypes)
+        moved = map_tensors(lambda tensor: tensor.new_empty((len(flat), *tensor.shape[1:])), self.prototypes)
         for number in range(len(self._parts)):
             here = (flat >= self._starts[number]) & (flat < self._starts[number + 1])
             if here.any():
@@ -101,7 +101,7 @@ class RecordsOnDisk:
                 for whole, part in zip(tensors(moved), tensors(read), strict=True):
                     whole[torch.from_numpy(here)] = part
         shaped: tuple[TensorTree, TensorTree] = map_tensors(
-            lambda one: one.reshape(*places.shape, *one.shape[1:]), moved
+            lambda tensor: tensor.reshape(*places.shape, *tensor.shape[1:]), moved
         )
         return shaped
 

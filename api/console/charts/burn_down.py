@@ -45,12 +45,12 @@ def burn_down(points: Sequence[Point], caps: Sequence[tuple[str, Fraction]], now
     if not points:
         return None
     shown = [point for point in points if point.posted is not None and point.whole is not None]
-    top = max([float(cap) for _, cap in caps] + [float(one.whole or 0) for one in shown])
+    top = max([float(cap) for _, cap in caps] + [float(point.whole or 0) for point in shown])
     first, last = points[0].time, max(now, points[-1].time, points[0].time + 1)
     across = Scale(first, last, LEFT, _END)
     up = Scale(0, top * _ROOM, HEIGHT - BOTTOM, TOP)
-    posted = _steps([(across(one.time), up(float(one.posted or 0))) for one in shown], up(0))
-    whole = _steps([(across(one.time), up(float(one.whole or 0))) for one in shown], up(0))
+    posted = _steps([(across(point.time), up(float(point.posted or 0))) for point in shown], up(0))
+    whole = _steps([(across(point.time), up(float(point.whole or 0))) for point in shown], up(0))
     parts = [
         *vertical_axis(up, "ε at the partition's δ", right=_END),
         path([*whole, *reversed(posted)], "pending", closed=True),
@@ -79,10 +79,10 @@ def _steps(points: list[tuple[float, float]], bottom: float) -> list[tuple[float
 def _caps(caps: Sequence[tuple[str, Fraction]], up: Scale) -> list[Markup]:
     """Each cap as a line with its name, the names apart from one another."""
     marks, taken = list[Markup](), list[float]()
-    for name, cap in sorted(caps, key=lambda one: -one[1]):
+    for name, cap in sorted(caps, key=lambda pair: -pair[1]):
         y = up(float(cap))
         place = y
-        while any(abs(place - one) < _LABEL_GAP for one in taken):
+        while any(abs(place - label_) < _LABEL_GAP for label_ in taken):
             place += _LABEL_GAP
         taken.append(place)
         marks.append(element("line", x1=float(LEFT), x2=_END, y1=y, y2=y, class_="cap"))

@@ -44,11 +44,11 @@ def layered(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Markup | None:
     parts = list[Markup]()
     for depth, row in enumerate(rows):
         wide = (WIDTH - _GAP) / len(row)
-        for place, one in enumerate(row):
+        for place, vertex in enumerate(row):
             x, y = _GAP / 2 + wide * (place + 0.5), 10 + depth * _ROW
-            places[one.number] = x, y
+            places[vertex.number] = x, y
             width = min(wide - _GAP, 220)
-            parts += _box(one, x, y, width)
+            parts += _box(vertex, x, y, width)
     arrows = [_arrow(places[edge.start], places[edge.end], cut=edge.cut) for edge in edges]
     marker = element("path", d="M0 0 8 4 0 8z", class_="soft")
     head = element(
@@ -82,12 +82,12 @@ def _rows(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[list[Vertex
     return [rows[place] for place in sorted(rows)]
 
 
-def _box(one: Vertex, x: float, y: float, width: float) -> list[Markup]:
+def _box(vertex: Vertex, x: float, y: float, width: float) -> list[Markup]:
     letters = max(3, int(width / _LETTER))
-    words = one.words if len(one.words) <= letters else f"{one.words[: letters - 1]}…"
-    kind = "node chosen" if one.chosen else "node"
+    words = vertex.words if len(vertex.words) <= letters else f"{vertex.words[: letters - 1]}…"
+    kind = "node chosen" if vertex.chosen else "node"
     box = element(
-        "rect", element("title", one.words), x=x - width / 2, y=y, width=width, height=_BOX_HEIGHT, rx=5, class_=kind
+        "rect", element("title", vertex.words), x=x - width / 2, y=y, width=width, height=_BOX_HEIGHT, rx=5, class_=kind
     )
     return [box, label(words, x, y + _BOX_HEIGHT / 2 + 4, "middle")]
 

@@ -73,7 +73,7 @@ class Scale:
             size /= 10
         while size * 10 * about <= span:
             size *= 10
-        step = next((size * one for one in (*_STEPS, 10) if span / (size * one) <= about), size * 10)
+        step = next((size * factor for factor in (*_STEPS, 10) if span / (size * factor) <= about), size * 10)
         first = -(-self.least // step) * step
         return [first + place * step for place in range(int((self.most - first) / step + 1e-9) + 1)]
 

@@ -13,7 +13,7 @@ _NEXT_LENGTH_MAX: Final = 2_000
 def address(*parts: str, **query: str | int | None) -> str:
     """The page at these parts of a path, each quoted as one segment, with what of the query is given."""
     path = "/".join((ROOT, *(quote(part, safe=":@") for part in parts or ("",))))
-    known = {name: str(one) for name, one in query.items() if one is not None}
+    known = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(known)}" if known else path
 
 

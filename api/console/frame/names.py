@@ -36,7 +36,7 @@ def run(charge: str) -> Cell:
 CHECK_COLUMNS: Final = ("Result", "What was compared", "Code", "Required by")
 
 
-def check(one: Check) -> tuple[Cell, ...]:
+def check(checked: Check) -> tuple[Cell, ...]:
     """One check as a row: a code names what fails, so the result is a word of its own."""
-    result = cells.mark("passed" if one.passed else "failed", passed=one.passed)
-    return result, cells.text(one.text), cells.text(one.code), cells.text(one.source or "–")
+    result = cells.mark("passed" if checked.passed else "failed", passed=checked.passed)
+    return result, cells.text(checked.text), cells.text(checked.code), cells.text(checked.source or "–")

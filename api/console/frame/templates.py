@@ -30,5 +30,5 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: object) -> bytes:
-    """A page. Raises: jinja2.TemplateError, for a template that asks for what it was not given."""
+    """A page. Raises: jinja2.TemplateError, for a template with an undefined value."""
     return _environment().get_template(template).render(**values).encode()

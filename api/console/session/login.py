@@ -53,7 +53,7 @@ class LoginTerms:
         if SCOPE not in scope.split(" "):
             raise Malformed(f"{where}.scope", "must be words between spaces, with 'openid' among them")
         named = c.strings(members["issuers"], f"{where}.issuers", len(trusted)) if "issuers" in members else ()
-        if unknown := [one for one in named if one not in trusted]:
+        if unknown := [name for name in named if name not in trusted]:
             raise Malformed(f"{where}.issuers", f"names {unknown[0]}, which serve.issuers does not")
         return cls(c.string(members.get("client_id", CLIENT_ID), f"{where}.client_id", 200), scope, named)
 
@@ -152,7 +152,7 @@ class Logins:
 
     def _speaks_for(self, session: Session) -> bool:
         """Whether the issuer of a session is trusted, for this organisation and these roles."""
-        issuer = next((one for one in self._issuers() if one.name == session.issuer), None)
+        issuer = next((known for known in self._issuers() if known.name == session.issuer), None)
         if issuer is None or session.issuer not in self.issuers:
             return False
         try:

@@ -53,13 +53,13 @@ def contracts(reader: Reader, inputs: Inputs) -> Page:
     return Page("list.html", "Contracts", (Table("contracts", "Contracts", columns, rows, empty, command, following),))
 
 
-def _state(reader: Reader, one: Contract) -> str:
+def _state(reader: Reader, listed: Contract) -> str:
     now = reader.view.time
-    if one.revoked:
+    if listed.revoked:
         return "revoked"
-    if reader.facts.contract_heads.get(one.id) != one.document:
+    if reader.facts.contract_heads.get(listed.id) != listed.document:
         return "superseded"
-    return "not begun" if now < one.starts else "over" if now >= one.ends else "in force"
+    return "not begun" if now < listed.starts else "over" if now >= listed.ends else "in force"
 
 
 @PAGES.page("/contracts/{id}", "", registry.list_contracts)
@@ -69,7 +69,7 @@ def contract(reader: Reader, inputs: Inputs) -> Page:
     head = reader.facts.contracts.get(reader.facts.contract_heads.get(name, ""))
     if head is None or not reader.caller.sees_contract(head, reader.facts):
         raise not_found(f"contract {name}")
-    versions = sorted(_versions(reader, name), key=lambda one: -one.version)[:VERSIONS_MAX]
+    versions = sorted(_versions(reader, name), key=lambda version: -version.version)[:VERSIONS_MAX]
     documents = [read_contract(reader.facts.documents[version.document]) for version in versions]
     compared = document_fields(
         [f"version {document.version}" for document in documents], [to_json(document) for document in documents]

@@ -96,7 +96,7 @@ def partitions_of(reader: Reader, provider: str, name: str, after: str) -> tuple
     if not reader.caller.sees_provider(provider, reader.facts):
         raise not_found(f"dataset {provider}/{name}")
     fetch = fetch_from(reader.facts.partitions, provider=provider, dataset=name)
-    found = [one for _, one in fetch(after or None, ROWS_MAX + 1)]
+    found = [opened for _, opened in fetch(after or None, ROWS_MAX + 1)]
     return found[:ROWS_MAX], found[ROWS_MAX - 1].ref if len(found) > ROWS_MAX else ""
 
 
@@ -105,24 +105,24 @@ def _rows(reader: Reader, partitions: list[domain.Partition]) -> list[tuple[Cell
     facts, caller, now = reader.facts, reader.caller, reader.view.time
     registered = facts.organisations.get(caller.organisation)
     own = GLOBAL if registered is None else holder_of(registered.node)
-    facts.fetch_accounts([one.ref for one in partitions], [*dict.fromkeys([GLOBAL, own])])
-    shared = [one for one in partitions if not caller.watches(one)]
+    facts.fetch_accounts([opened.ref for opened in partitions], [*dict.fromkeys([GLOBAL, own])])
+    shared = [opened for opened in partitions if not caller.watches(opened)]
     shown = facts_as_shown(facts, shared, now, own) if shared else facts
     rows = list[tuple[Cell, ...]]()
-    for one in partitions:
-        bounds, state = partition_bounds(shown, one, now), slice_status(shown, one, now)
-        account = shown.accounts.get((one.ref, GLOBAL)) or empty_account(one, GLOBAL)
+    for opened in partitions:
+        bounds, state = partition_bounds(shown, opened, now), slice_status(shown, opened, now)
+        account = shown.accounts.get((opened.ref, GLOBAL)) or empty_account(opened, GLOBAL)
         used = account_status(shown, account, bounds).used
         rows.append(
             (
-                partition(one.ref),
+                partition(opened.ref),
                 cells.mark(state.status.replace("_", " "), passed=state.status == OPEN),
-                cells.moment(one.opened),
+                cells.moment(opened.opened),
                 cells.moment(state.closes),
-                cells.count(one.records),
-                cells.text(one.unit),
-                cells.bound(one.epsilon),
-                cells.bound(one.delta),
+                cells.count(opened.records),
+                cells.text(opened.unit),
+                cells.bound(opened.epsilon),
+                cells.bound(opened.delta),
                 cells.share(used.share, str(used)),
                 cells.bound(None if bounds is None else bounds.lineage_epsilon_max),
             )

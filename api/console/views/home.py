@@ -78,14 +78,14 @@ def _pending(reader: Reader) -> Table:
     pending = pending_runs(reader, SHOWN_MAX)
     rows = tuple(
         (
-            run(one.id),
-            organisation(reader, one.actor),
-            cells.count(len(one.partitions)),
-            cells.count(one.steps),
-            cells.moment(one.deadline),
-            cells.text("released" if one.key_release else "withheld"),
+            run(charge.id),
+            organisation(reader, charge.actor),
+            cells.count(len(charge.partitions)),
+            cells.count(charge.steps),
+            cells.moment(charge.deadline),
+            cells.text("released" if charge.key_release else "withheld"),
         )
-        for one in pending
+        for charge in pending
     )
     return Table(
         "pending",
@@ -111,8 +111,8 @@ def pending_runs(reader: Reader, most: int) -> list[Charge]:
 def _announced(reader: Reader) -> Table:
     """The models that were announced last."""
     rows = tuple(
-        (run(str(one.request.get("charge"))), cells.digest(str(one.request.get("model"))), cells.moment(one.time))
-        for _, one in newest_of(reader, ("release_notice",))[:SHOWN_MAX]
+        (run(str(entry.request.get("charge"))), cells.digest(str(entry.request.get("model"))), cells.moment(entry.time))
+        for _, entry in newest_of(reader, ("release_notice",))[:SHOWN_MAX]
     )
     return Table(
         "announced",

@@ -44,8 +44,11 @@ def knowledge(reader: Reader, inputs: Inputs) -> Page:
     page = reader.page(registry.list_datasets, 50, inputs.get("cursor"))
     own = [item for item in page.items if _watches(reader, item.provider)]
     rows = tuple(
-        (cells.text(one.dataset, address("knowledge", one.provider, one.dataset)), organisation(reader, one.provider))
-        for one in own
+        (
+            cells.text(item.dataset, address("knowledge", item.provider, item.dataset)),
+            organisation(reader, item.provider),
+        )
+        for item in own
     )
     following = address("knowledge", cursor=page.next_cursor) if page.next_cursor else ""
     empty = "No dataset whose consumers you may watch."
@@ -61,14 +64,15 @@ def knowledge_of(reader: Reader, inputs: Inputs) -> Page:
     if not _watches(reader, provider):
         raise not_found(f"dataset {provider}/{name}")
     partitions, following = partitions_of(reader, provider, name, inputs.get("after"))
-    accounts, whole = _accounts(reader, f"{provider}/{name}/", [one.ref for one in partitions])
-    bounds = {one.ref: partition_bounds(reader.facts, one, reader.view.time) for one in partitions}
+    accounts, whole = _accounts(reader, f"{provider}/{name}/", [opened.ref for opened in partitions])
+    bounds = {opened.ref: partition_bounds(reader.facts, opened, reader.view.time) for opened in partitions}
     _fetch_nodes(reader, accounts)
     status = [account_status(reader.facts, account, bounds[account.partition]) for account in accounts]
     columns = _columns(status)
-    by_place = {(one.partition, one.holder): one for one in status}
+    by_place = {(account.partition, account.holder): account for account in status}
     heat = [
-        (partition(one.ref), [_square(by_place.get((one.ref, holder))) for holder in columns]) for one in partitions
+        (partition(opened.ref), [_square(by_place.get((opened.ref, holder))) for holder in columns])
+        for opened in partitions
     ]
     names = [holder_name(reader.facts, holder) for holder in columns]
     return Page(
@@ -79,7 +83,7 @@ def knowledge_of(reader: Reader, inputs: Inputs) -> Page:
             "heat": heat,
             "names": names,
             "whole": whole,
-            "left_out": max(0, len({one.holder for one in status}) - len(columns)),
+            "left_out": max(0, len({account.holder for account in status}) - len(columns)),
         },
     )
 

@@ -53,7 +53,7 @@ def lineage_of(reader: Reader, inputs: Inputs) -> Page:
     """The graph around one organisation. Raises: Malformed, Problem."""
     did = inputs.path["did"]
     answer = reader.read(lineage_routes.read_lineage, did)
-    nodes = sorted(answer.nodes, key=lambda one: one.index)
+    nodes = sorted(answer.nodes, key=lambda node: node.index)
     shown = {node.index for node in nodes}
     names = {node.index: _name(reader, node) for node in nodes}
     edges = [
@@ -88,16 +88,16 @@ def lineage_of(reader: Reader, inputs: Inputs) -> Page:
     )
 
 
-def _name(reader: Reader, one: LineageNode) -> str:
-    members = organisation_names(reader.facts, one.members)
-    return members or (organisation(reader, one.organisation).text if one.organisation else str(one.index))
+def _name(reader: Reader, node: LineageNode) -> str:
+    members = organisation_names(reader.facts, node.members)
+    return members or (organisation(reader, node.organisation).text if node.organisation else str(node.index))
 
 
-def _knows(one: LineageNode, names: dict[int, str]) -> str:
+def _knows(node: LineageNode, names: dict[int, str]) -> str:
     parts = [
         f"{names.get(arrow.node, 'one that is not shown')}"
         + ("" if arrow.before is None else f" before entry {arrow.before}")
-        for arrow in one.parents
+        for arrow in node.parents
     ]
     return "; ".join(parts) or "no one else"
 

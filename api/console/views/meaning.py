@@ -31,7 +31,7 @@ from ledger.wire.exact_numbers import EPSILON_MAX, parse_number
 from ledger.wire.malformed import Malformed
 
 PAGES: Final = Pages()
-_RATES: Final = tuple(Fraction(1, one) for one in (1000, 100, 20, 10, 4, 2))
+_RATES: Final = tuple(Fraction(1, people) for people in (1000, 100, 20, 10, 4, 2))
 _DELTAS: Final = tuple(Fraction(1, 10**place) for place in range(3, 9))
 _PLACES: Final = 4
 _EPSILON: Final = "1"

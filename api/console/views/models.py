@@ -21,7 +21,7 @@ _KINDS: Final = {
     "model_release": (
         "released",
         "Released, newest first",
-        "No model was released. Its clean room asks for it after the post.",
+        "No model was released. Its clean room requests the release after the post.",
     ),
     "model_opening": ("opened", "Sealed models that were opened, newest first", "No sealed model was opened."),
     "publication": ("published", "Made public, newest first", "No model was made public."),

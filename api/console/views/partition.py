@@ -132,25 +132,25 @@ def _accounts(reader: Reader, held: AccountBook) -> Table:
     holders = [GLOBAL, *([holder_of(registered.node)] if registered is not None else [])]
     reader.facts.fetch_accounts([ref], holders)
     stored = (reader.facts.accounts.get((ref, holder)) for holder in holders)
-    shown = [held.account(one) for one in stored if one is not None]
+    shown = [held.account(account) for account in stored if account is not None]
     rows = tuple(
         (
-            Cell(one.name, exact=one.holder),
-            cells.loss(one.odometer),
-            cells.text(one.bound),
-            cells.share(one.share.share, str(one.share)),
-            cells.text(one.binding or "nothing binds"),
-            cells.count(one.runs_like_the_last),
-            cells.text(one.closed or "–"),
+            Cell(account.name, exact=account.holder),
+            cells.loss(account.odometer),
+            cells.text(account.bound),
+            cells.share(account.share.share, str(account.share)),
+            cells.text(account.binding or "nothing binds"),
+            cells.count(account.runs_like_the_last),
+            cells.text(account.closed or "–"),
         )
-        for one in shown
+        for account in shown
     )
     return Table(
         "accounts",
         "Everyone's account" + (" and yours" if len(shown) > 1 else ""),
         ("Whose", "ε so far", "Proven by", "Used", "Of what binds", "Runs left", "Closed"),
         rows,
-        "Nothing was charged here yet. A consumer asks what a run would get with:",
+        "Nothing was charged here yet. A consumer previews a run with:",
         "epsilon quote tdc.toml charge.json --contract contract.yaml",
     )
 

@@ -1,4 +1,4 @@
-"""The planner: what a run would get, what of it fits, and what binds. It asks, and charges nothing."""
+"""The planner: what a run would get, what of it fits, and what binds. It charges nothing."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def policy(reader: Reader, inputs: Inputs) -> Page:
     """A domain's policy, its newest versions side by side. Raises: Malformed, Problem."""
     domain = inputs.path["domain"]
     answer = reader.read(registry.read_policy, domain)
-    newest = sorted(answer.versions, key=lambda one: -one.version)[:VERSIONS_MAX]
+    newest = sorted(answer.versions, key=lambda version: -version.version)[:VERSIONS_MAX]
     documents = [read_policy(reader.facts.documents[version.document]) for version in newest]
     current = policy_in_force(reader.facts, domain, reader.view.time)
     names = [

@@ -34,7 +34,7 @@ def runs(reader: Reader, inputs: Inputs) -> Page:
     following = ""
     if state == "pending":
         # By deadline, out of an index: to look through all charges for the few that are pending takes long.
-        shown = [Charge.of_record(one) for one in pending_runs(reader, ROWS_MAX)]
+        shown = [Charge.of_record(charge) for charge in pending_runs(reader, ROWS_MAX)]
     else:
         page = reader.page(accounts.list_charges, ROWS_MAX, cursor, state=state)
         shown = [*page.items]
@@ -98,13 +98,13 @@ def _facts(reader: Reader, known: ChargeWithProgress) -> list[tuple[str, Cell]]:
     return facts
 
 
-def _line(one: RunEpsilon, words: str) -> tuple[Cell, ...]:
+def _line(line: RunEpsilon, words: str) -> tuple[Cell, ...]:
     return (
-        partition(one.partition),
+        partition(line.partition),
         cells.text(words),
-        cells.loss(one.epsilon),
-        cells.bound(one.delta),
-        cells.text(one.accountant),
-        cells.text(one.unit),
-        cells.text(one.relation),
+        cells.loss(line.epsilon),
+        cells.bound(line.delta),
+        cells.text(line.accountant),
+        cells.text(line.unit),
+        cells.text(line.relation),
     )

@@ -58,7 +58,7 @@ def registered(folder: Path, enrol: Enrol, now: int, attester: Signer, level: in
         "rules": ["catalogue", "reference", "renyi"],
         "run": {"epsilon_max": "1.5"},
     }
-    sro.enter("policy", {**{name: one for name, one in shipped.items() if name != "commitments"}, **own})
+    sro.enter("policy", {**{name: value for name, value in shipped.items() if name != "commitments"}, **own})
     for name, tdp in tdps.items():
         document = {**participants.dataset(tdp), "deidentification": "phone numbers are tokens", "id": IDS[name]}
         tdp.enter(

@@ -61,5 +61,5 @@ def _numbers(path: Path, name: str) -> dict[str, tuple[list[float], int]]:
         columns = chunk.columns
         for place, phone in enumerate(columns[PHONE[name]]):
             target = int(columns[TARGET][place]) if TARGET in columns else 0
-            tables[str(phone)] = [float(columns[one][place]) for one in INPUTS[name]], target
+            tables[str(phone)] = [float(columns[column][place]) for column in INPUTS[name]], target
     return tables

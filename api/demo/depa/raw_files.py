@@ -62,7 +62,7 @@ def made_up(folder: Path, people: int, drawn: Random) -> dict[str, Path]:
     """The three files of so many people, in ``folder``. Raises: OSError."""
     phones = drawn.sample(range(100_000_000, 1_000_000_000), people)
     sequenced = [drawn.random() < _SEQUENCED for _ in phones]
-    positive = [one or drawn.random() < _POSITIVE_ELSE for one in sequenced]
+    positive = [was_sequenced or drawn.random() < _POSITIVE_ELSE for was_sequenced in sequenced]
     sick = list(zip(phones, positive, sequenced, strict=True))
     makers: dict[str, Callable[[int, bool, bool, Random], list[object]]] = {
         "icmr": _test,
@@ -76,7 +76,7 @@ def made_up(folder: Path, people: int, drawn: Random) -> dict[str, Path]:
         with path.open("w", encoding="utf-8", newline="") as file:
             out = csv.writer(file)
             out.writerow(_COLUMNS[name].split(","))
-            out.writerows(make(*one, drawn) for one in order)
+            out.writerows(make(*person, drawn) for person in order)
     return files
 
 

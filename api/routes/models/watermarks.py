@@ -91,9 +91,9 @@ def watermark_router(book: Book, keys: WatermarkKeys, quotas: CallerQuotas) -> A
             with book.read() as facts:
                 charges = _marked(facts)
             runs = {charge: key for charge in charges if (key := _key(keys, charge)) is not None}
-            reached = sorted(search(weights, runs), key=lambda one: -one[1])
+            reached = sorted(search(weights, runs), key=lambda mark: -mark[1])
         with book.read() as facts:
-            shown = tuple(_shown(*one) for one in reached if _may_see(caller, facts, one[0]))
+            shown = tuple(_shown(*mark) for mark in reached if _may_see(caller, facts, mark[0]))
         return json_response(
             MarksFound(found=shown, searched=len(runs), threshold=f"{threshold(len(runs), len(weights)):.2f}")
         )

@@ -60,7 +60,7 @@ def batch_router(book: Book, reads: GroupedReads, binding: Binding, limits: Call
         ready = [charge for charge in charges if isinstance(charge, Submission)]
         if dry_run:
             quotas.admit_questions(caller, len(ready))
-            outcomes = await run_sync(lambda: [book.quote(one, views_of(caller)) for one in ready])
+            outcomes = await run_sync(lambda: [book.quote(charge, views_of(caller)) for charge in ready])
         else:
             quotas.check_refusals(caller)
             # The request itself was counted as one.
@@ -89,10 +89,10 @@ class _Decided(NamedTuple):
 def _render(context: _Decided, charges: list[Submission | Problem], outcomes: list[Outcome]) -> Response:
     left = iter(outcomes)
 
-    def outcome_of(one: Submission) -> c.Object:
+    def outcome_of(charge: Submission) -> c.Object:
         outcome = next(left)
         if outcome.code.refused:
-            return _problem(with_headroom(context.book, outcome, one.command, context.caller))
+            return _problem(with_headroom(context.book, outcome, charge.command, context.caller))
         return {**answered(outcome), **warned(outcome), "status": 200 if context.dry else status_of(outcome)}
 
     return json_response(

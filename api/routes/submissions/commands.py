@@ -143,7 +143,7 @@ class _Decider(NamedTuple):
             return []
 
     def _let_in(self, request: _CommandRequest, facts: Snapshot) -> tuple[Caller, Submission]:
-        """Who asks for a command that may go to the book. Raises: Malformed, Problem."""
+        """The caller and the submission of a command that may go to the book. Raises: Malformed, Problem."""
         caller = request.unknown.authenticate(facts)
         submission = Submission(request.raw, request.jws)
         command = submission.command

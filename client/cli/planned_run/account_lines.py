@@ -21,7 +21,7 @@ _SHOWN: Final = ("binding", "closed", "name", "partition", "runs_like_the_last",
 def shown_partitions(service: Service, body: Object) -> list[str]:
     """The partitions of a charge whose accounts are shown: those that it lists; where it names ranges, the fullest."""
     named: Any = body.get("partitions")
-    listed = [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
+    listed = [ref for ref in named if isinstance(ref, str)] if isinstance(named, list) else []
     if not body.get("ranges"):
         return listed
     try:
@@ -29,7 +29,7 @@ def shown_partitions(service: Service, body: Object) -> list[str]:
     except (Refused, Unreachable):
         # The answer to the charge is what has to be reported.
         return []
-    return [*dict.fromkeys(str(one["partition"]) for one in fullest)][:_FULLEST_MAX]
+    return [*dict.fromkeys(str(account["partition"]) for account in fullest)][:_FULLEST_MAX]
 
 
 def accounts_of(service: Service, actor: str, refs: list[str]) -> dict[tuple[str, str], Any]:
@@ -41,15 +41,15 @@ def accounts_of(service: Service, actor: str, refs: list[str]) -> dict[tuple[str
         except (Malformed, Refused, Unreachable):
             continue
         own = (account for account in accounts if account["holder"] == GLOBAL or actor in account["organisations"])
-        fullest_by_budget.update({(ref, one["holder"]): {**one, "partition": ref} for one in own})
+        fullest_by_budget.update({(ref, account["holder"]): {**account, "partition": ref} for account in own})
     return fullest_by_budget
 
 
 def changed_accounts(before: dict[tuple[str, str], Any], after: dict[tuple[str, str], Any]) -> list[Any]:
     """What is shown of each account after a charge, with the share that was used before."""
     return [
-        {**{field: one[field] for field in _SHOWN}, "share_before": before.get(key, {}).get("share", "0 %")}
-        for key, one in after.items()
+        {**{field: account[field] for field in _SHOWN}, "share_before": before.get(key, {}).get("share", "0 %")}
+        for key, account in after.items()
     ]
 
 
@@ -61,10 +61,10 @@ def account_lines(charged: Object, accounts: Sequence[Any]) -> Iterator[str]:
     yield from map(_account_line, accounts)
 
 
-def _account_line(one: Any) -> str:  # noqa: ANN401 - JSON
-    runs = one["runs_like_the_last"]
+def _account_line(account: Any) -> str:  # noqa: ANN401 - JSON
+    runs = account["runs_like_the_last"]
     fits = "" if runs is None else f"; {runs} more runs like it fit"
-    binds = one["closed"] or one["binding"]
+    binds = account["closed"] or account["binding"]
     bound = f" ({binds})" if binds else ""
-    used = f"{one['share_before']} used before, {one['share']} now"
-    return f"{one['partition']}, account of {one['name']}: {used}{fits}{bound}"
+    used = f"{account['share_before']} used before, {account['share']} now"
+    return f"{account['partition']}, account of {account['name']}: {used}{fits}{bound}"

@@ -55,7 +55,7 @@ class Attempt:
 def named_partitions(body: Object) -> list[str]:
     """The partitions that a charge's body names, before its ranges are resolved."""
     named = body.get("partitions")
-    return [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
+    return [ref for ref in named if isinstance(ref, str)] if isinstance(named, list) else []
 
 
 def advised(service: Service, ask: Callable[[], Answer], attempt: Attempt) -> Answer:

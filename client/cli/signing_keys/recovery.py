@@ -114,7 +114,10 @@ def name_quorum(
 def _print_signed(decisions: Sequence[Object]) -> None:
     """What keys signed, as entries of the log."""
     names = ("index", "time", "kind", "id", "outcome", "key_id")
-    rows = [[time_text(one[name]) if name == "time" else cell(one.get(name)) for name in names] for one in decisions]
+    rows = [
+        [time_text(decision[name]) if name == "time" else cell(decision.get(name)) for name in names]
+        for decision in decisions
+    ]
     print_rows(("entry", "time", "kind", "id", "outcome", "signed by the key"), rows, fold_from=3)
 
 
@@ -148,7 +151,7 @@ def recover(profile: ProfilePath, claimed: _Claimed, *, signature: _Signatures =
         with caller.open() as service:
             answer = service.submit(caller.signer(), caller.actor, "key_recovery", body, str(claim["id"]))
             decisions = _signed_since(service, claim)
-    listed = None if decisions is None else [one for one in decisions if one.get("key_id") != new]
+    listed = None if decisions is None else [decision for decision in decisions if decision.get("key_id") != new]
     print_outcome(answer, as_json=as_json, extra=None if listed is None else {"signed_since_stolen": [*listed]})
     if listed is not None and not as_json:
         what = "undo what is not its own" if listed else "nothing that this profile may see"

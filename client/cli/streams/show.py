@@ -38,7 +38,7 @@ def _print_stream(found: Any) -> None:  # noqa: ANN401 - the service's JSON
     if found["may_open"]:
         typer.echo(f"  may open now: {', '.join(found['may_open'])}")
     windows = [("now", found["newest_window"]), *((time_text(month["at"]), month) for month in found["months"])]
-    rows = [_window(when, one) for when, one in windows]
+    rows = [_window(when, window) for when, window in windows]
     print_rows(("when", "newest window", "slices", "runs like the last one", "binds"), rows, fold_from=4)
     slices = [
         (
@@ -54,9 +54,9 @@ def _print_stream(found: Any) -> None:  # noqa: ANN401 - the service's JSON
     print_rows(("period", "state", "last charge", "spent", "ε so far"), slices)
 
 
-def _window(when: str, one: Any) -> tuple[str, ...]:  # noqa: ANN401 - the service's JSON
-    name = f"{one['first']}..{one['last']}" if one["slices"] else "none"
-    return when, name, str(one["slices"]), cell(one["runs"]), cell(one["binding"])
+def _window(when: str, window: Any) -> tuple[str, ...]:  # noqa: ANN401 - the service's JSON
+    name = f"{window['first']}..{window['last']}" if window["slices"] else "none"
+    return when, name, str(window["slices"]), cell(window["runs"]), cell(window["binding"])
 
 
 @group.read_command(

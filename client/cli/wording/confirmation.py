@@ -9,11 +9,11 @@ import typer
 
 
 def confirm(question: str, refused: str, *, required: str) -> None:
-    """Ask at a terminal.
+    """Prompt at a terminal.
 
     Args:
         refused: what is reported if the answer is no.
-        required: why there must be a --yes where no one can be asked; empty if there need not be.
+        required: why --yes is needed where there is no terminal; empty if it is not.
 
     Raises:
         Malformed: unless a person says yes, or nothing is required and there is no terminal.
@@ -37,7 +37,7 @@ def ask_missing(given: Mapping[str, str], meanings: Mapping[str, str]) -> dict[s
         meanings: by option, what it decides, for people.
 
     Raises:
-        Malformed: naming the first missing option, and all others, where no one can be asked or no answer is given.
+        Malformed: naming the first missing option, and all others, where there is no terminal or no answer.
     """
     from ledger.wire.malformed import Malformed
 

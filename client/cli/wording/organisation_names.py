@@ -1,4 +1,4 @@
-"""The organisations that an answer mentions, by name: the service is asked for the names of those that it holds."""
+"""The organisations that an answer mentions, by name, as far as the service has their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MENTIONS: Final[ContextVar[OrganisationMentions | None]] = ContextVar("mentions
 
 
 def learn_names(service: Service, answer: object) -> None:
-    """Ask for the names of the organisations in an answer; where the service gives none, DIDs stand for them."""
+    """Fetch the names of the organisations in an answer; where the service has none, DIDs are shown."""
     from client.http.problems import Refused, Unreachable
     from ledger.wire.malformed import Malformed
 

@@ -27,7 +27,7 @@ def named(kind: str, body: Object) -> str:
 
 
 def named_document(kind: str, path: Path, digest: str) -> str:
-    """A document by the file that the user named; with its digest where it was asked for."""
+    """A document by the file that the user named; with its digest under --verbose."""
     return f"{kind} {path}{f' ({digest})' if is_verbose() else ''}"
 
 

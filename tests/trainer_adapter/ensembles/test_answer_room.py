@@ -170,7 +170,7 @@ def test_more_than_wait_are_told_so_and_none_is_charged(tmp_path: Path) -> None:
         except Malformed as error:
             refused.append(str(error))
     assert len(refused) == 10_000 - WAITING_MAX
-    assert set(refused) == {"question: is one too many: 1024 wait already, ask again after the next answers"}
+    assert set(refused) == {"question: is one too many: 1024 wait already, retry after the next answers"}
     door.room.tick()
     assert source.log.steps == 32
 

@@ -77,63 +77,63 @@ def _entries(reader: Reader, after: str) -> tuple[list[c.Object], str]:
     provider, _, name = after.rpartition("/")
     fetched = fetch_from(reader.facts.datasets)((provider, name) if provider else None, DATASETS_MAX + 1)
     shown = fetched[:DATASETS_MAX]
-    found = [entry for _, one in shown if (entry := _entry(reader, one)) is not None]
+    found = [entry for _, dataset in shown if (entry := _entry(reader, dataset)) is not None]
     more = len(fetched) > DATASETS_MAX
     return found, f"{shown[-1][1].provider}/{shown[-1][1].dataset}" if more else ""
 
 
-def _entry(reader: Reader, one: Dataset) -> c.Object | None:
+def _entry(reader: Reader, dataset: Dataset) -> c.Object | None:
     facts = reader.facts
-    current = policy_in_force(facts, one.domain, reader.view.time)
+    current = policy_in_force(facts, dataset.domain, reader.view.time)
     policy = None if current is None else read_policy(facts.documents[current.document])
     if policy is None or not policy.register:
         return None
-    entry: c.Object = {"dataset": one.dataset, "policy": policy.source, "provider": one.provider}
+    entry: c.Object = {"dataset": dataset.dataset, "policy": policy.source, "provider": dataset.provider}
     if "level" in policy.register:
-        entry["level"] = policy.level_of(one.provider, one.dataset)
+        entry["level"] = policy.level_of(dataset.provider, dataset.dataset)
     if "unit" in policy.register:
         entry["unit"] = f"{policy.unit}, {policy.relation}"
-    return entry | _of_partitions(reader, one, policy)
+    return entry | _of_partitions(reader, dataset, policy)
 
 
-def _of_partitions(reader: Reader, one: Dataset, policy: Policy) -> c.Object:
+def _of_partitions(reader: Reader, dataset: Dataset, policy: Policy) -> c.Object:
     """What the partitions of a dataset say of one person: of all that may hold its records."""
     facts = reader.facts
     assert isinstance(facts, Snapshot)
     entry: c.Object = {}
     if "runs" in policy.register:
-        entry["runs"] = facts.runs_posted(f"{one.provider}/{one.dataset}")
+        entry["runs"] = facts.runs_posted(f"{dataset.provider}/{dataset.dataset}")
     if not {"budget", "spent"} & set(policy.register):
         return entry
-    fetch = fetch_from(facts.partitions, provider=one.provider, dataset=one.dataset)
+    fetch = fetch_from(facts.partitions, provider=dataset.provider, dataset=dataset.dataset)
     partitions = [found for _, found in fetch(None, PARTITIONS_MAX + 1)]
     many = len(partitions) > PARTITIONS_MAX
     if partitions:
-        epsilon, delta = (None, None) if many else _budget(facts, one, partitions)
+        epsilon, delta = (None, None) if many else _budget(facts, dataset, partitions)
         # An ε is at a δ: that is public with either.
         entry |= {"delta": delta} | ({"epsilon": epsilon} if "budget" in policy.register else {})
     if "spent" in policy.register:
-        entry["spent"] = None if many else _spent(facts, one, partitions)
+        entry["spent"] = None if many else _spent(facts, dataset, partitions)
     return entry
 
 
-def _budget(facts: Snapshot, one: Dataset, partitions: list[Partition]) -> tuple[str, str]:
+def _budget(facts: Snapshot, dataset: Dataset, partitions: list[Partition]) -> tuple[str, str]:
     """ε and δ: the greatest, since a person is in one partition alone; of slices what all that it may be in have."""
-    slices = slices_of(facts, one.provider, one.dataset, partitions)
+    slices = slices_of(facts, dataset.provider, dataset.dataset, partitions)
     budgets = [(found.epsilon, found.delta) for found in partitions]
     if slices:
-        together = shown_at_most(facts, one.provider, one.dataset, slices)
+        together = shown_at_most(facts, dataset.provider, dataset.dataset, slices)
         budgets.append((together.epsilon, together.delta))
     epsilons, deltas = zip(*budgets, strict=True)
     return format_number(max(epsilons)), format_number(max(deltas))
 
 
-def _spent(facts: Snapshot, one: Dataset, partitions: list[Partition]) -> str | None:
+def _spent(facts: Snapshot, dataset: Dataset, partitions: list[Partition]) -> str | None:
     """The ε so far, likewise, rounded up; None where none is proven."""
     facts.fetch_accounts([found.ref for found in partitions], [GLOBAL])
     shown = [(found, _epsilon(facts, found)) for found in partitions]
     known = [epsilon for _, epsilon in shown]
-    stream = stream_in_force(facts, one.provider, one.dataset)
+    stream = stream_in_force(facts, dataset.provider, dataset.dataset)
     if stream is not None:
         known.append(person_epsilon(stream, ((found, epsilon) for found, epsilon in shown if is_slice(facts, found))))
     return None if None in known else ceil_decimal(max(filter(None, known), default=Fraction(0)), _PLACES)
