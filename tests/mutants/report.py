@@ -1,30 +1,30 @@
 """Judge the mutation testing: the share of changes that tests or the type check see, and each survivor with its reason.
 
 A change survives if all tests that execute its line pass with it, or none executes it: a place that the tests do not
-see. ``explained.toml`` says of each survivor that is left why no test can tell, or need not. What had no time, or was
-not tried yet, is counted by itself, and as not killed. What was dropped before (:data:`tests.mutants.changes.DROPPED`)
-is told and counts for nothing. Two rates are told: what was seen of all changes, the refusals of the type check among
-them, and what tests killed of those that they were tried on. Nine tenths are asked of both.
+see. ``explained.toml`` says of each survivor that is left why no test can tell, or need not; a change with such a
+reason needs no trial. What had no time, or was not tried, is counted by itself, and as not killed. What was dropped
+before (:data:`tests.mutants.changes.DROPPED`) is told and counts for nothing. Two rates are told: what was seen of all
+changes, the refusals of the type check among them, and what tests killed of all that these do not refuse. Nine tenths
+are asked of both.
 
 Run by ``make mutants`` after :mod:`tests.mutants.run`; also of a run that was interrupted or was of some modules.
 """
 
 from __future__ import annotations
 
-import re
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from tests.mutants.changes import Change, Function
+from tests.mutants.reasons import EXPLAINED, explain, reasons
 from tests.mutants.run import letter, modules
 from tests.mutants.statuses import DROPPED, ENDLESS, KILLED, NO_TIME, NOT_RUN, REFUSED, SURVIVED, UNREACHED, read
 
 KILLED_MIN: Final = 0.9
 SEEN: Final = (KILLED, ENDLESS, REFUSED)
+UNSEEN: Final = (SURVIVED, UNREACHED, NO_TIME, NOT_RUN)
 COLUMNS: Final = {
     "killed": KILLED,
     "endless": ENDLESS,
@@ -35,7 +35,6 @@ COLUMNS: Final = {
     "not run": NOT_RUN,
     "dropped": DROPPED,
 }
-EXPLAINED: Final = Path(__file__).with_name("explained.toml")
 
 
 def main() -> int:
@@ -48,14 +47,14 @@ def main() -> int:
         totals += counts
         _say(_row(module, counts))
     _say(_row("all", totals))
-    survivors = [(function, change) for function, change, status in decided if status in {SURVIVED, UNREACHED}]
-    reasons = _reasons()
-    left = [one for one in survivors if not _explain(*one, reasons)]
-    for function, change in left:
-        _say(f"\n{function.name} {change.place}\n- {change.was}\n+ {change.now}")
-    _say(f"\n{len(survivors)} survived, {len(left)} of them without a reason in {EXPLAINED.name}")
+    known = reasons()
+    left = [one for one in decided if one[2] in UNSEEN and not explain(one[0], one[1], known)]
+    for function, change, status in left:
+        _say(f"\n{status} {function.name} {change.place}\n- {change.was}\n+ {change.now}")
+    count = sum(totals[one] for one in UNSEEN)
+    _say(f"\n{count} were not seen, {len(left)} of them without a reason in {EXPLAINED.name}")
     few = min(_share(totals), _killed(totals)) < KILLED_MIN
-    return 1 if left or totals[NOT_RUN] or totals[NO_TIME] or few else 0
+    return 1 if left or few else 0
 
 
 def _decided() -> Iterator[tuple[Function, Change, str]]:
@@ -77,27 +76,13 @@ def _share(counts: Counter[str]) -> float:
 
 
 def _killed(counts: Counter[str]) -> float:
-    """What tests saw of the changes that they were tried on: those that types refuse are none."""
+    """What tests saw of the changes that the type check does not refuse."""
     killed = counts[KILLED] + counts[ENDLESS]
-    return killed / max(1, killed + counts[SURVIVED] + counts[UNREACHED] + counts[NO_TIME])
+    return killed / max(1, killed + sum(counts[one] for one in UNSEEN))
 
 
 def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
-
-
-def _reasons() -> list[dict[str, str]]:
-    found: list[dict[str, str]] = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))["explained"]
-    return found
-
-
-def _explain(function: Function, change: Change, reasons: list[dict[str, str]]) -> str | None:
-    """The reason that is written down for a survivor: of its function alone, or of every change of its kind."""
-    for one in reasons:
-        named = one.get("function", function.name) == function.name
-        if named and re.fullmatch(one["was"], change.was) and re.fullmatch(one["now"], change.now):
-            return one["why"]
-    return None
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 First the strict type check reads all changes that are not decided, then the tests run once to note which of them
 execute each line and how long each takes, then :mod:`tests.mutants.trial` tries what is left. What was decided holds
 while the source of its function is the same; ``--again sun`` tries again what survived, what no test reached and what
-had no time, after tests were added. It may be ended at any time, and goes on.
+had no time, after tests were added. What ``explained.toml`` gives a reason for is tried with ``--explained`` alone: of
+most of it all tests would have to run to their ends. It may be ended at any time, and goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.mutants.changes import Change, Function, functions
+from tests.mutants.reasons import Reasons, explain, reasons
 from tests.mutants.statuses import DROPPED, NOT_RUN, REFUSED, read, write
 from tests.mutants.tests_by_line import CHANGED_TESTS, SOURCES, TABLE
 from tests.mutants.trial import WORK
@@ -42,15 +44,19 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", default=["*"], help="patterns of dotted names, like ledger.filters.*")
     parser.add_argument("--children", type=int, default=1)
     parser.add_argument("--again", default="", help="letters of statuses that are tried again, like sun")
+    parser.add_argument("--explained", action="store_true", help="try what has a reason too")
     asked = parser.parse_args()
     found = modules(asked.modules)
-    names = {function.name for one in found for function in one}
-    statuses = {
-        key: _forgotten(letters, asked.again) if key[0] in names else letters for key, letters in read().items()
-    }
+    known = [] if asked.explained else reasons()
+    statuses = read()
+    for function in (function for one in found for function in one):
+        key = function.name, function.digest
+        if key in statuses:
+            statuses[key] = _forgotten(function, statuses, asked.again, known)
     _drop_and_type(found, statuses)
     keep(statuses)
     work = [(one, _open(one, statuses)) for functions_ in found for one in functions_]
+    work = [(one, [change for change in changes if not explain(one, change, known)]) for one, changes in work]
     work = [(one, changes) for one, changes in work if changes]
     if work:
         _note_lines()
@@ -86,8 +92,12 @@ def letter(statuses: Mapping[tuple[str, str], str], function: Function, change: 
     return letters[change.place - 1] if change.place <= len(letters) else NOT_RUN
 
 
-def _forgotten(letters: str, again: str) -> str:
-    return "".join(NOT_RUN if one in again else one for one in letters)
+def _forgotten(function: Function, statuses: Mapping[tuple[str, str], str], again: str, known: Reasons) -> str:
+    """The letters of a function without those of changes that are to be tried again."""
+    letters = [(change, letter(statuses, function, change)) for change in function.changes]
+    return "".join(
+        NOT_RUN if status in again and not explain(function, change, known) else status for change, status in letters
+    )
 
 
 def _open(function: Function, statuses: Statuses) -> list[Change]:

@@ -39,5 +39,8 @@ def test_a_refusal_is_one_entry(old: list[str], code: str, said: str) -> None:
     assert all(check.text.startswith(said) for check in found[:20])
     if code == "commitments_key_changed":
         assert not any(check.passed and check.code == code for check in verdict.checks)
+    if code == "records_too_few":
+        right = [check.code for check in verdict.checks if check.passed]
+        assert (right.count("commitments_key_changed"), right.count("records_overlap")) == (1, 2)
     assert code == "records_too_few" or found[-1].text == f"and so of {EARLIER - 20} more partitions"
     assert len(c.dump([check.to_json() for check in verdict.checks])) < ENTRY_BYTES_MAX // 4
