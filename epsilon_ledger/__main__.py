@@ -128,7 +128,8 @@ def assemble(only: str | None = None) -> typer.Typer:
     for entry in sorted(distribution(DISTRIBUTION).entry_points.select(group=GROUP), key=lambda entry: entry.name):
         package = entry.load()
         root.registered_commands.extend(
-            command if only in {None, _name(command)} else _named(command) for command in package.registered_commands
+            command if only in {None, _name(command)} else _name_and_help(command)
+            for command in package.registered_commands
         )
         groups.extend(package.registered_groups)
     for name in dict.fromkeys(str(group.name) for group in groups):
@@ -167,7 +168,7 @@ def _name(command: CommandInfo) -> str:
     return command.name or getattr(command.callback, "__name__", "").replace("_", "-")
 
 
-def _named(command: CommandInfo) -> CommandInfo:
+def _name_and_help(command: CommandInfo) -> CommandInfo:
     """A command with its name and help only."""
     return CommandInfo(name=_name(command), callback=_group, help=command.help or getdoc(command.callback))
 

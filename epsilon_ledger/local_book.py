@@ -84,7 +84,7 @@ class LocalBook:
             statements=False,
         )
         try:
-            self.contract = self._found() if self._size() == 0 else self._known()
+            self.contract = self._register_parties() if self._size() == 0 else self._existing_contract()
         except BaseException:
             self._book.close()
             raise
@@ -183,7 +183,7 @@ class LocalBook:
         with self._book.read() as facts:
             return facts.size
 
-    def _found(self) -> str:
+    def _register_parties(self) -> str:
         """Everything that a charge needs; the contract's digest."""
         for role in _ROLES:
             signer = self._signer(role)
@@ -258,7 +258,7 @@ class LocalBook:
             "version": 1,
         }
 
-    def _known(self) -> str:
+    def _existing_contract(self) -> str:
         """The contract of a book that was made before. Raises: Malformed, for another budget."""
         with self._book.read() as facts:
             for digest in facts.contracts:

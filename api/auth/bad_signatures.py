@@ -27,7 +27,7 @@ COUNTED_S: Final = ServiceCode.TOO_MANY.retry_s
 _LOG: Final = logging.getLogger("api.signatures")
 
 
-class _Counted(NamedTuple):
+class _BadCount(NamedTuple):
     until_s: float
     bad: int
 
@@ -39,7 +39,7 @@ class BadSignatures:
         """``on_count`` gets how many there were, each time; ``clock`` gives seconds and never goes back."""
         self._on_count, self._clock = on_count, clock
         self._lock = threading.Lock()
-        self._counted: dict[tuple[str, str], _Counted] = {}
+        self._counted: dict[tuple[str, str], _BadCount] = {}
 
     @contextmanager
     def counted(self, caller: Caller) -> Iterator[None]:
@@ -76,7 +76,7 @@ class BadSignatures:
                 self._counted.pop(sender, None)
                 self._make_room(now)
                 # In the order in which their times end.
-                known = _Counted(now + COUNTED_S, 0)
+                known = _BadCount(now + COUNTED_S, 0)
             self._counted[sender] = counted = known._replace(bad=known.bad + bad)
         if known.bad < PER_SENDER_MAX <= counted.bad:
             _LOG.warning("%d signatures of %s did not verify: it is refused for a while", counted.bad, _name(caller))

@@ -95,7 +95,7 @@ def service(  # noqa: PLR0913 - one argument an option
         )
         missing = check_issuer_keys(decisions)
         log = make_service(folder, decisions, Settings.load)
-    _made(
+    _make_files(
         folder,
         {
             "log.pem": "the log's private key: back it up, it cannot be recovered",
@@ -103,7 +103,7 @@ def service(  # noqa: PLR0913 - one argument an option
         },
     )
     typer.echo(f"    {log.vkey}")
-    _made(folder, {PROFILE: "the profile of `epsilon serve`"}, first=False)
+    _make_files(folder, {PROFILE: "the profile of `epsilon serve`"}, first=False)
     _report_service(folder / PROFILE, decisions, missing)
 
 
@@ -152,10 +152,10 @@ def issuer(
             raise Malformed("--client" if client else "--origin", "is of a development issuer, on loopback")
         else:
             keys = fetch_issuer(folder, where)
-            _made(folder, {JWK_SET: f"{len(keys)} public keys of {where}: {', '.join(keys)}"})
+            _make_files(folder, {JWK_SET: f"{len(keys)} public keys of {where}: {', '.join(keys)}"})
             typer.echo("Compare their ids with what the issuer's operator says; when they change, use a new folder.")
             return
-    _made(
+    _make_files(
         folder,
         {
             KEY: "its private key",
@@ -205,7 +205,7 @@ def party(  # noqa: PLR0913 - one argument an option
             values["--did"], values["--name"], roles, values["--service"], values["--issuer"], trusted
         )
         signer = make_party(folder, decisions)
-    _made(
+    _make_files(
         folder,
         {
             KEY: "its private key: back it up, it cannot be recovered",
@@ -235,7 +235,7 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, Path]:
     return files
 
 
-def _made(folder: Path, files: Mapping[str, str], *, first: bool = True) -> None:
+def _make_files(folder: Path, files: Mapping[str, str], *, first: bool = True) -> None:
     from ledger.command_line.shell_commands import shown
 
     if first:

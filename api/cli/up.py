@@ -46,7 +46,7 @@ def run_development(
 
     try:
         with ExitStack() as opened:
-            made, listeners = _held(folder, port, issuer_port, opened)
+            made, listeners = _claim_folder(folder, port, issuer_port, opened)
             step(f"Making what is missing in {shown(folder)}: keys, profiles, book.")
             development.complete(made)
             step("Starting the service and the development issuer.")
@@ -59,11 +59,11 @@ def run_development(
         report(f"Stopped. To go on: {epsilon_command('up', folder)}")
 
 
-def _held(
+def _claim_folder(
     folder: Path, port: int | None, issuer_port: int | None, opened: ExitStack
 ) -> tuple[DevelopmentFolder, tuple[socket.socket, socket.socket]]:
     """The folder, held by this process, and what listens on its two ports. Raises: FolderTaken, OSError."""
-    mark = development.marked(folder)
+    mark = development.read_mark(folder)
     if mark is None:
         # Before the folder is made: a port that is taken then leaves nothing behind.
         listeners = (
@@ -71,11 +71,11 @@ def _held(
             opened.enter_context(_listening(ISSUER_PORT if issuer_port is None else issuer_port, "--issuer-port")),
         )
         development.claim(folder, *(listener.getsockname()[1] for listener in listeners))
-        opened.enter_context(development.held(folder))
-        claimed = development.marked(folder)
+        opened.enter_context(development.hold_folder(folder))
+        claimed = development.read_mark(folder)
         assert claimed is not None
         return DevelopmentFolder(folder, claimed), listeners
-    opened.enter_context(development.held(folder))
+    opened.enter_context(development.hold_folder(folder))
     _check_ports(folder, mark, port, issuer_port)
     return DevelopmentFolder(folder, mark), (
         opened.enter_context(_listening(mark.port, "")),
@@ -108,11 +108,11 @@ def _start(
 ) -> None:
     # Only now, because it takes a second.
     from api.cli.service_process import preload_pricing
-    from api.setup.development_server import publish_policy, register_parties, running
+    from api.setup.development_server import publish_policy, register_parties, run_server
     from api.setup.example_documents import write_examples
     from ledger.book.wall_clock import unix_ms
 
-    opened.enter_context(running(folder, *listeners))
+    opened.enter_context(run_server(folder, *listeners))
     report("Registering the parties and publishing the policy.")
     register_parties(folder)
     publish_policy(folder)

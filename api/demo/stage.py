@@ -73,7 +73,7 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
     book = Book.open(url_of(book_path), gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms, kept=kept)
     now = unix_ms() // 1000 * 1000
     try:
-        with opened(book, keys, log) as (address, enrol):
+        with open_stage(book, keys, log) as (address, enrol):
             story = Story(folder, address, enrol, keys, console)
             story.begin(now)
             story.contracts()
@@ -95,7 +95,7 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
 
 
 @contextmanager
-def opened(
+def open_stage(
     book: Book, keys: KeyStore, log: LogKey, clock: Callable[[], int] = unix_ms
 ) -> Iterator[tuple[Address, Enrol]]:
     """A service and a development issuer, each on a free loopback port, while the block runs; ``clock`` gives ms."""

@@ -124,7 +124,7 @@ class KeyReleases:
             stored = self._store.stored_envelope(command.id)
             charge, until = self._open_until(command, body, index)
             if stored is None:
-                sealed = self._sealed(command, body, charge, index, until)
+                sealed = self._seal_keys(command, body, charge, index, until)
                 stored = sealed and self._store.store_envelope(command.id, sealed)
             return _object(stored) if stored else None
         except KeyUnavailable as error:
@@ -150,7 +150,7 @@ class KeyReleases:
             raise Problem(Code.CONFLICT, detail, id=command.id, index=index)
         return charge, until
 
-    def _sealed(
+    def _seal_keys(
         self, command: Command, body: ReleaseKey | OpenModel, charge: Charge, index: int, until: int
     ) -> bytes | None:
         """Each key that the store holds, sealed; None if it holds none. Raises: KeyUnavailable."""

@@ -128,7 +128,9 @@ class ReadRoutes:
             responses = content or shown(signature_.return_annotation, *problems)
 
             def add_to(router: APIRouter, context: ReadContext) -> None:
-                counted = _counted(_endpoint(read, context, slow=slow, tagged=tagged), context.quotas, takes, slow=slow)
+                counted = _within_quotas(
+                    _endpoint(read, context, slow=slow, tagged=tagged), context.quotas, takes, slow=slow
+                )
                 # `inspect` reads its signature here (PEP 362); the type of a function does not declare the attribute.
                 endpoint: Any = counted
                 endpoint.__signature__ = Signature([*own, *given], return_annotation=Response)
@@ -173,7 +175,7 @@ def _next_page(request: Request, page: Record) -> dict[str, str]:
     return {"link": f'<{following.path}?{following.query}>; rel="next"'}
 
 
-def _counted(
+def _within_quotas(
     endpoint: Callable[..., Response], quotas: CallerQuotas, takes: dict[str, Any] | None, *, slow: bool
 ) -> Callable[..., Response]:
     """The endpoint within its caller's quotas."""

@@ -184,7 +184,7 @@ def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
     if caller.charge or not isinstance(known, dict):
         return False
     if known.get("kind") == "contract":
-        parties, waivers = (_listed(known, name) for name in ("tdps", "waivers"))
+        parties, waivers = (_items_of(known, name) for name in ("tdps", "waivers"))
         issuers = [waiver.get("issuer") for waiver in waivers if isinstance(waiver, dict)]
         return caller.organisation in [known.get("tdc"), *parties, *issuers]
     if known.get("kind") in {"recommendation", "stream"}:
@@ -192,7 +192,7 @@ def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
     return known.get("kind") in {"policy", "dataset"}
 
 
-def _listed(value: Mapping[str, object], name: str) -> list[Any]:
+def _items_of(value: Mapping[str, object], name: str) -> list[Any]:
     items = value.get(name)
     return items if isinstance(items, list) else []
 

@@ -118,7 +118,7 @@ def is_ours_or_free(folder: Path) -> bool:
     return (folder / MARK).is_file() or not any(folder.iterdir())
 
 
-def marked(folder: Path) -> Mark | None:
+def read_mark(folder: Path) -> Mark | None:
     """The mark of a folder; None if it has none. Raises: Malformed, OSError."""
     try:
         with (folder / MARK).open("rb") as file:
@@ -138,7 +138,7 @@ def claim(folder: Path, port: int, issuer_port: int) -> None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def hold_folder(folder: Path) -> Iterator[None]:
     """Hold a marked folder for this process. Raises: FolderTaken, if another one does; OSError."""
     lock = os.open(folder / MARK, os.O_RDWR | os.O_CLOEXEC)
     try:

@@ -44,7 +44,7 @@ _KEPT_INSIDE: Final = "kept/checkpoint"
 
 
 @contextmanager
-def running(folder: DevelopmentFolder, service: socket.socket, issuer: socket.socket) -> Iterator[None]:
+def run_server(folder: DevelopmentFolder, service: socket.socket, issuer: socket.socket) -> Iterator[None]:
     """Serve a complete folder on two listening sockets while the block runs.
 
     The newest checkpoint is kept in the state folder of the user. Where none is kept, a line says so, and where the

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from api.auth.access_tokens import Issuer
 from api.dev_issuer.issuer import IssuerSettings
-from api.setup.key_files import jwk_set, signing_key, taken, write_once
+from api.setup.key_files import exists_error, jwk_set, signing_key, write_once
 from api.setup.profile_files import Value, create_profile, path_for_profile
 from client.http.base_url import base_of
 from client.login.discovery import discover, fetch_json, issuer_client
@@ -53,7 +53,7 @@ def make_issuer(folder: Path, url: str, origin: str, clients: Mapping[str, Path]
     """
     profile = folder / PROFILE
     if profile.exists():
-        raise taken(profile)
+        raise exists_error(profile)
     parts = urlsplit(base_of(url, "--url"))
     if parts.port is None or parts.path:
         raise Malformed("--url", "must name a port and no path, as http://127.0.0.1:8100")

@@ -49,10 +49,10 @@ def write_once(path: Path, data: bytes) -> None:
     if not path.exists():
         create_file(path, data, mode=SHARED)
     elif path.read_bytes() != data:
-        raise taken(path)
+        raise exists_error(path)
 
 
-def taken(path: Path) -> FileExistsError:
+def exists_error(path: Path) -> FileExistsError:
     """The error of a file that is there and is not replaced."""
     return FileExistsError(EEXIST, "exists and is never replaced: name another folder, or move it away", str(path))
 

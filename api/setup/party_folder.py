@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from api.setup.key_files import jwk_text, signing_key, taken, write_once
+from api.setup.key_files import exists_error, jwk_text, signing_key, write_once
 from api.setup.profile_files import create_profile
-from client.http.base_url import base_of, sealed
+from client.http.base_url import base_of, require_private
 from client.keys.signer import Signer
 from client.service.registration import registration
 from ledger.verifier import LogKey
@@ -46,11 +46,11 @@ def make_party(folder: Path, decisions: PartyDecisions) -> Signer:
     """Make what is missing in the folder, the profile last; its signer. Raises: Malformed, FileExistsError, OSError."""
     profile = folder / PROFILE
     if profile.exists():
-        raise taken(profile)
+        raise exists_error(profile)
     did = c.did(decisions.did, "--did")
     client = {
         "service": base_of(decisions.service, "--service"),
-        "issuer": sealed(decisions.issuer, "--issuer"),
+        "issuer": require_private(decisions.issuer, "--issuer"),
         "log": decisions.log.vkey,
         "actor": did,
         "key": KEY,

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from api.auth.jwks_files import IssuerFiles
-from api.setup.key_files import signing_key, taken, verifier_key, write_once
+from api.setup.key_files import exists_error, signing_key, verifier_key, write_once
 from api.setup.profile_files import Value, create_profile, path_for_profile
 from client.http.base_url import base_of, is_loopback
 from ledger.log.verification import parse_log_key
@@ -57,7 +57,7 @@ def make_service(folder: Path, decisions: ServiceDecisions, read: Callable[[Path
     """
     profile = folder / PROFILE
     if profile.exists():
-        raise taken(profile)
+        raise exists_error(profile)
     tables = _tables(folder, decisions)
     _check(tables, read)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

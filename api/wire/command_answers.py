@@ -76,7 +76,7 @@ def _record(
     return made
 
 
-def _fixed(kind: CommandKind[Any]) -> tuple[structs.FieldInfo, ...]:
+def _recorded_fields(kind: CommandKind[Any]) -> tuple[structs.FieldInfo, ...]:
     """The fields of what an entry of a kind records beside the request and the outcome."""
     return () if kind.recorded is None else structs.fields(kind.recorded)
 
@@ -93,7 +93,7 @@ def _narrowed(kind: str) -> Mapping[str, Any]:
     """The fields of :class:`CommandAnswer` whose type depends on the kind of command."""
     outcome = Annotated[str, Meta(extra_json_schema={"const": _PERMITS.get(kind, "permitted")})]
     request = Annotated[Any, Meta(extra_json_schema={"$ref": f"#/components/schemas/{titled(kind, 'Body')}"})]
-    fixed = _fixed(KINDS[kind])
+    fixed = _recorded_fields(KINDS[kind])
     required = {field.name: field.type for field in fixed if field.required}
     # A quote or a dry run has what was decided, and nothing more.
     optional = {
@@ -140,7 +140,7 @@ EntryBody: Final = _record(
     "EntryBody",
     {"outcome": Annotated[str, RECORDED], "request": Request},
     {
-        **{field.name: field.type for kind in KINDS.values() for field in _fixed(kind)},
+        **{field.name: field.type for kind in KINDS.values() for field in _recorded_fields(kind)},
         "checks": tuple[Check, ...],
         "detail": str,
     },

@@ -75,10 +75,10 @@ def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None =
     """The HTTP answer to an outcome. Raises: Problem, if it is a rejection."""
     if outcome.code.refused:
         raise refusal(outcome)
-    return json_response({**answered(outcome), **(extra or {})}, status or status_of(outcome))
+    return json_response({**recorded_answer(outcome), **(extra or {})}, status or status_of(outcome))
 
 
-def answered(outcome: Outcome) -> c.Object:
+def recorded_answer(outcome: Outcome) -> c.Object:
     """What was recorded, as an answer shows it."""
     return structs.asdict(CommandAnswer.project(outcome, outcome=outcome.code.word))
 

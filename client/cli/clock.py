@@ -38,9 +38,9 @@ def _claim(id: str, ahead: int, time: int, reason: str) -> bytes:  # noqa: A002 
 @group.profile_command(f"{_EXAMPLE} > market.jws", f"{_EXAMPLE} --json", note="Nothing is sent.")
 def sign(caller: Profile, *, id: _Id, ahead: _Ahead, time: _Time, reason: _Reason) -> Result:  # noqa: A002 - the wire's name
     """Sign a clock correction with the profile's key, as a detached JWS for the SRO that sends it."""
-    from client.service.detached_signatures import signed
+    from client.service.detached_signatures import sign_document
 
-    signature = signed(caller.signer(), _claim(id, ahead, time, reason))
+    signature = sign_document(caller.signer(), _claim(id, ahead, time, reason))
     typer.echo(f"Signed the correction {id} with key {signature['key_id']}; nothing was sent.", err=True)
     return Result(signature, str(signature["signature"]))
 

@@ -20,7 +20,7 @@ from client.cli.error_report import errors_reported, typed_names
 from client.cli.output import print_exposures, print_fields, print_json, print_outcome
 from client.cli.wording.confirmation import confirm
 from client.cli.wording.organisation_names import learn_names
-from client.cli.wording.outcome_names import named, named_document
+from client.cli.wording.outcome_names import named_document, subject_of
 from client.service.command_documents import BodyWithDocuments, Sent, SignedDocument
 from ledger.command_line.verbosity import HELP, set_verbose
 
@@ -256,7 +256,7 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
     with profile.open() as service:
         if isinstance(sent, BodyWithDocuments):
             answer, body = submit_with_documents(service, signer, profile.actor, kind, sent, id=name, dry_run=dry_run)
-            return answer, named(kind, body)
+            return answer, subject_of(kind, body)
         if isinstance(sent, SignedDocument):
             answer, digest = submit_signed_document(
                 service, signer, profile.actor, kind, sent, id=name, dry_run=dry_run
@@ -264,4 +264,4 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
             return answer, named_document(kind, sent.path, digest)
         answer = service.submit(signer, profile.actor, kind, sent, name, dry_run=dry_run)
         learn_names(service, sent)
-        return answer, named(kind, sent)
+        return answer, subject_of(kind, sent)

@@ -61,12 +61,12 @@ def sign(
     ] = False,
 ) -> Result:
     """Sign a contract's bytes with the profile's key, as a detached JWS for the party that enters the contract."""
-    from client.service.detached_signatures import read_document, signed
+    from client.service.detached_signatures import read_document, sign_document
 
     data = read_document(document)
     if not offline:
         _warn(caller, data)
-    signature = signed(caller.signer(), data)
+    signature = sign_document(caller.signer(), data)
     by = f" (SHA-256 {signature['document']}) with key {signature['key_id']}" if is_verbose() else ""
     typer.echo(f"Signed {document}{by}; it was not sent.", err=True)
     if not _is_named(caller.actor, data):

@@ -23,7 +23,7 @@ from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json, print_keys, print_outcome
 from client.cli.wording.organisation_names import learn_names
-from client.cli.wording.outcome_names import named
+from client.cli.wording.outcome_names import subject_of
 
 if TYPE_CHECKING:
     from client.service.service import Service
@@ -197,4 +197,4 @@ def send_command(  # noqa: PLR0913 - what is sent and how it is shown
         with caller.open() as service:
             answer = service.submit(caller.signer(), caller.actor, kind, body, name, dry_run=dry_run)
             learn_names(service, body)
-    print_outcome(answer, named(kind, body), as_json=as_json)
+    print_outcome(answer, subject_of(kind, body), as_json=as_json)

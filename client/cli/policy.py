@@ -157,7 +157,7 @@ def impact_rows(impact: Any, *, whole: bool = False) -> Iterator[Row]:  # noqa: 
         yield "policy", field["name"], _value(field["before"]), _value(field["after"])
     for what in ("partition", "contract"):
         for change in impact[f"{what}s"]:
-            yield what, change["name"], *_changed(change["before"], change["after"])
+            yield what, change["name"], *_differing_fields(change["before"], change["after"])
     for account in impact["accounts"]:
         word = "account FROZEN" if account["freezes"] else "account thawed" if account["thaws"] else "account"
         before, after = account["before"], account["after"]
@@ -185,7 +185,7 @@ def _summary(impact: Any) -> str:  # noqa: ANN401 - the service's JSON
     )
 
 
-def _changed(before: Json, after: Json) -> tuple[str, str]:
+def _differing_fields(before: Json, after: Json) -> tuple[str, str]:
     """The fields of two objects that differ."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return _value(before), _value(after)

@@ -95,7 +95,7 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
         described = _schema(schema, *given)
         if join and schema is not None:
             raise Malformed("--join", "is given together with --schema, which holds it: leave out one of the two")
-        records = _records(file, replace(described, join=_listed(join, "--join")) if join else described, join_key)
+        records = _records(file, replace(described, join=_split_names(join, "--join")) if join else described, join_key)
         committing = None if no_commitments else commitment_key or out.parent / COMMITMENT_KEY
         made = seal_dataset(records, ref, out, key, committing)
     _print(made, ref, as_json=as_json)
@@ -183,22 +183,22 @@ def _schema(  # noqa: PLR0913, PLR0917 - each an option
         return RecordSchema(
             target=(target,) if target else (),
             target_kind=target_kind or "integer",
-            classes=_listed(classes, "--classes"),
-            inputs=_listed(inputs, "--inputs"),
-            leave_out=_listed(leave_out, "--leave-out"),
+            classes=_split_names(classes, "--classes"),
+            inputs=_split_names(inputs, "--inputs"),
+            leave_out=_split_names(leave_out, "--leave-out"),
             user=user,
-            identity=_listed(identity, "--identity"),
-            values={name: _listed(listed, "--values") for name, listed in _pairs(values, "--values")},
+            identity=_split_names(identity, "--identity"),
+            values={name: _split_names(listed, "--values") for name, listed in _pairs(values, "--values")},
             missing=fills,
         )
 
 
 def person_columns(person: str) -> tuple[str, ...]:
     """The columns that say whose a record is. Raises: Malformed."""
-    return _listed(person, "--person")
+    return _split_names(person, "--person")
 
 
-def _listed(text: str, option: str) -> tuple[str, ...]:
+def _split_names(text: str, option: str) -> tuple[str, ...]:
     from ledger.wire.malformed import Malformed
 
     names = tuple(part.strip() for part in text.split(",")) if text else ()

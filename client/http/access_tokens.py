@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from client.http.problems import Refused
-from client.http.token_endpoint import ANSWER_BYTES_MAX, TokenEndpoint, answered, resource_of, token_endpoint
+from client.http.token_endpoint import ANSWER_BYTES_MAX, TokenEndpoint, fetch_answer, resource_of, token_endpoint
 from client.keys.signer import Signer
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
@@ -63,7 +63,7 @@ class ClientCredentials:
             "grant_type": "client_credentials",
             **resource_of(self._audience),
         }
-        response = answered(self._issuer, form, url)
+        response = fetch_answer(self._issuer, form, url)
         document = c.parse(response.content, ANSWER_BYTES_MAX, "token answer")
         if not isinstance(document, dict) or not response.is_success:
             reason = document.get("error_description") if isinstance(document, dict) else None

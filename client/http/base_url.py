@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def sealed(url: str, field: str) -> str:
+def require_private(url: str, field: str) -> str:
     """The URL, if it is https or on this machine: no one on the way can read. Raises: Malformed, naming ``field``."""
     parsed = httpx.URL(base_of(url.partition("?")[0], field))
     if parsed.scheme != "https" and not is_loopback(parsed.host):

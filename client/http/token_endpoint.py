@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import httpx
 
-from client.http.base_url import is_loopback, sealed
+from client.http.base_url import is_loopback, require_private
 from client.http.problems import Unreachable
 from client.http.tls_context import tls_context
 from ledger.wire import canonical_json as c
@@ -39,19 +39,21 @@ def token_endpoint(issuer: str) -> TokenEndpoint:
         Malformed: if its metadata has another name, an endpoint that anyone on the way can read, or cannot be read.
         Unreachable: if it does not answer.
     """
-    response = answered(issuer, None)
+    response = fetch_answer(issuer, None)
     if response.status_code == httpx.codes.NOT_FOUND:
         return TokenEndpoint(f"{issuer}/token", f"{issuer}/token")
     document = c.parse(response.content, ANSWER_BYTES_MAX, "metadata")
     if not isinstance(document, dict) or str(document.get("issuer")).rstrip("/") != issuer:
         raise Malformed("metadata.issuer", f"is not {issuer}, which the profile names")
-    url = sealed(c.string(document.get("token_endpoint"), "metadata.token_endpoint"), "metadata.token_endpoint")
+    url = require_private(
+        c.string(document.get("token_endpoint"), "metadata.token_endpoint"), "metadata.token_endpoint"
+    )
     listed = document.get(_ALGORITHMS)
     taken = [name for name in _NAMES if name in listed] if isinstance(listed, list) else []
     return TokenEndpoint(url, str(document["issuer"]), (taken or _NAMES)[0])
 
 
-def answered(issuer: str, form: dict[str, str] | None, url: str = "") -> httpx.Response:
+def fetch_answer(issuer: str, form: dict[str, str] | None, url: str = "") -> httpx.Response:
     """The answer to a form that is posted to ``url``, or without one the issuer's metadata. Raises: Unreachable."""
     trust_env = not is_loopback(httpx.URL(issuer).host)
     with httpx.Client(timeout=TIMEOUT_S, trust_env=trust_env, verify=tls_context(trust_env=trust_env)) as http:

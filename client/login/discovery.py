@@ -8,7 +8,7 @@ from typing import Final
 
 import httpx
 
-from client.http.base_url import is_loopback, sealed
+from client.http.base_url import is_loopback, require_private
 from client.http.problems import Refused, Unreachable
 from client.http.tls_context import tls_context
 from ledger.wire import canonical_json as c
@@ -48,7 +48,7 @@ class Metadata:
 
 def issuer_client(issuer: str) -> httpx.Client:
     """An HTTP client for one login, which follows no redirects. Raises: Malformed, unless https or on this machine."""
-    sealed(issuer, "client.issuer")
+    require_private(issuer, "client.issuer")
     headers = {"accept": "application/json"}
     trust_env = not is_loopback(httpx.URL(issuer).host)
     verify = tls_context(trust_env=trust_env)
@@ -67,7 +67,7 @@ def discover(http: httpx.Client, issuer: str) -> Metadata:
     if document.get("issuer") != issuer:
         raise Malformed("metadata.issuer", f"is not {issuer}, which the profile names")
     authorization, token, keys = (
-        sealed(c.string(document.get(name), f"metadata.{name}"), f"metadata.{name}")
+        require_private(c.string(document.get(name), f"metadata.{name}"), f"metadata.{name}")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
     )
     methods = document.get("code_challenge_methods_supported", ["S256"])

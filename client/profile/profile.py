@@ -35,7 +35,7 @@ from typing import Annotated, Any, Final, Self
 from msgspec import Meta
 
 from client.http.access_tokens import ClientCredentials, Credentials
-from client.http.base_url import sealed
+from client.http.base_url import require_private
 from client.http.problems import Refused
 from client.keys.signer import Signer
 from client.profile.token_store import LoginCredentials, LoginFile, Purpose
@@ -76,7 +76,7 @@ class Person(Purpose, frozen=True):
         """Hold it to what a login needs. Raises: Malformed."""
         super().__post_init__()
         # Anyone who reads a bearer token on its way may read what the person may (RFC 6750, section 5.3).
-        sealed(self.service, "service")
+        require_private(self.service, "service")
         if SCOPE not in (self.scope or SCOPE).split(" "):
             raise Malformed("scope", "must be words between spaces, with 'openid' among them")
 

@@ -40,7 +40,7 @@ def digest_of(named: str) -> str:
         return c.digest(read_document(Path(named)))
 
 
-def signed(signer: Signer, data: bytes) -> c.Object:
+def sign_document(signer: Signer, data: bytes) -> c.Object:
     """A detached signature, beside what it is over and whose key made it."""
     return {"document": c.digest(data), "key_id": signer.key_id, "signature": signer.sign(data)}
 

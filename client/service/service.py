@@ -131,12 +131,12 @@ class Service(WhatIfQuestions, LogReads):
         from ledger.commands.registry import PATHS
 
         command = Command(kind, id or f"{kind}-{secrets.token_hex(8)}", actor, signer.key_id, body)
-        return self._decided(f"{PATHS[kind]}?dry_run=true" if dry_run else PATHS[kind], signer, command, replaces)
+        return self._send_command(f"{PATHS[kind]}?dry_run=true" if dry_run else PATHS[kind], signer, command, replaces)
 
     def quote(self, signer: Signer, actor: str, body: c.Object, id: str | None = None) -> Answer:  # noqa: A002 - the wire's name
         """The decision that a charge would get now; records nothing. Raises: Refused, Unreachable."""
         command = Command("charge", id or f"quote-{secrets.token_hex(8)}", actor, signer.key_id, body)
-        return self._decided(QUOTES, signer, command)
+        return self._send_command(QUOTES, signer, command)
 
     def decision(self, id: str) -> c.Object:  # noqa: A002 - the wire's name
         """What was decided on a command, with every recorded check. Raises: Refused, Unreachable."""
@@ -271,7 +271,7 @@ class Service(WhatIfQuestions, LogReads):
             headers[SIGNATURE_HEADER] = signer.sign(content, call)
         return self._guard.send(method, path, content, headers)
 
-    def _decided(self, path: str, signer: Signer, command: Command, replaces: str | None = None) -> Answer:
+    def _send_command(self, path: str, signer: Signer, command: Command, replaces: str | None = None) -> Answer:
         response = self._send("POST", path, command.to_bytes(), signer, command.id, replaces=replaces)
         answer = Answer.of(object_of(response))
         if answer.index is not None:

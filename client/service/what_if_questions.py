@@ -68,17 +68,17 @@ class WhatIfQuestions:
 
     def merger_impact(self, organisations: Sequence[str], at: int | None = None) -> list[c.Object]:
         """The accounts that a merger would change, at a time (ms); records nothing. Raises: Refused, Unreachable."""
-        return self._listed(_with("/v1/merger-impacts", at=at), c.dump({"organisations": [*organisations]}))
+        return self._post_for_items(_with("/v1/merger-impacts", at=at), c.dump({"organisations": [*organisations]}))
 
     def handover_impact(self, handover: c.Object, at: int | None = None) -> list[c.Object]:
         """The accounts that a transfer or a publication would change, at a time (ms). Raises: Refused, Unreachable."""
-        return self._listed(_with("/v1/handover-impacts", at=at), c.dump(handover))
+        return self._post_for_items(_with("/v1/handover-impacts", at=at), c.dump(handover))
 
     def cap_report(self, data: bytes) -> list[c.Object]:
         """What could run under the caps of a policy or a contract; records nothing. Raises: Refused, Unreachable."""
-        return self._listed("/v1/cap-reports", data, BYTES_TYPE)
+        return self._post_for_items("/v1/cap-reports", data, BYTES_TYPE)
 
-    def _listed(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> list[c.Object]:
+    def _post_for_items(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> list[c.Object]:
         return objects_of(object_of(self._post(path, data, content_type)).get("items"))
 
     def _post(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> httpx.Response:

@@ -24,7 +24,7 @@ import torch
 import migrations
 from drifting_stream_picture import draw
 from api.demo.participants import ATTESTER, Organisation, contract, dataset, policy
-from api.demo.stage import ORIGIN, opened
+from api.demo.stage import ORIGIN, open_stage
 from api.keys.data_key_store import FileKeyStore
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import open_records
@@ -275,7 +275,7 @@ def main(words: list[str] | None = None) -> list[Week]:
     keys = FileKeyStore(folder / "data-keys")
     book = Book.open(database, gate=gate, log_key=private, origin=ORIGIN, clock=clock, statements=False)
     try:
-        with opened(book, keys, log, clock) as (address, enrol):
+        with open_stage(book, keys, log, clock) as (address, enrol):
             parties = Parties(folder, clock, keys, address, enrol, plan, arguments.window)
             parties.found()
             rows = weeks_of(parties, arguments.weeks, arguments.every)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from trainer_adapter.run.progress import ProgressReporter
-from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
+from trainer_adapter.session.lease_requests import LeaseRequest, LeaseRequests
 
 LONG_S: Final = 60.0
 FOLDERS: Final = ("data", "jobs", "keys")
@@ -37,7 +37,7 @@ class RequestHold:
         self._arrived, self._ended = threading.Event(), threading.Event()
         lease = LeaseRequests.lease
 
-        def held(requests: LeaseRequests, wanted: Wanted) -> None:
+        def held(requests: LeaseRequests, wanted: LeaseRequest) -> None:
             self._at("asked", wanted)
             lease(requests, wanted)
             self._at("granted", wanted)
@@ -52,7 +52,7 @@ class RequestHold:
         """Let it go on."""
         self._ended.set()
 
-    def _at(self, point: str, wanted: Wanted) -> None:
+    def _at(self, point: str, wanted: LeaseRequest) -> None:
         if (wanted.first, point) == (self._first, self._point):
             self._arrived.set()
             assert self._ended.wait(LONG_S)

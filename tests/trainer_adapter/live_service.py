@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import migrations
 from api.demo import digits, participants
 from api.demo.participants import Enrol, Organisation
-from api.demo.stage import opened
+from api.demo.stage import open_stage
 from api.demo.trainer import Address, Task, write_job
 from api.keys.data_key_store import FileKeyStore, KeyStore
 from client.keys.data_encryption import encrypt
@@ -154,7 +154,7 @@ def open_place(folder: Path, *, authorise_only: bool = False, **policy: c.Json) 
     store = FileKeyStore(folder / "data-keys")
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock, statements=False)
     try:
-        with opened(book, KeyStore() if authorise_only else store, log, clock) as (address, enrol):
+        with open_stage(book, KeyStore() if authorise_only else store, log, clock) as (address, enrol):
             yield furnished(folder, book, store, address, enrol, policy, clock)
     finally:
         book.close()

@@ -18,7 +18,7 @@ from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.model_trial import try_model
 from trainer_adapter.cli.train import best_device, run_of
 from trainer_adapter.job.job_spec import Job
-from trainer_adapter.layers.tensor_trees import TensorTree, arguments, chosen, count_records, map_tensors
+from trainer_adapter.layers.tensor_trees import TensorTree, arguments, count_records, map_tensors, select
 from trainer_adapter.session.noise_choice import trial_plan_for
 from trainer_adapter.session.quote_report import QuoteReport
 from trainer_adapter.training.named_losses import LOSS_BY_NAME
@@ -87,12 +87,12 @@ def check_job(job: Job, service: Service) -> JobCheck:
         try_model(job.model, job.folder)
     made = JobModel.make(job, best_device())
     inputs, targets = made.test
-    example = chosen((inputs, targets), slice(2))
+    example = select((inputs, targets), slice(2))
     options = Options(service=service, example=example, records_per_user_max=job.records_per_user_max)
     loss, run = LOSS_BY_NAME[job.loss], run_of(made, options)
     run.check()
     quote = run.plan()
-    inputs, targets = chosen((inputs, targets), slice(EXAMPLES_MAX))
+    inputs, targets = select((inputs, targets), slice(EXAMPLES_MAX))
     example = run.constants.inputs(inputs), targets
     trained = sum(parameter.numel() for parameter in made.model.parameters() if parameter.requires_grad)
     clipping = recommended_clipping(made.model, run.constants.loss(loss), example)
@@ -105,7 +105,7 @@ def recommended_clipping(model: nn.Module, loss: Loss, public: tuple[TensorTree,
     device = next(model.parameters()).device
     norms = []
     for place in range(count_records(public[1], "test")):
-        one, target = map_tensors(lambda part: part.to(device), chosen(public, slice(place, place + 1)))
+        one, target = map_tensors(lambda part: part.to(device), select(public, slice(place, place + 1)))
         places, named = arguments(one)
         gradients = torch.autograd.grad(loss(model(*places, **named), target).sum(), trained)
         norms.append(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))

@@ -15,7 +15,7 @@ from trainer_adapter.cli import models
 from trainer_adapter.cli.pretrained_folder import Scores, Task
 from trainer_adapter.job.job_spec import LOSSES, Job
 from trainer_adapter.layers.functional_call import in_modes
-from trainer_adapter.layers.tensor_trees import TensorTree, arguments, chosen, count_records, map_tensors
+from trainer_adapter.layers.tensor_trees import TensorTree, arguments, count_records, map_tensors, select
 from trainer_adapter.training.named_losses import LEFT_OUT, measured
 from trainer_adapter.training.preprocessing_constants import token_tensor
 from trainer_adapter.training.public_set import classes_of, constants_from, read_public_set
@@ -61,7 +61,7 @@ class JobModel:
         if not count_records(test[0], "test"):
             raise Malformed("test", "holds no record")
         vocabulary = _vocabulary(job, model, test[0])
-        outputs = _outputs(model, chosen(test[0], slice(1)))
+        outputs = _outputs(model, select(test[0], slice(1)))
         if job.loss == LOSSES[0] and bool(_outside(test[1], outputs).any()):
             raise Malformed("test", f"holds a target that is none of the {outputs} classes that the model gives")
         known = replace(job, preprocessing=constants_from(job.preprocessing, test[0]))
@@ -91,7 +91,7 @@ class JobModel:
         total, count = 0.0, 0
         with torch.no_grad(), in_modes(dict.fromkeys(self.model.modules(), False)):
             for start in range(0, records, MEASURED):
-                part = (chosen(tree, slice(start, start + MEASURED)) for tree in (inputs, self.test[1]))
+                part = (select(tree, slice(start, start + MEASURED)) for tree in (inputs, self.test[1]))
                 seen, targets = (map_tensors(lambda tensor: tensor.to(device), tree) for tree in part)
                 places, named = arguments(seen)
                 amount, of = measured(self.job.loss, self.model(*places, **named), targets)

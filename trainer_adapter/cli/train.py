@@ -17,7 +17,7 @@ from ledger.wire.canonical_json import Object
 from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.functional_call import in_modes
-from trainer_adapter.layers.tensor_trees import chosen
+from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.statistics.noisy_answers import shown
@@ -109,7 +109,7 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
         service=service,
         say=say,
         read=made.records,
-        example=chosen(test, slice(2)),
+        example=select(test, slice(2)),
         resume=resume,
         pause=pause,
         microbatch=MICROBATCH,

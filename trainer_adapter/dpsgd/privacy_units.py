@@ -19,7 +19,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch
 from trainer_adapter.job.job_spec import RECORDS_PER_UNIT_MAX
 from trainer_adapter.layers.dropout import Keys, dropout_keys
-from trainer_adapter.layers.tensor_trees import TensorTree, chosen, count_records, map_tensors, tensors, tree_of
+from trainer_adapter.layers.tensor_trees import TensorTree, count_records, map_tensors, select, tensors, tree_of
 from trainer_adapter.per_sample.microbatch import Batch
 from trainer_adapter.per_sample.model_checks import DUMMIES, dummies
 
@@ -127,7 +127,7 @@ class UnitRecords:
         places = self._places[units]
         valid = self._valid[units] & mask[:, None]
         if isinstance(self._records, tuple):
-            inputs, targets = (chosen(part, places.to(tensors(part)[0].device)) for part in self._records)
+            inputs, targets = (select(part, places.to(tensors(part)[0].device)) for part in self._records)
         else:
             inputs, targets = self._records.take(places)
         if not bool(valid.all()):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.layers.tensor_trees import chosen
+from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.per_sample.microbatch import Batch, ClippedSum
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
@@ -34,7 +34,7 @@ def reference_gradient(record: RecordLoss, values: Mapping[str, Tensor], unit: B
     trained = {name: values[name].detach().requires_grad_() for name in record.trained}
     total = torch.zeros(sum(value.numel() for value in trained.values()), dtype=torch.float64)
     for place in torch.nonzero(unit.valid).flatten().tolist():
-        inputs, targets = (chosen(part, slice(place, place + 1)) for part in unit[:2])
+        inputs, targets = (select(part, slice(place, place + 1)) for part in unit[:2])
         with torch.enable_grad():
             outputs = record.outputs({**values, **trained}, inputs, PerExampleDropout(unit.keys[place]))
             loss = record.loss(outputs, targets)
@@ -69,7 +69,7 @@ def compare(
     total = torch.zeros(sum(values[name].numel() for name in record.trained), dtype=torch.float64)
     computed, true, short = 0.0, 0.0, 0.0
     for place in torch.nonzero(batch.mask).flatten().tolist():
-        unit: Batch = chosen(batch, place)
+        unit: Batch = select(batch, place)
         gradient = reference_gradient(record, values, unit)
         norm, known = float(gradient.norm()), float(ours.norms[place])
         if max(norm, known) < float("inf"):  # false for a NaN too

@@ -16,7 +16,7 @@ from client.http.problems import Refused, Unreachable
 from ledger.commands.runs.step_lease import LEASES_MAX
 from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.fenced_output import FencedOutput
-from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
+from trainer_adapter.session.lease_requests import LeaseRequest, LeaseRequests
 
 BATCHES_MAX: Final = LEASES_MAX - 20
 """Batches of answers that leave one run; the rest of its leases are for processes that began anew."""
@@ -31,7 +31,7 @@ class AnswerLeases(BlockLeases):
         """Of a run of so many questions, ``at_once`` of which are answered together. Raises: as of training."""
         super().__init__(requests, steps, at_once, 0, resumed=resumed, output=output)
         self._ahead = max(at_once, math.ceil(steps / BATCHES_MAX))
-        self._unanswered: Wanted | None = None
+        self._unanswered: LeaseRequest | None = None
         self._taken_of: list[tuple[str, int]] = []
 
     def reach(self, step: int, ends: Callable[[], str]) -> str:
@@ -56,7 +56,9 @@ class AnswerLeases(BlockLeases):
             last = min(self._steps, max(first, taken + self._ahead))
             finished = next((name for name, end in reversed(self._taken_of) if end <= taken), "")
             held = self._output.seal()
-            self._unanswered = Wanted.fresh(self.generation, (first, last), finished, min(taken, self.granted), held)
+            self._unanswered = LeaseRequest.fresh(
+                self.generation, (first, last), finished, min(taken, self.granted), held
+            )
         return self._send_again(self._unanswered)
 
     def settle(self, wait_s: float | None = None) -> None:
@@ -65,7 +67,7 @@ class AnswerLeases(BlockLeases):
         if self._unanswered is not None and not self.refused:
             self._send_again(self._unanswered)
 
-    def _send_again(self, wanted: Wanted) -> str:
+    def _send_again(self, wanted: LeaseRequest) -> str:
         try:
             self._requests.lease(wanted)
         except Refused as refused:

@@ -31,7 +31,7 @@ _FIELDS: Final = ("answer", "id", "question", "step", "v")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StoredAnswer:
     """One answer.
 
     Attributes:
@@ -69,8 +69,8 @@ class AnswerLog:
         """
         self._path, self._bound = path, c.dump(bound)
         self._aead = None if secret is None else AESGCM(secret)
-        self.by_id: dict[str, Given] = {}
-        self.by_question: dict[str, Given] = {}
+        self.by_id: dict[str, StoredAnswer] = {}
+        self.by_question: dict[str, StoredAnswer] = {}
         whole = self._whole_lines()
         for place, line in enumerate(whole, start=1):
             self._add(self._read(line, f"{LOG_FILE}, line {place}"))
@@ -96,7 +96,7 @@ class AnswerLog:
         """How many steps have a line here."""
         return len({answer.step for answer in self.by_id.values()})
 
-    def append(self, answers: Sequence[Given]) -> None:
+    def append(self, answers: Sequence[StoredAnswer]) -> None:
         """On disk when this returns. Raises: OSError."""
         lines = b"".join(self._line(answer) for answer in answers)
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -110,18 +110,18 @@ class AnswerLog:
         for answer in answers:
             self._add(answer)
 
-    def _add(self, answer: Given) -> None:
+    def _add(self, answer: StoredAnswer) -> None:
         self.by_id[answer.id] = answer
         self.by_question.setdefault(answer.question, answer)
 
-    def _line(self, answer: Given) -> bytes:
+    def _line(self, answer: StoredAnswer) -> bytes:
         plain = c.dump(answer.to_json())
         if self._aead is None:
             return plain + b"\n"
         nonce = os.urandom(NONCE_BYTES)
         return c.base64url(nonce + self._aead.encrypt(nonce, plain, self._bound)).encode("ascii") + b"\n"
 
-    def _read(self, line: bytes, where: str) -> Given:
+    def _read(self, line: bytes, where: str) -> StoredAnswer:
         if self._aead is not None:
             raw = c.unbase64url(line.decode("ascii", "replace"), where)
             try:
@@ -131,6 +131,6 @@ class AnswerLog:
         members = c.fields(c.parse(line, LINE_MAX, where), where, _FIELDS)
         step = c.integer(members["step"], f"{where}.step", 0, c.INTEGER_MAX)
         answer = c.members(members["answer"], f"{where}.answer")
-        return Given(
+        return StoredAnswer(
             c.name(members["id"], f"{where}.id"), c.sha256(members["question"], f"{where}.question"), step, answer
         )

@@ -119,11 +119,11 @@ def median_place(answer: Median, values: list[Fraction], below: Callable[[int], 
     least = min(doubled)
     while True:
         place = below(len(doubled))
-        if _kept(answer.epsilon * (doubled[place] - least) / 4, below):
+        if _bernoulli(answer.epsilon * (doubled[place] - least) / 4, below):
             return place
 
 
-def _kept(exponent: Fraction, below: Callable[[int], int]) -> bool:
+def _bernoulli(exponent: Fraction, below: Callable[[int], int]) -> bool:
     """True with probability e^-exponent (Canonne, Kamath, Steinke 2020, Algorithm 1)."""
     while exponent > 1:
         if not _kept_below_one(Fraction(1), below):

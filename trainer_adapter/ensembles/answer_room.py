@@ -15,7 +15,7 @@ from typing import Final
 from torch import Tensor
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.ensembles.answer_log import AnswerLog, Given
+from trainer_adapter.ensembles.answer_log import AnswerLog, StoredAnswer
 from trainer_adapter.job.answer_terms import STORED, AnswerTerms
 
 WAITING_MAX: Final = 1_024
@@ -41,7 +41,7 @@ class Question:
     inputs: Tensor
 
 
-Leave = Callable[[Sequence[Given]], None]
+Leave = Callable[[Sequence[StoredAnswer]], None]
 Give = Callable[[Sequence[Question], Leave], str]
 """Answers questions, durably, and calls ``Leave`` once they may leave; why no more are taken, or nothing."""
 
@@ -62,15 +62,15 @@ class AnswerRoom:
         self.ended = ""
         self._terms, self._give, self._left = terms, give, left
         self._waiting: dict[str, Question] = {}
-        self._ready: dict[str, Given] = dict(log.by_id)
-        self._next: list[Given] = []
+        self._ready: dict[str, StoredAnswer] = dict(log.by_id)
+        self._next: list[StoredAnswer] = []
         self._digests: dict[str, str] = {answer.id: answer.question for answer in log.by_id.values()}
         # What a process before this one answered may leave: this one took a generation, so no copy answers otherwise.
-        self._may_leave: dict[str, Given] = dict(log.by_question)
+        self._may_leave: dict[str, StoredAnswer] = dict(log.by_question)
         self._closed = False
         self._lock = threading.Lock()
 
-    def ask(self, question: Question) -> Given | None:
+    def ask(self, question: Question) -> StoredAnswer | None:
         """The answer to a question if it has left; None while it waits. The same id is the same question.
 
         Raises:
@@ -92,7 +92,7 @@ class AnswerRoom:
             self._digests[question.id] = question.digest
             return None
 
-    def _known(self, name: str) -> Given | None:
+    def _known(self, name: str) -> StoredAnswer | None:
         given = self._ready.get(name)
         if given is None and self._closed:
             raise Over("question", f"was not answered: {self.ended}")
@@ -109,10 +109,10 @@ class AnswerRoom:
         """The key under which an answer is stored: the question's digest, or its id where the job charges each."""
         return question.digest if self._terms.repeated == STORED else question.id
 
-    def _stored(self, question: Question) -> Given | None:
+    def _stored(self, question: Question) -> StoredAnswer | None:
         if self._terms.repeated != STORED or (stored := self._may_leave.get(question.digest)) is None:
             return None
-        return Given(question.id, question.digest, stored.step, stored.answer)
+        return StoredAnswer(question.id, question.digest, stored.step, stored.answer)
 
     def tick(self) -> str:
         """Let out what may leave, and answer what waits; why no more questions are taken, or nothing."""
@@ -152,7 +152,7 @@ class AnswerRoom:
                 self._next.append(stored)
                 del self._waiting[question.id]
 
-    def _leave(self, answers: Sequence[Given]) -> None:
+    def _leave(self, answers: Sequence[StoredAnswer]) -> None:
         with self._lock:
             self._next += answers
             for answer in answers:

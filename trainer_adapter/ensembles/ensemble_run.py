@@ -22,7 +22,7 @@ from ledger.mechanisms.ensembles import EnsemblePlan, EnsembleTerms
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.ensembles.answer_leases import AnswerLeases
-from trainer_adapter.ensembles.answer_log import LOG_FILE, AnswerLog, Given
+from trainer_adapter.ensembles.answer_log import LOG_FILE, AnswerLog, StoredAnswer
 from trainer_adapter.ensembles.answer_noise import noisy_answer
 from trainer_adapter.ensembles.answer_room import Leave, Question
 from trainer_adapter.ensembles.teachers import Teachers
@@ -158,11 +158,11 @@ class EnsembleAnswers:
     def _answer(self, taken: list[tuple[Question, int]], leave: Leave) -> None:
         inputs = self._prepare(torch.stack([question.inputs for question, _ in taken]))
         outputs = self._teachers.outputs(inputs.to(next(self._teachers.model.parameters()).device))
-        given: list[Given] = []
+        given: list[StoredAnswer] = []
         for place, (question, step) in enumerate(taken):
             answered = sum("screened" not in answer.answer for answer in given)
             answer = noisy_answer(self._terms, outputs[:, place], may_answer=self._may_answer(answered))
-            given.append(Given(question.id, question.digest, step, answer))
+            given.append(StoredAnswer(question.id, question.digest, step, answer))
         self._log.append(given)
         # The entry's digest is of few possible answers: the salt keeps readers of the log from trying them.
         leaving: c.Object = {"answers": [answer.to_json() for answer in given], "salt": secrets.token_hex(SALT_BYTES)}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ledger.mechanisms.ensembles import QUESTIONS_MAX
 from ledger.wire import canonical_json as c
-from trainer_adapter.ensembles.answer_log import AnswerLog, Given
+from trainer_adapter.ensembles.answer_log import AnswerLog, StoredAnswer
 from trainer_adapter.ensembles.answer_room import Leave, Question
 from trainer_adapter.layers.functional_call import in_modes
 
@@ -47,7 +47,7 @@ class ModelAnswers:
         with torch.no_grad(), in_modes(dict.fromkeys(self._model.modules(), False)):
             outputs = self._model(inputs.to(device)).cpu()
         given = [
-            Given(question.id, question.digest, 0, self._answer(output))
+            StoredAnswer(question.id, question.digest, 0, self._answer(output))
             for question, output in zip(questions, outputs, strict=True)
         ]
         self._log.append(given)

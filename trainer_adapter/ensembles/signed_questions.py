@@ -34,7 +34,7 @@ from ledger.crypto.detached_jws import key_id_of, verify
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.ensembles.answer_log import Given
+from trainer_adapter.ensembles.answer_log import StoredAnswer
 from trainer_adapter.ensembles.answer_room import Question
 
 PATH: Final = "/v1/questions"
@@ -125,7 +125,7 @@ def _inputs(raw: bytes, like: Tensor) -> Tensor:
     return inputs
 
 
-def answer_bytes(charge: str, given: Given, sealing: str) -> bytes:
+def answer_bytes(charge: str, given: StoredAnswer, sealing: str) -> bytes:
     """An answer as it is sent, sealed to the asker. Raises: Malformed, for a key that no one could have."""
     bound = _bound(charge, given.id, given.question)
     try:
@@ -170,6 +170,6 @@ def fresh_sealing() -> tuple[X25519PrivateKey, str]:
     return private, c.base64url(private.public_key().public_bytes_raw())
 
 
-def signed(signer: Signer, data: bytes) -> str:
+def signature_header(signer: Signer, data: bytes) -> str:
     """The signature header of a question or an answer."""
     return signer.sign(data)

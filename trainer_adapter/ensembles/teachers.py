@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ledger.wire.malformed import Malformed
 from trainer_adapter.ensembles.chunks import Chunks
 from trainer_adapter.layers.functional_call import call, in_modes
-from trainer_adapter.layers.tensor_trees import TensorTree, chosen, map_tensors
+from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, select
 
 Loss = Callable[[Any, Any], Tensor]
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
@@ -116,7 +116,7 @@ class Teachers:
             raise Malformed("model.state", "holds no teachers") from None
         device = next(model.parameters()).device
         values = {name.removeprefix("value."): tensor.to(device) for name, tensor in held.items() if name != "alive"}
-        own = {name: tensor.shape for name, tensor in _named(model).items()}
+        own = {name: tensor.shape for name, tensor in _named_tensors(model).items()}
         if {name: value.shape[1:] for name, value in values.items()} != own or "alive" not in held:
             raise Malformed("model.state", "holds teachers of another model")
         return cls(model, values, held["alive"])
@@ -134,7 +134,9 @@ def train_teachers(
     """
     device = next(model.parameters()).device
     rows, sizes = _rows_by_chunk(chunks, teachers)
-    stacked = {name: tensor.detach().expand(teachers, *tensor.shape).clone() for name, tensor in _named(model).items()}
+    stacked = {
+        name: tensor.detach().expand(teachers, *tensor.shape).clone() for name, tensor in _named_tensors(model).items()
+    }
     alive = sizes > 0
     if bool(alive.any()):
         on_device = tuple(map_tensors(lambda tensor: tensor.to(device), tree) for tree in records)
@@ -202,13 +204,13 @@ def _trained(  # noqa: PLR0913, PLR0917 - what training depends on
             found: Tensor = at_once(values, inputs, targets)
             return found
         # One teacher, without ``vmap``, under which a model's Python may look at no value.
-        alone = (chosen(tree, 0) for tree in (inputs, targets))
+        alone = (select(tree, 0) for tree in (inputs, targets))
         return loss_of({name: value[0] for name, value in values.items()}, *alone)
 
     for places in draws.batches(which):
         optimiser.zero_grad()
         at = places.to(next(iter(values.values())).device)
-        inputs, targets = (chosen(tree, at) for tree in records)
+        inputs, targets = (select(tree, at) for tree in records)
         # Each teacher's own loss: the gradient of their sum, with respect to one's weights, is that of its own.
         losses(inputs, targets).sum().backward()
         _skip_broken([parameter for parameter in holder if parameter.grad is not None])
@@ -244,5 +246,5 @@ def _trained_one_by_one(  # noqa: PLR0913, PLR0917 - as above
     return found, alive
 
 
-def _named(model: nn.Module) -> Mapping[str, Tensor]:
+def _named_tensors(model: nn.Module) -> Mapping[str, Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}

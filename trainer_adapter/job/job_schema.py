@@ -54,20 +54,20 @@ _DID: Final[Schema] = {"type": "string", "pattern": "^did:", "maxLength": 255}
 def job_schema() -> Schema:
     """The schema of the whole file."""
     parts: Schema = {}
-    whole = _hoisted(_table({"v": {"const": 1}, "train": _train()}, required=("v", "train")), parts)
+    whole = _hoist(_table({"v": {"const": 1}, "train": _train()}, required=("v", "train")), parts)
     named = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A job of epsilon"}
     return {**named, **whole, "$defs": parts}
 
 
-def _hoisted(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
+def _hoist(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
     """A schema whose named parts, at whatever depth, are moved to ``parts``: a reference is from the root."""
     if isinstance(schema, list):
-        return [_hoisted(item, parts) for item in schema]
+        return [_hoist(item, parts) for item in schema]
     if not isinstance(schema, dict):
         return schema
     for name, definition in schema.get("$defs", {}).items():
-        parts[name] = _hoisted(definition, parts)
-    return {name: _hoisted(member, parts) for name, member in schema.items() if name != "$defs"}
+        parts[name] = _hoist(definition, parts)
+    return {name: _hoist(member, parts) for name, member in schema.items() if name != "$defs"}
 
 
 def _train() -> Schema:

@@ -57,7 +57,7 @@ def count_records(tree: TensorTree, where: str) -> int:
     return lengths.pop()
 
 
-def chosen(tree: TensorTree, places: Any) -> Any:  # noqa: ANN401 - any index of a tensor; a tree, whose tensors callers know
+def select(tree: TensorTree, places: Any) -> Any:  # noqa: ANN401 - any index of a tensor; a tree, whose tensors callers know
     """A tree of what is at these places of each tensor."""
     return tree_map(lambda tensor: tensor[places], tree)
 

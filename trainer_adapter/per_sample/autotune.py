@@ -94,7 +94,7 @@ def choose(factors: Sequence[PerExampleGrad], size: int, precision: Precision, *
     if len(names) == 1:
         return names[0]
     key = (precision.name, size, torch.get_num_threads(), *(_layout(factor) for factor in factors))
-    if key not in _chosen and on_disk and (known := _kept().get(_digest(key))) in names:
+    if key not in _chosen and on_disk and (known := _load_choices().get(_digest(key))) in names:
         _chosen[key] = known
     if key not in _chosen:
         public = [_public(factor) for factor in factors]
@@ -102,7 +102,7 @@ def choose(factors: Sequence[PerExampleGrad], size: int, precision: Precision, *
         times = [{name: _seconds(KERNELS[name], public, precision) for name in names} for _ in range(_ROUNDS)]
         _chosen[key] = min(names, key=lambda name: min(measured[name] for measured in times))
     if on_disk:
-        _keep(_digest(key), _chosen[key])
+        _save_choices(_digest(key), _chosen[key])
     return _chosen[key]
 
 
@@ -116,7 +116,7 @@ def _file() -> Path:
     return Path(cache_dir()) / CHOICES_FILE
 
 
-def _kept() -> dict[str, str]:
+def _load_choices() -> dict[str, str]:
     """The choices on disk; none where they cannot be read: they are measured again."""
     try:
         with _file().open("rb") as file:
@@ -126,9 +126,9 @@ def _kept() -> dict[str, str]:
     return document if isinstance(document, dict) else {}
 
 
-def _keep(layout: str, name: str) -> None:
+def _save_choices(layout: str, name: str) -> None:
     """Write a choice beside the others; one that another process writes at the same moment may be measured again."""
-    known = _kept()
+    known = _load_choices()
     if known.get(layout) != name:
         try:
             replace_file(_file(), json.dumps({**known, layout: name}, sort_keys=True).encode())

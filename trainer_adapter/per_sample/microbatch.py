@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.memory_shortage import raise_if_short
-from trainer_adapter.layers.tensor_trees import TensorTree, chosen, map_tensors
+from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, select
 from trainer_adapter.per_sample.autotune import choose, margin_of
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
 from trainer_adapter.per_sample.gradient_norms import KERNELS
@@ -162,7 +162,7 @@ class MicrobatchGradientSum:
             self._map = each
             try:
                 with mode():
-                    return self._traced(tensors)
+                    return self._trace(tensors)
             except RuntimeError as error:
                 raise_if_short(error)
                 failed.append(error)
@@ -174,7 +174,7 @@ class MicrobatchGradientSum:
         """Whether the graph holds the model once for each unit, since it cannot run vectorised."""
         return self._map is looped
 
-    def _traced(self, tensors: Sequence[Tensor]) -> GraphModule:
+    def _trace(self, tensors: Sequence[Tensor]) -> GraphModule:
         # What vmap refuses by itself: randomness of no record, and Python that takes a value out of a tensor, for
         # which a trace over tensors without values has none.
         alone = self._map is looped
@@ -248,7 +248,7 @@ class MicrobatchGradientSum:
             inputs, targets, valid, keys = records
             assert isinstance(valid, Tensor)
             if len(valid) == 1:
-                return one(alone, probes, *(chosen(part, 0) for part in (inputs, targets, keys)))
+                return one(alone, probes, *(select(part, 0) for part in (inputs, targets, keys)))
             each = self._map(one, in_dims=(None, 0, 0, 0, 0))
             losses, saved = each(alone, probes, inputs, targets, keys)
             return torch.where(valid, losses, 0.0).sum(), saved
@@ -261,7 +261,7 @@ class MicrobatchGradientSum:
 
 def _first(tree: TensorTree) -> Any:  # noqa: ANN401 - a tree
     """The first record of the first unit, (1, ...)."""
-    return chosen(tree, (0, slice(1)))
+    return select(tree, (0, slice(1)))
 
 
 def _alone(record: Tensor) -> Tensor:

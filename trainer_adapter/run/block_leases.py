@@ -31,7 +31,7 @@ from ledger.commands.runs.step_lease import chained
 from ledger.wire.malformed import Malformed
 from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.run.state_digest import Digest
-from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
+from trainer_adapter.session.lease_requests import LeaseRequest, LeaseRequests
 
 SHARES: Final = 200
 """A lease is at least a run's steps divided by this."""
@@ -48,7 +48,7 @@ _COPY: Final = frozenset({"body.first", "body.generation"})
 class _Request:
     """A request under way: until it is ``done``, whether it was granted is unknown."""
 
-    wanted: Wanted
+    wanted: LeaseRequest
     state: Digest
     error: Exception | None = field(default_factory=lambda: Unreachable("the request for a lease broke off"))
     done: threading.Event = field(default_factory=threading.Event)
@@ -156,7 +156,7 @@ class BlockLeases:
             self._add(self._pending.wanted)
             self._output.let_out()
 
-    def _add(self, wanted: Wanted) -> None:
+    def _add(self, wanted: LeaseRequest) -> None:
         """Count a lease that was granted, once."""
         if wanted.id != self.newest:
             self.granted, self.newest = wanted.last, wanted.id
@@ -179,7 +179,7 @@ class BlockLeases:
         last = min(self._steps, max(first, step, self._until + 1) - 1 + self._size(step))
         # Of a torn step log more steps count than are leased.
         taken = min(step - 1, self.granted)
-        wanted = Wanted.fresh(self.generation, (first, last), self._finished, taken, self._output.seal())
+        wanted = LeaseRequest.fresh(self.generation, (first, last), self._finished, taken, self._output.seal())
         self._pending = pending = _Request(wanted, self._state)
         threading.Thread(target=self._send, args=(pending,), name="lease", daemon=True).start()
         return pending

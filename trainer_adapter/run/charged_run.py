@@ -29,7 +29,7 @@ from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.checkpointing import CheckpointStore
 from trainer_adapter.run.fenced_output import FencedOutput, may_quote_records
 from trainer_adapter.run.progress import ProgressReporter
-from trainer_adapter.run.run_folder import ROOM_BYTES, claimed, open_step_log
+from trainer_adapter.run.run_folder import ROOM_BYTES, claim_folder, open_step_log
 from trainer_adapter.run.settlement import Settlement
 from trainer_adapter.run.state_digest import Digest
 from trainer_adapter.run.step_budget import Remaining, StepBudget
@@ -141,7 +141,7 @@ class Run:
                 "join", "is for `epsilon train` and `attach`: this loop would train on each table by itself"
             )
         check_join(self.assignment, self.service)
-        self._stack.enter_context(claimed(self.assignment, self.room_bytes, resume=self._resume))
+        self._stack.enter_context(claim_folder(self.assignment, self.room_bytes, resume=self._resume))
         self._session = session
         session.load_privacy(self._charge(session, fresh=identity is None))
         self._resumed = identity is not None

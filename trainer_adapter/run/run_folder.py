@@ -19,7 +19,7 @@ ROOM_BYTES: Final = 1 << 20
 
 
 @contextmanager
-def claimed(assignment: Assignment, room_bytes: int, *, resume: bool) -> Iterator[None]:
+def claim_folder(assignment: Assignment, room_bytes: int, *, resume: bool) -> Iterator[None]:
     """Hold the folder of a run, made if it is not there, against other processes.
 
     Args:

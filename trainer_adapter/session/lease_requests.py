@@ -25,7 +25,7 @@ Attest = Callable[[], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LeaseRequest:
     """A request for a lease; sent again it is the same request.
 
     Attributes:
@@ -74,7 +74,7 @@ class LeaseRequests:
         """``service`` as the clean room calls it; ``signer`` is the key that the charge names."""
         self._own, self._signer, self._known, self._attest = service, signer, assignment, attest
 
-    def lease(self, wanted: Wanted) -> None:
+    def lease(self, wanted: LeaseRequest) -> None:
         """Return once the steps are leased. Raises: Refused, if they are not; Unreachable, Malformed."""
         body = wanted.body(self._known.id)
         answer = self._own.submit(self._signer, self._known.actor, "step_lease", body, wanted.id)

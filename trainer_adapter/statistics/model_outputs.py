@@ -22,7 +22,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import LOSSES, SQUARED_ERROR
 from trainer_adapter.layers.functional_call import call, in_modes
-from trainer_adapter.layers.tensor_trees import TensorTree, chosen, count_records, map_tensors
+from trainer_adapter.layers.tensor_trees import TensorTree, count_records, map_tensors, select
 from trainer_adapter.statistics.columns import RecordColumns, Values
 
 AT_ONCE: Final = 256
@@ -125,15 +125,15 @@ def _each_alone(model: nn.Module, inputs: TensorTree) -> Tensor:
     device = next(model.parameters()).device
     with torch.no_grad(), in_modes(dict.fromkeys(model.modules(), False)):
         for start in range(0, records, AT_ONCE):
-            part = map_tensors(lambda each: each.to(device), chosen(inputs, slice(start, start + AT_ONCE)))
-            rows.append(_mapped(one, part).to(torch.float64).cpu())
+            part = map_tensors(lambda each: each.to(device), select(inputs, slice(start, start + AT_ONCE)))
+            rows.append(_map_records(one, part).to(torch.float64).cpu())
     return torch.cat(rows) if rows else torch.zeros(0, 1, dtype=torch.float64)
 
 
-def _mapped(function: Callable[[TensorTree], Tensor], part: TensorTree) -> Tensor:
+def _map_records(function: Callable[[TensorTree], Tensor], part: TensorTree) -> Tensor:
     try:
         output: Tensor = torch.func.vmap(function)(part)
     except RuntimeError:
         # What a model decides in Python cannot be mapped; then one after the other.
-        output = torch.stack([function(chosen(part, place)) for place in range(count_records(part, "inputs"))])
+        output = torch.stack([function(select(part, place)) for place in range(count_records(part, "inputs"))])
     return output

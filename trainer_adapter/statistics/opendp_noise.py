@@ -48,7 +48,7 @@ def draw(statistic: Statistic, relation: str, totals: NDArray[np.int64]) -> NDAr
 
 def measurement_of(statistic: Statistic, relation: str) -> Measurement:
     """The library's measurement of a statistic, held to its price by the library's own map. Raises: Malformed."""
-    made = _made(noise_of(statistic, relation))
+    made = _make_measurement(noise_of(statistic, relation))
     loss = made.map(distance_of(sensitivity(statistic), statistic, relation))
     price = statistic.epsilon if statistic.rho is None else statistic.rho
     if price is None or not math.isfinite(loss) or Fraction(loss) > price:
@@ -64,7 +64,7 @@ def distance_of(moved: Sensitivity, statistic: Statistic, relation: str, records
     return times * (moved.scores or moved.l1)
 
 
-def _made(noise: NoiseScale) -> Measurement:
+def _make_measurement(noise: NoiseScale) -> Measurement:
     dp = _library()
     space = dp.vector_domain(dp.atom_domain(T=_WHOLE))
     if noise.laplace is not None:

@@ -26,7 +26,7 @@ from trainer_adapter.statistics.columns import RecordColumns
 from trainer_adapter.statistics.noisy_answers import noisy_answer, shown
 from trainer_adapter.statistics.opendp_noise import measurement_of
 from trainer_adapter.training.model_file import tensors_bytes
-from trainer_adapter.training.record_join import joined
+from trainer_adapter.training.record_join import join_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class StatisticsRun(Run):
         """The columns of the records that count, joined where the job joins; once. Raises: Malformed."""
         opened, assignment = self.open_data(), self.assignment
         try:
-            opened, present = joined(opened, assignment)
+            opened, present = join_partitions(opened, assignment)
         except Malformed:
             # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()

@@ -28,7 +28,7 @@ from trainer_adapter.session.watermark_key import METADATA, Watermark
 from trainer_adapter.training.model_file import model_bytes
 from trainer_adapter.training.model_mark import check_markable, fingerprint_of, mark
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
-from trainer_adapter.training.record_join import joined
+from trainer_adapter.training.record_join import join_partitions
 from trainer_adapter.training.records_on_disk import records_of
 from trainer_adapter.training.run_options import Loss, Options
 from trainer_adapter.training.training_records import read_users
@@ -116,7 +116,7 @@ class ModelRun(Run):
             self._require_posted_model()
             return
         try:
-            opened, present = joined(opened, assignment)
+            opened, present = join_partitions(opened, assignment)
         except Malformed:
             # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()

@@ -117,7 +117,7 @@ def _tensors(known: Constants, service: Service, log: LogKey, own: Own) -> dict[
     if not known.values and not isinstance(known.source, Charged):
         raise Malformed("preprocessing", "takes constants from a test set, which only `epsilon train` reads: name them")
     if isinstance(known.source, Charged):
-        released = _released(known.source, service, log)
+        released = _released_tensors(known.source, service, log)
         called = known.source.statistic
         names = {name: f"{called}.{name}" if called else name for name in CONSTANTS[known.kind]}
         missing = [name for name in names.values() if name not in released]
@@ -130,7 +130,7 @@ def _tensors(known: Constants, service: Service, log: LogKey, own: Own) -> dict[
     }
 
 
-def _released(source: Charged, service: Service, log: LogKey) -> dict[str, Tensor]:
+def _released_tensors(source: Charged, service: Service, log: LogKey) -> dict[str, Tensor]:
     """The tensors of a model that this ledger released for that charge, as its receipt proves.
 
     The receipt lies in a file, so its checkpoint is held to what was seen of the log: a release of a history that was

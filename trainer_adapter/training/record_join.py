@@ -35,7 +35,9 @@ JOINED_BYTES_MAX: Final = 1 << 30
 """Of all tables of a join together, which are joined in memory."""
 
 
-def joined(opened: dict[str, PartitionData], assignment: Assignment) -> tuple[dict[str, PartitionData], Tensor | None]:
+def join_partitions(
+    opened: dict[str, PartitionData], assignment: Assignment
+) -> tuple[dict[str, PartitionData], Tensor | None]:
     """The records that a run trains on: of all partitions, or their join and which of its places hold a record.
 
     Raises: as :func:`join_records`.

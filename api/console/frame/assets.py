@@ -23,17 +23,17 @@ _DIGEST_LENGTH: Final = 16
 
 def asset(name: str) -> str:
     """The address of a file by its name. Raises: KeyError."""
-    return address("static", _named()[name])
+    return address("static", _names_with_digest()[name])
 
 
 def read_asset(named: str) -> tuple[bytes, str] | None:
     """A file by its name with the digest, and its media type; None if there is none."""
-    known = next((name for name, whole in _named().items() if whole == named), None)
+    known = next((name for name, whole in _names_with_digest().items() if whole == named), None)
     return None if known is None else (content(known), TYPES[known.rpartition(".")[2]])
 
 
 @cache
-def _named() -> dict[str, str]:
+def _names_with_digest() -> dict[str, str]:
     names = {}
     for name in NAMES:
         stem, _, ending = name.rpartition(".")

@@ -63,7 +63,7 @@ def decision(reader: Reader, inputs: Inputs) -> Page:
     return Page(
         "decision.html",
         f"Decision on {answer.id}",
-        (_checks(checks), _named(answer)),
+        (_checks(checks), _names_table(answer)),
         {
             "about": facts,
             "known": answer,
@@ -79,7 +79,7 @@ def _checks(checks: tuple[Check, ...]) -> Table:
     return Table("checks", "Checks", CHECK_COLUMNS, tuple(map(check, checks)), empty)
 
 
-def _named(decided: Decision) -> Table:
+def _names_table(decided: Decision) -> Table:
     """What the command named, and nothing of its plan."""
     request = decided.request if isinstance(decided.request, dict) else {}
     values = ((name, request.get(name)) for name in _NAMED)

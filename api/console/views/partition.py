@@ -42,7 +42,7 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     facts = reader.facts
     assert isinstance(facts, Snapshot)
     charges = facts.newest_on(opened.ref, RUNS_MAX)
-    held = _held(reader, opened, charges)
+    held = _account_book(reader, opened, charges)
     runs = _runs(reader, opened, [charge for charge in charges if charge.state is not ChargeState.VOIDED])
     points = [Point(run_.time, run_.counted, run_.sum) for run_ in runs]
     about = [
@@ -94,7 +94,7 @@ class RunShown:
     counted: Fraction | None
 
 
-def _held(reader: Reader, opened: domain.Partition, charges: list[charge_record.Charge]) -> AccountBook:
+def _account_book(reader: Reader, opened: domain.Partition, charges: list[charge_record.Charge]) -> AccountBook:
     """The accounts as the API shows them, with the newest charge of each lineage known already."""
     newest = {holder_of(charge.author): charge for charge in charges}
     return AccountBook.at(reader.facts, opened, reader.view.time, reader.caller, newest)

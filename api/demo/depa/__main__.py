@@ -17,7 +17,7 @@ from rich.console import Console
 
 from api.demo.depa.scene import Scene, verify
 from api.demo.heartbeat import heartbeat
-from api.demo.stage import ORIGIN, make_room, opened, prepare
+from api.demo.stage import ORIGIN, make_room, open_stage, prepare
 from api.keys.data_key_store import FileKeyStore
 from client.keys.signer import Signer, load_private
 from ledger.book.book import Book
@@ -41,7 +41,7 @@ def play(folder: Path, console: Console, level: int = 1) -> Scene:
         subprocess.run(upgrade, check=True, capture_output=True)  # noqa: S603 - our own command
     book = Book.open(url_of(path), gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms)
     try:
-        with opened(book, keys, log) as (address, enrol):
+        with open_stage(book, keys, log) as (address, enrol):
             scene = Scene(folder, address, enrol, keys, console, unix_ms() // 1000 * 1000, level)
             scene.play()
     finally:

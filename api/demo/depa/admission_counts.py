@@ -18,7 +18,7 @@ RUNS_MAX: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class RunCount:
     """How many runs of a plan were admitted under a rule, and why the next was not."""
 
     rule: str
@@ -28,7 +28,7 @@ class Counted:
 
 def count_runs(  # noqa: PLR0913, PLR0917 - what a charge says
     parties: Parties, contract: str, name: str, rule: str, plan: RunPlan, now: int
-) -> Counted:
+) -> RunCount:
     """Charge fresh partitions under a rule with one plan until it is refused. Raises: Refused, Unreachable."""
     # The rule `reference` is for training alone, and says so when it is charged.
     load = plan.training if rule == REFERENCE and isinstance(plan, StagedPlan) else plan
@@ -47,5 +47,5 @@ def count_runs(  # noqa: PLR0913, PLR0917 - what a charge says
         try:
             parties.tdc.submit("charge", body)
         except Refused as refused:
-            return Counted(rule, run, refused.reasons[0].detail if refused.reasons else refused.detail)
-    return Counted(rule, RUNS_MAX, "")
+            return RunCount(rule, run, refused.reasons[0].detail if refused.reasons else refused.detail)
+    return RunCount(rule, RUNS_MAX, "")

@@ -20,7 +20,9 @@ from ledger.files.atomic_file import create_file
 PUBLIC_PEOPLE: Final = 200
 
 
-def sealed(parties: Parties, keys: FileKeyStore, raw: dict[str, Path], folder: Path, partition: str) -> dict[str, Path]:
+def seal_tables(
+    parties: Parties, keys: FileKeyStore, raw: dict[str, Path], folder: Path, partition: str
+) -> dict[str, Path]:
     """Each provider's table, sealed for its partition, in the order of the join: references to files.
 
     Raises:

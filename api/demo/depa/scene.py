@@ -56,7 +56,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         """Nothing is done yet."""
-        self.counted: list[tuple[str, admission_counts.Counted]] = []
+        self.counted: list[tuple[str, admission_counts.RunCount]] = []
         self.contract = ""
         self.document: c.Object = {}
 
@@ -123,7 +123,7 @@ class Scene:
         made.mkdir()
         raw, description = raw_files.raw_files(made)
         self._say(f"raw files: {description}")
-        self._data = preparation.sealed(self.parties, self.keys, raw, self.folder / "data", PARTITION)
+        self._data = preparation.seal_tables(self.parties, self.keys, raw, self.folder / "data", PARTITION)
         self._public = preparation.public_sample(self.folder / "data")
         parties.open_partitions(self.parties, PARTITION, RULE, plan)
         self._say(f"sealed, tokens in place of phone numbers, one row a person: {', '.join(self._data)}")

@@ -89,11 +89,11 @@ def watermark_router(book: Book, keys: WatermarkKeys, quotas: CallerQuotas) -> A
         weights = read_fingerprint(raw)
         with quotas.metered(caller):
             with book.read() as facts:
-                charges = _marked(facts)
+                charges = _marked_runs(facts)
             runs = {charge: key for charge in charges if (key := _key(keys, charge)) is not None}
             reached = sorted(search(weights, runs), key=lambda mark: -mark[1])
         with book.read() as facts:
-            shown = tuple(_shown(*mark) for mark in reached if _may_see(caller, facts, mark[0]))
+            shown = tuple(_found_mark(*mark) for mark in reached if _may_see(caller, facts, mark[0]))
         return json_response(
             MarksFound(found=shown, searched=len(runs), threshold=f"{threshold(len(runs), len(weights)):.2f}")
         )
@@ -114,7 +114,7 @@ def check_watermark(keys: WatermarkKeys, body: ReleaseModel) -> None:
         raise Problem(Code.CONFLICT, f"body.watermark: {detail}", field="body.watermark")
 
 
-def _marked(facts: Snapshot) -> list[str]:
+def _marked_runs(facts: Snapshot) -> list[str]:
     """The charges whose models were released with a mark, of the newest releases."""
     runs: dict[str, None] = {}
     for _, data in reversed(entries_of_kind(facts.connection, MODEL_RELEASE.name)):
@@ -140,7 +140,7 @@ def _may_see(caller: Caller, facts: Snapshot, charge: str) -> bool:
     return bool(caller.charge) or (charged is not None and caller.sees_charge(charged, facts))
 
 
-def _shown(charge: str, score: float) -> FoundMark:
+def _found_mark(charge: str, score: float) -> FoundMark:
     return FoundMark(bits=math.floor(score * score / 2 / math.log(2)), charge=charge, score=f"{score:.2f}")
 
 

@@ -27,7 +27,7 @@ from api.http.problems import Problem
 from api.http.query_parameters import DryRun
 from api.wire.command_answers import batch_schema
 from api.wire.command_requests import batch_request_schema
-from api.wire.responses import answered, json_response, shows, status_of, takes, warned, with_headroom
+from api.wire.responses import json_response, recorded_answer, shows, status_of, takes, warned, with_headroom
 from client.http.endpoints import BATCH, BATCH_MAX
 from ledger.book.book import Book, Outcome, Submission
 from ledger.domain.command import COMMAND_BYTES_MAX
@@ -93,7 +93,7 @@ def _render(context: _Decided, charges: list[Submission | Problem], outcomes: li
         outcome = next(left)
         if outcome.code.refused:
             return _problem(with_headroom(context.book, outcome, charge.command, context.caller))
-        return {**answered(outcome), **warned(outcome), "status": 200 if context.dry else status_of(outcome)}
+        return {**recorded_answer(outcome), **warned(outcome), "status": 200 if context.dry else status_of(outcome)}
 
     return json_response(
         {"outcomes": [outcome_of(charge) if isinstance(charge, Submission) else _problem(charge) for charge in charges]}

@@ -91,13 +91,13 @@ def claim_recovery(
 )
 def endorse(caller: Profile, claimed: _Claimed) -> Result:
     """Sign a claim as a member of a quorum, as a detached JWS for the organisation that sends it."""
-    from client.service.detached_signatures import signed
+    from client.service.detached_signatures import sign_document
     from client.service.key_bodies import read_claim
     from ledger.wire.records import write
 
     claim = read_claim(read_object(claimed).get("claim"))
     typer.echo(f"You sign: {write(claim).decode()}", err=True)
-    signature = signed(caller.signer(), write(claim))
+    signature = sign_document(caller.signer(), write(claim))
     return Result(signature, str(signature["signature"]))
 
 

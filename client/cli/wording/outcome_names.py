@@ -17,7 +17,7 @@ _SUBJECTS: Final = ("charge", "partition", "organisation", "members", "organisat
 """Of the body of any other command, the first of these is what it is about."""
 
 
-def named(kind: str, body: Object) -> str:
+def subject_of(kind: str, body: Object) -> str:
     """What a command of this kind and body is about; the kind alone where its body names nothing."""
     word = kind.replace("_", " ")
     if kind == "partition":

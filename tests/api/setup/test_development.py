@@ -24,7 +24,7 @@ from api.cli.up import next_commands, run_development
 from api.setup import development_folder as development
 from api.setup import development_server
 from api.setup.development_folder import PARTIES, DevelopmentFolder, FolderTaken
-from api.setup.development_server import kept_outside, running
+from api.setup.development_server import kept_outside, run_server
 from api.setup.key_files import verifier_key
 from client.keys.signer import load_private
 from client.profile.profile import Profile
@@ -114,7 +114,7 @@ def test_the_newest_checkpoint_is_kept_outside_the_folder(up: Up) -> None:
 def test_what_an_earlier_version_kept_in_the_folder_moves_out(tmp_path: Path) -> None:
     """Its profile names it no more; and a copy of the folder that comes back brings no older one."""
     development.claim(tmp_path / "folder", 1, 2)
-    mark = development.marked(tmp_path / "folder")
+    mark = development.read_mark(tmp_path / "folder")
     assert mark is not None
     folder = DevelopmentFolder(tmp_path / "folder", mark)
     development.complete(folder)
@@ -134,7 +134,7 @@ def test_what_an_earlier_version_kept_in_the_folder_moves_out(tmp_path: Path) ->
         pytest.raises(BookUnusable, match=f"fewer than the 3 under the checkpoint kept at {outside}"),
         socket.create_server((development.HOST, 0)) as service,
         socket.create_server((development.HOST, 0)) as issuer,
-        running(folder, service, issuer),
+        run_server(folder, service, issuer),
     ):
         pass
     assert outside.read_text(encoding="utf-8") == signer.sign(3, bytes(32))
@@ -151,11 +151,11 @@ def test_a_clock_that_jumps_is_said_and_the_service_goes_on(
         socket.create_server((development.HOST, 0)) as issuer,
     ):
         development.claim(tmp_path / "folder", service.getsockname()[1], issuer.getsockname()[1])
-        mark = development.marked(tmp_path / "folder")
+        mark = development.read_mark(tmp_path / "folder")
         assert mark is not None
         folder = DevelopmentFolder(tmp_path / "folder", mark)
         development.complete(folder)
-        with running(folder, service, issuer), caplog.at_level(logging.WARNING, "ledger.book"):
+        with run_server(folder, service, issuer), caplog.at_level(logging.WARNING, "ledger.book"):
             since_boot[0] -= DAY_MS
             development_server.register_parties(folder)
     said = [one.getMessage() for one in caplog.records if "what the time since boot makes it" in one.getMessage()]
@@ -221,7 +221,7 @@ def test_a_second_start_is_one_sentence(up: Up) -> None:
 
 def test_it_listens_on_loopback_alone(up: Up) -> None:
     """Both ports are bound to 127.0.0.1, as the kernel lists them."""
-    mark = development.marked(up.folder)
+    mark = development.read_mark(up.folder)
     assert mark is not None
     table = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     listening = [words[1].split(":") for words in map(str.split, table) if words[3] == "0A"]
@@ -284,9 +284,9 @@ def test_a_making_interrupted_after_any_file_is_completed(tmp_path: Path, monkey
             attempts, left = attempts + 1, 1
             try:
                 assert development.is_ours_or_free(folder)
-                if development.marked(folder) is None:
+                if development.read_mark(folder) is None:
                     development.claim(folder, 1, 2)
-                mark = development.marked(folder)
+                mark = development.read_mark(folder)
                 assert mark is not None
                 made = DevelopmentFolder(folder, mark)
                 development.complete(made)
@@ -294,7 +294,7 @@ def test_a_making_interrupted_after_any_file_is_completed(tmp_path: Path, monkey
             except KeyboardInterrupt:
                 for path in folder.rglob("*.pem"):
                     assert keys.setdefault(path, path.read_bytes()) == path.read_bytes()
-        stack.enter_context(development.held(folder))
+        stack.enter_context(development.hold_folder(folder))
     assert attempts > len(PARTIES) + 3
     assert {path: path.read_bytes() for path in folder.rglob("*.pem")}.items() >= keys.items()
     assert Profile.load(made.profile_of(PARTIES[0])).log.origin == mark.origin

@@ -16,7 +16,7 @@ from client.http.endpoints import SIGNATURE_HEADER
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.ensembles.answer_log import AnswerLog, Given
+from trainer_adapter.ensembles.answer_log import AnswerLog, StoredAnswer
 from trainer_adapter.ensembles.answer_room import WAITING_MAX, AnswerRoom, Leave, Question, next_time
 from trainer_adapter.ensembles.question_door import Door, serving
 from trainer_adapter.ensembles.signed_questions import (
@@ -50,7 +50,9 @@ class Counting:
     def give(self, questions: Sequence[Question], leave: Leave) -> str:
         """One step each."""
         first = self.log.steps + 1
-        given = [Given(one.id, one.digest, first + at, {"class": first + at}) for at, one in enumerate(questions)]
+        given = [
+            StoredAnswer(one.id, one.digest, first + at, {"class": first + at}) for at, one in enumerate(questions)
+        ]
         self.log.append(given)
         self.held.append(lambda: leave(given))
         if self.at_once:
@@ -248,7 +250,7 @@ def test_answers_are_sealed_and_a_torn_line_is_dropped(tmp_path: Path) -> None:
     """Another run's, or another key's, are refused by name."""
     path = tmp_path / "answers.log"
     log = AnswerLog(path, BOUND, SECRET)
-    log.append([Given("one", "0" * 64, 1, {"class": 7}), Given("two", "1" * 64, 2, {"screened": True})])
+    log.append([StoredAnswer("one", "0" * 64, 1, {"class": 7}), StoredAnswer("two", "1" * 64, 2, {"screened": True})])
     assert b"class" not in path.read_bytes()
     path.write_bytes(path.read_bytes() + b"torn")
     again = AnswerLog(path, BOUND, SECRET)

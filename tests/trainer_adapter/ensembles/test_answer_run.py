@@ -23,7 +23,7 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.answer import AnswerReport, answer_job
 from trainer_adapter.cli.ensemble import EnsembleJob, seal_ensemble
-from trainer_adapter.ensembles.answer_log import Given
+from trainer_adapter.ensembles.answer_log import StoredAnswer
 from trainer_adapter.ensembles.answer_room import Question
 from trainer_adapter.ensembles.asking import Asker, room_key
 from trainer_adapter.ensembles.ensemble_run import EnsembleAnswers, EnsembleRun
@@ -79,7 +79,7 @@ class Opened:
     def __init__(self, job: Job, place: Place) -> None:
         known = EnsembleJob.make(job, place.service)
         self.run: EnsembleRun = known.run(place.service, lambda _: None)
-        self.known, self.out = known, list[Given]()
+        self.known, self.out = known, list[StoredAnswer]()
 
     def __enter__(self) -> Self:
         """Take a generation, and decrypt the teachers."""

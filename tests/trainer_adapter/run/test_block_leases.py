@@ -15,7 +15,7 @@ from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.block_leases import LONGER_MAX, BlockLeases
 from trainer_adapter.run.step_budget import StepBudget
-from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
+from trainer_adapter.session.lease_requests import LeaseRequest, LeaseRequests
 
 LONG_S = 60.0
 
@@ -25,12 +25,12 @@ class Ledger(LeaseRequests):
 
     def __init__(self, leased: int = 0, answers: Exception | None = None) -> None:
         """Nothing but ``leased`` steps are leased; from the second request on it ``answers`` with an error."""
-        self.wanted: list[Wanted] = []
+        self.wanted: list[LeaseRequest] = []
         self.leased, self.generation, self.answers = leased, 1, answers
         self.open = threading.Event()
         self.open.set()
 
-    def lease(self, wanted: Wanted) -> None:
+    def lease(self, wanted: LeaseRequest) -> None:
         """Grant it, or not."""
         assert self.open.wait(LONG_S)
         self.wanted.append(wanted)
@@ -134,7 +134,7 @@ class Dear(Ledger):
         super().__init__()
         self.each_s, self.worked = each_s, threading.local()
 
-    def lease(self, wanted: Wanted) -> None:
+    def lease(self, wanted: LeaseRequest) -> None:
         """Grant it, after some work."""
         super().lease(wanted)
         self.worked.seconds = self.cpu_clock() + self.each_s
@@ -188,7 +188,7 @@ def test_a_log_that_counts_more_than_is_leased_takes_no_gap(tmp_path: Path) -> N
 
 def test_no_two_requests_and_no_two_keys_are_drawn_alike() -> None:
     """Ids of leases and the streams of two leases."""
-    ids = {Wanted.fresh(1, (1, 2), "", 0).id for _ in range(100)}
+    ids = {LeaseRequest.fresh(1, (1, 2), "", 0).id for _ in range(100)}
     assert len(ids) == 100
     one, other = (CsprngRandomness.fresh().stream("noise", 1).take(32) for _ in range(2))
     assert one != other

@@ -21,7 +21,7 @@ from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.run.state_digest import state_digest
-from trainer_adapter.session.lease_requests import LeaseRequests, Wanted
+from trainer_adapter.session.lease_requests import LeaseRequest, LeaseRequests
 from trainer_adapter.training.attach import attach
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.run_options import Options
@@ -34,9 +34,9 @@ class Ledger(LeaseRequests):
 
     def __init__(self, grants: int) -> None:
         """The first so many."""
-        self.wanted, self.grants = list[Wanted](), grants
+        self.wanted, self.grants = list[LeaseRequest](), grants
 
-    def lease(self, wanted: Wanted) -> None:
+    def lease(self, wanted: LeaseRequest) -> None:
         """Note it, and grant it or not."""
         self.wanted.append(wanted)
         if len(self.wanted) > self.grants:

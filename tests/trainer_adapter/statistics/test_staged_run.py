@@ -31,7 +31,7 @@ from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.train import best_device, run_of, train_job
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.preprocessing import OwnStatistic
-from trainer_adapter.layers.tensor_trees import chosen
+from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.statistics.held_out import held_out
 from trainer_adapter.statistics.staged_run import StagedRun
 from trainer_adapter.training.attach import attach
@@ -90,7 +90,7 @@ def _toml(value: c.Json) -> str:
 
 def _begun(place: Place, job: Path, options: Options | None = None) -> StagedRun:
     made = JobModel.make(Job.load(job), best_device())
-    given = options or Options(service=place.service, example=chosen(made.test, slice(2)))
+    given = options or Options(service=place.service, example=select(made.test, slice(2)))
     run = run_of(made, given)
     assert isinstance(run, StagedRun)
     return run
@@ -200,7 +200,7 @@ def test_a_killed_run_goes_on_after_its_statistics_and_not_before(place: Place) 
     taken = {name: value.clone() for name, value in first.answers.items()}
     _die(first)
     made = JobModel.make(Job.load(job), best_device())
-    again = _begun(place, job, Options(service=place.service, example=chosen(made.test, slice(2)), resume=True))
+    again = _begun(place, job, Options(service=place.service, example=select(made.test, slice(2)), resume=True))
     with again:
         for _ in again:
             pass
@@ -217,7 +217,7 @@ def test_a_killed_run_goes_on_after_its_statistics_and_not_before(place: Place) 
     first.open()
     (place.folder / "runs" / "lost" / "run.state").unlink()
     _die(first)
-    again = _begun(place, lost, Options(service=place.service, example=chosen(made.test, slice(2)), resume=True))
+    again = _begun(place, lost, Options(service=place.service, example=select(made.test, slice(2)), resume=True))
     with pytest.raises(Malformed, match="statistics: had begun when the process died"), again:
         again.open()
     charge = place.charge("lost")

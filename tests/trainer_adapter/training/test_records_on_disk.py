@@ -26,7 +26,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.layers.tensor_trees import chosen, tensors
+from trainer_adapter.layers.tensor_trees import select, tensors
 from trainer_adapter.training.records_on_disk import RecordsOnDisk, records_of
 from trainer_adapter.training.training_records import read_records
 
@@ -78,7 +78,7 @@ def _batches(opened: dict[str, SealedRecords], in_memory_max: int) -> list[torch
     randomness = CsprngRandomness(bytes(32))
     places = [torch.from_numpy(engine.draw(step, randomness)) for step in range(1, PLAN.steps + 1)]
     if isinstance(records, tuple):
-        return [tensors(chosen(records[0], one))[0] for one in places]
+        return [tensors(select(records[0], one))[0] for one in places]
     return [tensors(records.take(one)[0])[0] for one in places]
 
 

@@ -22,7 +22,7 @@ import migrations
 from api.demo.depa import preparation, raw_files
 from api.demo.depa.__main__ import play
 from api.demo.depa.scene import RUN, Scene
-from api.demo.stage import ORIGIN, opened, prepare
+from api.demo.stage import ORIGIN, open_stage, prepare
 from api.keys.data_key_store import FileKeyStore
 from client.cli.model import print_stages
 from client.dataset_files.stored_partition import StoredPartition
@@ -55,7 +55,7 @@ def scene(folder: Path, level: int = 1) -> Iterator[tuple[Scene, Book]]:
     migrations.upgrade(url)
     book = Book.open(url, gate=gate, log_key=log_key, origin=ORIGIN, clock=unix_ms, statements=False)
     try:
-        with opened(book, keys, log) as (address, enrol):
+        with open_stage(book, keys, log) as (address, enrol):
             quiet = Console(file=io.StringIO())
             yield Scene(folder, address, enrol, keys, quiet, unix_ms() // 1000 * 1000, level), book
     finally:
@@ -192,7 +192,7 @@ def test_a_table_that_breaks_the_terms_is_not_sealed(tmp_path: Path, spoilt: str
         with raw["index"].open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(rows)
         with pytest.raises(Malformed, match=words):
-            preparation.sealed(played.parties, played.keys, raw, tmp_path / "covid" / "data", "covid")
+            preparation.seal_tables(played.parties, played.keys, raw, tmp_path / "covid" / "data", "covid")
         assert not (tmp_path / "covid" / "data" / "index").exists()
 
 
