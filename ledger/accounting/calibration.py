@@ -55,8 +55,8 @@ def least_noise(of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fracti
     """
     excess, near = _excesses(of, epsilon, delta, relation)
     good, bad = _NOISE_MOST, _NOISE_LEAST - 1
-    found = find_crossing(excess, good, bad, find_crossing(near, good, bad, Crossing(NOISE_PLACES, -1.5))).place
-    return None if found == good and excess(good) > 0 else Fraction(found, NOISE_PLACES)
+    place = find_crossing(excess, good, bad, find_crossing(near, good, bad, Crossing(NOISE_PLACES, -1.5))).place
+    return None if place == good and excess(good) > 0 else Fraction(place, NOISE_PLACES)
 
 
 def most_steps(of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fraction, relation: str, most: int) -> int:

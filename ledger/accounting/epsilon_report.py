@@ -80,12 +80,12 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
         bounds["Rényi"] = renyi = _renyi(mechanism, delta, relation)
         if renyi is None or renyi <= _PLD_EPSILON_MAX:
             bounds["PLD"] = _pld(mechanism, delta, relation, renyi)
-    known = {name: epsilon for name, epsilon in bounds.items() if epsilon is not None}
-    if not known:
+    finite = {name: epsilon for name, epsilon in bounds.items() if epsilon is not None}
+    if not finite:
         raise Malformed("noise_multiplier", "leaves an infinite ε at this δ")
-    accountant = min(known, key=lambda name: known[name])
+    accountant = min(finite, key=lambda name: finite[name])
     return Report(
-        report_up(known[accountant]), delta, accountant, relation, f"dp-accounting {version('dp-accounting')}"
+        report_up(finite[accountant]), delta, accountant, relation, f"dp-accounting {version('dp-accounting')}"
     )
 
 
@@ -118,8 +118,8 @@ def estimate_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fr
         coarse = pld_mechanisms.compose(mechanism, relation, pld_mechanisms.INTERVALS[0]).epsilon(float_down(delta))
     except (NotPriced, GridTooLarge):
         return renyi
-    known = [*([] if renyi is None else [renyi]), *([] if math.isinf(coarse) else [Fraction(coarse)])]
-    return min(known, default=None)
+    estimates = [*([] if renyi is None else [renyi]), *([] if math.isinf(coarse) else [Fraction(coarse)])]
+    return min(estimates, default=None)
 
 
 def slack(mechanism: Mechanism) -> Fraction:
@@ -136,11 +136,11 @@ def slack(mechanism: Mechanism) -> Fraction:
 
 
 def _renyi(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction | None:
-    left = delta - slack(mechanism)
-    if left <= 0:
+    delta_left = delta - slack(mechanism)
+    if delta_left <= 0:
         return None
     rhos = ((order, divergence(mechanism, relation, order)) for order in ORDERS)
-    bounds = [rho - conversion(order, left) for order, rho in rhos if rho is not None]
+    bounds = [rho - conversion(order, delta_left) for order, rho in rhos if rho is not None]
     return max(Fraction(0), min(bounds)) if bounds else None
 
 
@@ -149,9 +149,9 @@ def _pld(mechanism: Mechanism, delta: Fraction, relation: str, renyi: Fraction |
     with suppress(NotPriced, GridTooLarge):
         for interval in pld_mechanisms.intervals(mechanism):
             whole = pld_mechanisms.compose(mechanism, relation, interval)
-            found = whole.epsilon(float_down(delta))
-            stable = found >= best * (1 - _STABLE) and (renyi is None or found <= renyi)
-            best = min(best, found)
+            epsilon = whole.epsilon(float_down(delta))
+            stable = epsilon >= best * (1 - _STABLE) and (renyi is None or epsilon <= renyi)
+            best = min(best, epsilon)
             if stable:
                 break
     return None if math.isinf(best) else Fraction(best)

@@ -53,9 +53,9 @@ def exact_square(step: Mechanism, relation: str) -> int | None:
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     require_priced(step, relation, "gaussian")
-    known, epsilon = _by_noise(step, relation), _as_pure(step)
-    if known is not None:
-        return known
+    square, epsilon = _by_noise(step, relation), _as_pure(step)
+    if square is not None:
+        return square
     return None if epsilon is None else _of_pure(epsilon)
 
 
@@ -66,9 +66,9 @@ def exact_square_covers(step: Mechanism, relation: str, square: int) -> bool | N
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     require_priced(step, relation, "gaussian")
-    known, epsilon = _by_noise(step, relation), _as_pure(step)
-    if known is not None:
-        return square >= known
+    exact, epsilon = _by_noise(step, relation), _as_pure(step)
+    if exact is not None:
+        return square >= exact
     return None if epsilon is None else _covers_pure(epsilon, square)
 
 
@@ -90,10 +90,10 @@ def _as_pure(step: Mechanism) -> Fraction | None:
 def _of_pure(epsilon: Fraction) -> int:
     if epsilon > _PURE_MAX:
         return _BEYOND
-    low, high, wanted = 0.0, 2 * _MU_MAX, _log_half(epsilon, PURE_MARGIN)
+    low, high, target = 0.0, 2 * _MU_MAX, _log_half(epsilon, PURE_MARGIN)
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (low, middle) if _log_tail(middle) <= wanted else (middle, high)
+        low, high = (low, middle) if _log_tail(middle) <= target else (middle, high)
     return ceil_units(Fraction(high) ** 2)
 
 
@@ -129,10 +129,10 @@ def certificate(step: Mechanism, relation: str, count: int, tau: Fraction) -> in
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     require_priced(step, relation, "gaussian")
-    found = _curves(step, relation, count)
-    if found is None or found.points > POINTS_ISSUED:
+    curves = _curves(step, relation, count)
+    if curves is None or curves.points > POINTS_ISSUED:
         return None
-    holds = _test(found, float_down(tau) - 2 * MARGIN, _POINTS, issuing=True)
+    holds = _test(curves, float_down(tau) - 2 * MARGIN, _POINTS, issuing=True)
     if holds is None:
         return None
     low, high = 0.0, 1 / 16
@@ -157,8 +157,8 @@ def certified(step: Mechanism, relation: str, count: int, tau: Fraction, square:
         NotPriced: if there is no proof for this mechanism under this relation.
     """
     require_priced(step, relation, "gaussian")
-    found = _curves(step, relation, count)
-    holds = None if found is None else _test(found, float_down(tau) - MARGIN, 2 * _POINTS, issuing=False)
+    curves = _curves(step, relation, count)
+    holds = None if curves is None else _test(curves, float_down(tau) - MARGIN, 2 * _POINTS, issuing=False)
     return holds is not None and square > 0 and holds(_mu_down(square))
 
 
@@ -170,7 +170,7 @@ def _curves(step: Mechanism, relation: str, count: int) -> Distribution | None:
         return None
 
 
-def _test(found: Distribution, left: float, points: int, *, issuing: bool) -> Callable[[float], bool] | None:
+def _test(found: Distribution, delta: float, points: int, *, issuing: bool) -> Callable[[float], bool] | None:
     """Whether a μ covers the curve up to where it is below ``left`` by itself; None if it never is.
 
     Between two points the curve is at most its value at the left one, and a Gaussian's at least that at the right. The
@@ -179,14 +179,14 @@ def _test(found: Distribution, left: float, points: int, *, issuing: bool) -> Ca
     import numpy as np
 
     part, more = (PART_ISSUED * found.steps, (NOISE_ISSUED - 1) * found.noise) if issuing else (0.0, 0.0)
-    if left <= more or math.isinf(last := found.epsilon((left - more) / (1 + part))):
+    if delta <= more or math.isinf(last := found.epsilon((delta - more) / (1 + part))):
         return None
     width = 2.0 ** (math.frexp(max(last, _LEAST) / points)[1] - 1)
     grid = np.arange(math.ceil(last / width) + 1) * width
     curve = (found.issued if issuing else found.curve)(grid[:-1])
 
     def holds(mu: float) -> bool:
-        return bool(np.all(curve <= left + _curve(grid[1:], mu)))
+        return bool(np.all(curve <= delta + _curve(grid[1:], mu)))
 
     return holds
 

@@ -41,8 +41,8 @@ def lattice_laws(distribution: Distribution, step: float) -> tuple[LatticeLaw, L
     """The laws of loss of both orders of a pair on the lattice of whole multiples of ``step`` nats."""
     losses = step * np.arange(math.ceil(SPAN_NAT / step) + 1, dtype=np.float64)
     curves = distribution.curves(losses)
-    one, other = curves[0], curves[-1]
-    return _connected(losses, one, other), _connected(losses, other, one)
+    first, last = curves[0], curves[-1]
+    return _connected(losses, first, last), _connected(losses, last, first)
 
 
 def _connected(losses: NDArray[np.float64], above: NDArray[np.float64], swapped: NDArray[np.float64]) -> LatticeLaw:

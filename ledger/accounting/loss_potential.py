@@ -126,8 +126,8 @@ class Potential:
     def _table(self, ticks: int) -> NDArray[np.float64]:
         """V at so many ticks: one row for each order of the pair, one column for each point."""
         while len(self._values) <= ticks:
-            left, value = len(self._values), self._values[-1]
-            fits = [place for place, price in enumerate(self._prices) if price <= left]
+            budget, value = len(self._values), self._values[-1]
+            fits = [place for place, price in enumerate(self._prices) if price <= budget]
             if fits:
                 before = [self._spectra[-self._prices[place]] for place in fits]
                 value = np.maximum(value, self._law.expected(before, fits).max(axis=0))

@@ -132,10 +132,12 @@ class Distribution:
     points: int
 
     @classmethod
-    def of(cls, found: PrivacyLossDistribution) -> Self:
+    def of(cls, distribution: PrivacyLossDistribution) -> Self:
         """One step, as the library made it."""
         # The version is pinned, and nothing public gives the laws.
-        laws = [found._pmf_remove] if found._symmetric else [found._pmf_remove, found._pmf_add]  # noqa: SLF001 - no public name
+        laws = (
+            [distribution._pmf_remove] if distribution._symmetric else [distribution._pmf_remove, distribution._pmf_add]
+        )  # noqa: SLF001 - no public name
         for law in laws:
             if hasattr(law, "_loss_probs"):
                 places = list(law._loss_probs)  # noqa: SLF001 - as above
@@ -166,9 +168,11 @@ class Distribution:
         """The composition with another. Raises: GridTooLarge."""
         width = max(len(self.laws), len(other.laws))
         pairs = list(zip(self._both(width), other._both(width), strict=True))
-        points = max(self.points, other.points, *(one.size + two.size for one, two in pairs))
+        points = max(self.points, other.points, *(first.size + second.size for first, second in pairs))
         require_points(points)
-        return Distribution(tuple(one.compose(two, _TAIL) for one, two in pairs), self.steps + other.steps, points)
+        return Distribution(
+            tuple(first.compose(second, _TAIL) for first, second in pairs), self.steps + other.steps, points
+        )
 
     def _both(self, width: int) -> tuple[DensePLDPmf, ...]:
         return self.laws * width if len(self.laws) < width else self.laws

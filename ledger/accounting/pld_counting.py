@@ -41,11 +41,11 @@ def count_capacity(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) ->
     best = certain = _by_renyi(step, epsilon, delta, ISSUED)
     coarser = 0
     for interval in _INTERVALS:
-        found = _search(step, float_down(epsilon), float_down(delta), interval, best)
-        best = max(best, found)
-        if certain < found < coarser * _STABLE:
+        count = _search(step, float_down(epsilon), float_down(delta), interval, best)
+        best = max(best, count)
+        if certain < count < coarser * _STABLE:
             break
-        coarser = found
+        coarser = count
     return best
 
 
@@ -68,25 +68,25 @@ def count_keeps(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, count
 
 def _keeps(step: PoissonGaussian, epsilon: float, delta: float, count: int, interval: float) -> bool:
     try:
-        one = pld_mechanisms.repeated(step, ZERO_OUT, 1, interval)
+        single = pld_mechanisms.repeated(step, ZERO_OUT, 1, interval)
     except GridTooLarge:
         return False
-    return _delta(one, count, epsilon, delta, 1) <= delta
+    return _delta(single, count, epsilon, delta, 1) <= delta
 
 
-def _delta(one: Distribution, count: int, epsilon: float, delta: float, times: int) -> float:
+def _delta(single: Distribution, count: int, epsilon: float, delta: float, times: int) -> float:
     """The δ at ε with so many times the noise; infinite where that noise alone exceeds δ, or a grid its size."""
     import numpy as np
 
     if times * NOISE_PER_STEP * count >= delta:
         return math.inf
     try:
-        found = one.self_compose(count)
+        composed = single.self_compose(count)
     except GridTooLarge:
         return math.inf
     if times == 1:
-        return found.delta(epsilon)
-    return math.inf if found.points > POINTS_ISSUED else float(found.issued(np.asarray([epsilon]))[0])
+        return composed.delta(epsilon)
+    return math.inf if composed.points > POINTS_ISSUED else float(composed.issued(np.asarray([epsilon]))[0])
 
 
 def _by_renyi(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, halves: int) -> int:
@@ -99,12 +99,12 @@ def _by_renyi(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, halves:
 def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float, start: int) -> int:
     """Regula falsi on log δ against log n within a bracket, halving it where that is too slow."""
     try:
-        one = pld_mechanisms.repeated(step, ZERO_OUT, 1, interval)
+        single = pld_mechanisms.repeated(step, ZERO_OUT, 1, interval)
     except GridTooLarge:
         return start
 
     def excess(count: int) -> float:
-        return math.log(_delta(one, count, epsilon, delta, NOISE_ISSUED)) - math.log(delta)
+        return math.log(_delta(single, count, epsilon, delta, NOISE_ISSUED)) - math.log(delta)
 
     low, high = max(1, start), max(2, start + start // 4)
     below = excess(low)

@@ -129,7 +129,7 @@ def _sampled(step: m.PoissonGaussian, k: int, grid: dict[str, Any]) -> PrivacyLo
     if k == 1:
         return sampled_gaussian(noise, probability, grid["value_discretization_interval"])
     # That none is drawn is the rest of it; as a difference it would come out below 0.
-    drawn = [float((1 - step.probability) ** k), *(float(one) for one in binom.pmf(range(1, k + 1), k, probability))]
+    drawn = [float((1 - step.probability) ** k), *(float(mass) for mass in binom.pmf(range(1, k + 1), k, probability))]
     known = [(float(j), weight) for j, weight in enumerate(drawn) if weight > 0]
     sensitivities, weights = (list(column) for column in zip(*known, strict=True))
     return library.from_mixture_gaussian_mechanism(noise, sensitivities, weights, **grid)

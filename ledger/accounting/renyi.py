@@ -112,8 +112,8 @@ def divergence(  # noqa: C901, PLR0911, PLR0912 - one formula a kind
             return selected(partial(of, mechanism.mechanism), mechanism.mean, mechanism.shape, order)
         case m.Composed():
             parts = [of(part) for part in mechanism.mechanisms]
-            known = [part for part in parts if part is not None]
-            return sum(known, Fraction(0)) if len(known) == len(parts) else None
+            finite = [part for part in parts if part is not None]
+            return sum(finite, Fraction(0)) if len(finite) == len(parts) else None
         case m.SelfComposed():
             return _times(mechanism.count, of(mechanism.mechanism))
         case _:

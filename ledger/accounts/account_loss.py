@@ -42,12 +42,12 @@ def frozen_accounts(facts: Facts, accounts: Iterable[Account], caps: Mapping[str
     Pending counts in full. A frozen account promises nothing for the past: what was charged before under other
     caps composes as it was, and that is what holds.
     """
-    found = []
+    frozen = []
     for account in accounts:
         cap = caps.get(account.partition)
         rule = read_rule(facts.partitions[account.partition].terms)
         if cap is None or rule.admits(counted_loss(facts, account), cap):
             continue
         excess = rule.share(counted_loss(facts, account), cap) - 1
-        found.append(Frozen(account.partition, account.holder, excess if excess > 0 else None))
-    return found
+        frozen.append(Frozen(account.partition, account.holder, excess if excess > 0 else None))
+    return frozen

@@ -39,13 +39,13 @@ class AccountSums:
         """So many losses of the first ``steps`` steps more, at each place."""
         # By what they are and not by what they say, which is long; the count holds them, so no other gets their ids.
         key = id(places), id(segments), steps
-        found = self._counts.get(key)
-        if found is None:
+        count = self._counts.get(key)
+        if count is None:
             self._counts[key] = _Count(places, segments, steps, posted, pending, self.entry)
         else:
-            found.posted += posted
-            found.pending += pending
-            found.entry = self.entry
+            count.posted += posted
+            count.pending += pending
+            count.entry = self.entry
 
     def __bool__(self) -> bool:
         """Whether anything is yet to be put down."""

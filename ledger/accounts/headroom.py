@@ -178,8 +178,8 @@ def _sum(values: tuple[int, int, int], one: int) -> str:
         up = [-(-value * scale // one) for value in (before, run)]
         down = bound * scale // one
         if (sum(up) <= down) == (before + run <= bound):
-            shown = (ceil_decimal(Fraction(value, scale), places) for value in (*up, down))
-            return "{} + {} {side} {}".format(*shown, side=side)
+            decimals = (ceil_decimal(Fraction(value, scale), places) for value in (*up, down))
+            return "{} + {} {side} {}".format(*decimals, side=side)
     of = "" if one == 1 else f" times 1/{one}"
     return f"{before} + {run} {side} {bound}{of}"
 
@@ -202,7 +202,7 @@ class GroupLimit:
         rule, run = read_rule(facts.partitions[self.partitions[0]].terms), loss_of(segments, steps)
         # Of many partitions most accounts are equal.
         admitted: dict[Loss, bool] = {}
-        found = []
+        full = []
         for ref in self.partitions:
             account = accounts.get((ref, holder))
             if account is None:
@@ -213,8 +213,8 @@ class GroupLimit:
             if enough is None:
                 enough = admitted[before] = rule.admits(before + run, cap)
             if not enough:
-                found.append(ref)
-        return found
+                full.append(ref)
+        return full
 
 
 def silent(partition: str, *, enough: bool) -> str:

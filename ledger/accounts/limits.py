@@ -33,12 +33,12 @@ def limits_on(
 def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Bound]:
     holder = holder_of(author.node)
     for partition in partitions:
-        named = caps[partition.ref]
-        if named.everyone is not None:
-            yield Bound(partition, GLOBAL, named.everyone)
-        yield Bound(partition, holder, named.lineage, source=named.lineage_source)
-        if named.share is not None:
-            yield Bound(partition, holder, partition.epsilon, named.share, named.share_source)
+        stated = caps[partition.ref]
+        if stated.everyone is not None:
+            yield Bound(partition, GLOBAL, stated.everyone)
+        yield Bound(partition, holder, stated.lineage, source=stated.lineage_source)
+        if stated.share is not None:
+            yield Bound(partition, holder, partition.epsilon, stated.share, stated.share_source)
 
 
 def _limit(bound: Bound, numbers: ComputedPrices, *, rounded: bool) -> Limit:

@@ -29,31 +29,38 @@ def group_by_terms(partitions: Sequence[Partition]) -> tuple[Group, ...]:
 def group_by_caps(partitions: Sequence[Partition], caps: dict[str, Caps]) -> tuple[Group, ...]:
     """Those that have the same caps too. Raises: Rejected, for too many groups."""
 
-    def alike(one: Partition) -> Hashable:
-        named = caps[one.ref]
-        return *_terms(one), named.everyone, named.lineage, named.share
+    def alike(partition: Partition) -> Hashable:
+        stated = caps[partition.ref]
+        return *_terms(partition), stated.everyone, stated.lineage, stated.share
 
     return _grouped(partitions, alike)
 
 
-def _terms(one: Partition) -> tuple[Hashable, ...]:
-    return one.terms, one.relation, one.unit, one.unit_records_max, one.epsilon, one.delta
+def _terms(partition: Partition) -> tuple[Hashable, ...]:
+    return (
+        partition.terms,
+        partition.relation,
+        partition.unit,
+        partition.unit_records_max,
+        partition.epsilon,
+        partition.delta,
+    )
 
 
 def _grouped(partitions: Sequence[Partition], key: Callable[[Partition], Hashable]) -> tuple[Group, ...]:
-    found: dict[Hashable, list[Partition]] = {}
-    for one in partitions:
-        found.setdefault(key(one), []).append(one)
-    if len(found) > GROUPS_MAX:
-        rule = f"partitions of {len(found)} different terms are more than the {GROUPS_MAX} of one charge"
+    groups: dict[Hashable, list[Partition]] = {}
+    for partition in partitions:
+        groups.setdefault(key(partition), []).append(partition)
+    if len(groups) > GROUPS_MAX:
+        rule = f"partitions of {len(groups)} different terms are more than the {GROUPS_MAX} of one charge"
         raise Rejected(Code.MALFORMED, f"body.ranges: {rule}", "body.ranges")
-    return tuple(map(tuple, found.values()))
+    return tuple(map(tuple, groups.values()))
 
 
 def group_runs(partitions: Sequence[Partition], groups: Sequence[Group]) -> list[c.Json]:
     """The partitions in order, as numbers of groups, each with how many in a row are of it."""
-    number = {one.ref: place for place, group in enumerate(groups) for one in group}
-    return [[group, sum(1 for _ in run)] for group, run in groupby(number[one.ref] for one in partitions)]
+    number = {partition.ref: place for place, group in enumerate(groups) for partition in group}
+    return [[group, sum(1 for _ in run)] for group, run in groupby(number[partition.ref] for partition in partitions)]
 
 
 def require_same_unit(partitions: Sequence[Partition]) -> None:

@@ -97,8 +97,8 @@ def repeated(runs: Sequence[Mechanism]) -> tuple[Repeated, ...]:
     for run in runs:
         pieces = to_steps(run)
         count, step = pieces[0] if len(pieces) == 1 else (1, run)
-        known = groups.get(step, Repeated(step, count, 0))
-        groups[step] = Repeated(step, known.first, known.units - (-UNITS * count // known.first))
+        group = groups.get(step, Repeated(step, count, 0))
+        groups[step] = Repeated(step, group.first, group.units - (-UNITS * count // group.first))
     return tuple(groups.values())
 
 
@@ -110,9 +110,9 @@ def repeated_epsilon(runs: Sequence[Mechanism], delta: Fraction, relation: str) 
     groups = repeated(runs)
     if len(groups) > GROUPS_MAX:
         return None
-    known = [group.epsilon(delta / 2**place, relation) for place, group in enumerate(groups, 1)]
-    found = [epsilon for epsilon in known if epsilon is not None]
-    return sum(found, Fraction(0)) if len(found) == len(known) else None
+    bounds = [group.epsilon(delta / 2**place, relation) for place, group in enumerate(groups, 1)]
+    finite = [epsilon for epsilon in bounds if epsilon is not None]
+    return sum(finite, Fraction(0)) if len(finite) == len(bounds) else None
 
 
 def least_odometer(rule: Rule, total: Loss, runs: Sequence[Mechanism], relation: str) -> tuple[str, Fraction | None]:
@@ -148,7 +148,7 @@ def orders_epsilon(runs: Sequence[Mechanism], delta: Fraction, relation: str) ->
     bounds = []
     for order in ORDERS:
         rhos = [divergence(run, relation, order) for run in runs]
-        known = [rho for rho in rhos if rho is not None]
-        if len(known) == len(rhos):
-            bounds.append(sum(known, Fraction(0)) - conversion(order, delta / len(ORDERS)))
+        finite = [rho for rho in rhos if rho is not None]
+        if len(finite) == len(rhos):
+            bounds.append(sum(finite, Fraction(0)) - conversion(order, delta / len(ORDERS)))
     return max(Fraction(0), min(bounds)) if bounds else None

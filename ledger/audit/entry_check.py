@@ -129,8 +129,8 @@ def _check_alerts(facts: Facts, priced: PricedCharge, entry: Entry) -> None:
 
     Only accounts that are watched and not capped have a capacity that is not recorded.
     """
-    found = (priced.alerts(facts, RecordedPrices(entry, elsewhere)) for elsewhere in (-1, 0, 1))
-    crossed = [set(map(c.spelled, crossing)) for crossing in found]
+    computed = (priced.alerts(facts, RecordedPrices(entry, elsewhere)) for elsewhere in (-1, 0, 1))
+    crossed = [set(map(c.spelled, crossing)) for crossing in computed]
     recorded: Any = entry.body.get("alerts", [])
     alerts = list(map(c.spelled, recorded))
     if len(set(alerts)) != len(alerts) or not set.intersection(*crossed) <= set(alerts) <= set.union(*crossed):
@@ -149,7 +149,8 @@ def _lenient(gate: Gate, *, denied: bool) -> Gate:
         if exact.permit is not denied:
             return exact
         epsilon = tuple(
-            (ref, max(one + sign * (one * EPSILON_SLACK + EPSILON_SLACK), ZERO)) for ref, one in request.epsilon
+            (ref, max(epsilon + sign * (epsilon * EPSILON_SLACK + EPSILON_SLACK), ZERO))
+            for ref, epsilon in request.epsilon
         )
         return gate(replace(request, epsilon=epsilon, permitted=not denied), facts)
 
@@ -168,8 +169,8 @@ def _recorded_gate(entry: Entry) -> Gate:
 def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
     body = entry.command_body
     if isinstance(body, OpenPartition):
-        named: Any = entry.body["caps"]
-        epsilons = [parse_number(cap["epsilon"], "body.caps.epsilon") for cap in named]
+        recorded: Any = entry.body["caps"]
+        epsilons = [parse_number(cap["epsilon"], "body.caps.epsilon") for cap in recorded]
         return ((body.ref, Caps(epsilons[0], epsilons[-1])),)
     caps: dict[str, dict[str, Fraction]] = {}
     members = _members(entry, facts)
@@ -177,7 +178,7 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
     limits: Any = entry.body.get("limits", [])
     # The caps of coalitions are the book's own, and are decided again.
     pending = {GLOBAL, holder_of(facts.organisations[entry.actor].node)} if limits else set()
-    for limit in (one for one in limits if one["holder"] in pending):
+    for limit in (limit for limit in limits if limit["holder"] in pending):
         epsilon = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
         kind = GLOBAL if limit["holder"] == GLOBAL else "lineage"
         if "share" in limit:
@@ -203,10 +204,10 @@ def _members(entry: Entry, facts: Facts) -> dict[str, tuple[str, ...]]:
     partitions: Any = _charged_to(entry, facts)
     recorded: Any = entry.body.get("groups", [])
     try:
-        found = grouped(partitions, tuple((number, count) for number, count in recorded))
+        members = grouped(partitions, tuple((number, count) for number, count in recorded))
     except ValueError as error:
         raise Malformed("body.groups", str(error)) from None
-    return {refs[0]: refs for refs in found}
+    return {refs[0]: refs for refs in members}
 
 
 def _alerts(entry: Entry, facts: Facts) -> dict[str, tuple[Fraction, ...]]:
@@ -214,16 +215,16 @@ def _alerts(entry: Entry, facts: Facts) -> dict[str, tuple[Fraction, ...]]:
     alerts: Any = entry.body.get("alerts", [])
     partitions = _charged_to(entry, facts) if alerts else ()
     shares: dict[str, set[Fraction]] = {}
-    for one in alerts:
-        share, runs = parse_number(one["share"], "body.alerts.share"), one.get("places")
+    for alert in alerts:
+        share, runs = parse_number(alert["share"], "body.alerts.share"), alert.get("places")
         refs = (
-            (one["partition"],)
+            (alert["partition"],)
             if runs is None
             else [ref for first, count in runs for ref in partitions[first : first + count]]
         )
         for ref in refs:
             shares.setdefault(ref, set()).add(share)
-    return {ref: tuple(sorted(found)) for ref, found in shares.items()}
+    return {ref: tuple(sorted(places)) for ref, places in shares.items()}
 
 
 def _compare(derived: c.Object, entry: Entry) -> None:
@@ -241,8 +242,8 @@ def _check_opened(context: Context[OpenPartition], entry: Entry) -> None:
     rule = read_rule(spelled)
     terms = rule.to_json()
     delta, epsilon = format_number(body.delta), format_number(body.epsilon)
-    wanted = {"delta": delta, "kind": body.rule if rule.delta else PureSum.kind(), "epsilon": epsilon}
-    for name, value in wanted.items():
+    expected = {"delta": delta, "kind": body.rule if rule.delta else PureSum.kind(), "epsilon": epsilon}
+    for name, value in expected.items():
         if terms.get(name, value) != value:
             raise Malformed(f"body.terms.{name}", "is not what the partition requested")
     caps: Any = entry.body["caps"]

@@ -45,14 +45,14 @@ def read_chunk(start: int, stored: list[Stored], last: int, *, whole: bool) -> C
     """
     wrong: Wrong | None = None
     leaves: list[bytes] = []
-    found: list[Effect | SignedRun] = []
+    effects: list[Effect | SignedRun] = []
     times: list[int] = []
     take: Callable[[bytes], tuple[Read, Effect | SignedRun]] = _entire if whole else _effect
     for index, (position, name, kind, time, data) in enumerate(stored, start):
         try:
             if index != position:
                 raise Malformed("", "is missing")
-            read, taken = take(data)
+            read, consumed = take(data)
             if read[:3] != (name, kind, time):
                 raise Malformed("", "is filed under an id, kind or time that is not its own")
             if time < last:
@@ -61,10 +61,10 @@ def read_chunk(start: int, stored: list[Stored], last: int, *, whole: bool) -> C
             wrong = index, describe_error(error)
             break
         last = read.time_after
-        found.append(taken)
+        effects.append(consumed)
         leaves.append(leaf_hash(data))
         times.append(last)
-    return Chunk(start, leaves, found, times, wrong)
+    return Chunk(start, leaves, effects, times, wrong)
 
 
 def _effect(data: bytes) -> tuple[Read, Effect]:

@@ -24,9 +24,9 @@ def check_sums(state: MemoryState, size: int) -> None:
     """
     for holder, spans in _holders(state, size):
         sums = {ref: (posted, pending) for ref, posted, pending in state.exposures(spans)}
-        kept = {one.partition: (one.posted, one.pending) for one in state.accounts_of(holder)}
-        for ref in sorted(sums.keys() | kept.keys()):
-            if sums.get(ref) != kept.get(ref) and not _both_empty(sums.get(ref), kept.get(ref)):
+        accounts = {account.partition: (account.posted, account.pending) for account in state.accounts_of(holder)}
+        for ref in sorted(sums.keys() | accounts.keys()):
+            if sums.get(ref) != accounts.get(ref) and not _both_empty(sums.get(ref), accounts.get(ref)):
                 raise VerificationFailed(None, f"accounts: {holder} of {ref} is not the sum over its runs")
 
 
@@ -41,7 +41,7 @@ _TABLES: Final = text("SELECT name FROM sqlite_master WHERE type = 'table'")
 
 
 def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
-    return all(one is None or (one[0].empty and one[1].empty) for one in sums)
+    return all(pair is None or (pair[0].empty and pair[1].empty) for pair in sums)
 
 
 def find_invalid_text(connection: Executor) -> None:
@@ -62,12 +62,12 @@ def _search(connection: Executor, table: Table) -> None:
     if not texts:
         return
     keys = list(table.primary_key.columns)
-    chosen = select(*(cast(one, LargeBinary) for one in (*texts, *keys))).order_by(*keys)
+    chosen = select(*(cast(column, LargeBinary) for column in (*texts, *keys))).order_by(*keys)
     with connection.execute(chosen, execution_options={"yield_per": 1_000}) as rows:
         for row in rows:
             for column, value in zip(texts, row, strict=False):
                 if value is not None and not _decodes(bytes(value)):
-                    key = ", ".join(bytes(one).decode(errors="backslashreplace") for one in row[len(texts) :])
+                    key = ", ".join(bytes(value).decode(errors="backslashreplace") for value in row[len(texts) :])
                     index = int(key) if table is ENTRY else None
                     raise VerificationFailed(
                         index, f"{table.name}: the row of {key} cannot be read: {column.name} is not UTF-8"

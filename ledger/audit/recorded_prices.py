@@ -33,7 +33,7 @@ class RecordedPrices(ComputedPrices):
         """Those of this entry; with capacities that it does not record as found here, or the most above or below it."""
         limits: Any = entry.body["limits"]
         self._prices: Any = entry.body["prices"]
-        self._caps = {(one["partition"], one["holder"], one.get("share")): one["cap"] for one in limits}
+        self._caps = {(limit["partition"], limit["holder"], limit.get("share")): limit["cap"] for limit in limits}
         self._elsewhere = elsewhere
 
     def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
@@ -48,12 +48,12 @@ class RecordedPrices(ComputedPrices):
     def cap(self, bound: Bound) -> Cap:
         """As recorded, if that is not too much. Raises: Malformed."""
         share = None if bound.share is None else format_number(bound.share)
-        found = self._caps.get((bound.partition.ref, bound.holder, share))
-        if found is None:
+        recorded = self._caps.get((bound.partition.ref, bound.holder, share))
+        if recorded is None:
             raise Malformed("body.limits", "name other accounts than the charge touches")
-        if parse_number(found["epsilon"], "body.limits.cap.epsilon") != bound.epsilon:
+        if parse_number(recorded["epsilon"], "body.limits.cap.epsilon") != bound.epsilon:
             raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
-        cap = _kept(bound.partition.terms, c.spelled(found), share)
+        cap = _kept(bound.partition.terms, c.spelled(recorded), share)
         if cap is None:
             raise Malformed("body.limits.cap", "allows more than the budget does")
         return cap
@@ -63,13 +63,13 @@ class RecordedPrices(ComputedPrices):
         if (bound.partition.ref, bound.holder, None) in self._caps or bound.holder != GLOBAL:
             return self.cap(bound)
         rule = read_rule(bound.partition.terms)
-        found = rule.cap(bound.epsilon)
-        return _moved(found, self._elsewhere) if rule.searched else found
+        cap = rule.cap(bound.epsilon)
+        return _moved(cap, self._elsewhere) if rule.searched else cap
 
 
 def _moved(cap: Cap, sign: int) -> Cap:
     """As far up or down as a search may end elsewhere, by a unit at least."""
-    moved = (None if one is None else one + sign * math.ceil(one * FOUND_PART) for one in cap.capacity)
+    moved = (None if bound is None else bound + sign * math.ceil(bound * FOUND_PART) for bound in cap.capacity)
     return Cap(cap.epsilon, tuple(moved))
 
 
@@ -79,9 +79,9 @@ def keeps(terms: str, recorded: Any) -> bool:  # noqa: ANN401 - JSON as recorded
 
 
 @lru_cache(maxsize=4_096)
-def _kept(terms: str, spelled: bytes, share: str | None) -> Cap | None:
+def _kept(terms: str, capacity: bytes, share: str | None) -> Cap | None:
     """The recorded cap, if it, or the cap of which it is that share, allows no more than its (ε, δ)."""
-    cap, rule = _cap(spelled), read_rule(terms)
+    cap, rule = _cap(capacity), read_rule(terms)
     if len(cap.capacity) != len(rule.coordinates):
         return None
     if share is None:
@@ -96,5 +96,5 @@ def read_cap(recorded: Any) -> Cap:  # noqa: ANN401 - JSON as recorded
 
 
 @lru_cache(maxsize=4_096)
-def _cap(spelled: bytes) -> Cap:
-    return convert(Cap, c.parse(spelled, len(spelled)), "body.limits.cap")
+def _cap(capacity: bytes) -> Cap:
+    return convert(Cap, c.parse(capacity, len(capacity)), "body.limits.cap")

@@ -211,17 +211,17 @@ class _Replay:
         chunk = read_chunk(self._growth.size, stored, self._last, whole=self._decisions)
         index, state, sums = chunk.start, self._state, AccountSums(self._state)
         try:
-            for index, (one, time) in enumerate(zip(chunk.read, chunk.times, strict=True), chunk.start):
+            for index, (entry, time) in enumerate(zip(chunk.read, chunk.times, strict=True), chunk.start):
                 row = stored[index - chunk.start]
-                if isinstance(one, SignedRun):
-                    self._decide_run(one, row, index, sums)
+                if isinstance(entry, SignedRun):
+                    self._decide_run(entry, row, index, sums)
                 elif self._decisions:
-                    assert isinstance(one, Entry)
-                    self._decide(None, one, index)
+                    assert isinstance(entry, Entry)
+                    self._decide(None, entry, index)
                 else:
-                    apply_effect(state, one, index, sums)
+                    apply_effect(state, entry, index, sums)
                     sums.put()
-                self._statements.check(one, row, time)
+                self._statements.check(entry, row, time)
                 self._last = time
         except FAULTS as error:
             # What an entry that was changed says may show only later, at the statement of the state that it makes.
@@ -261,11 +261,11 @@ def _stored(book: Snapshot) -> Iterator[list[Stored]]:
     table = ENTRY
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
     chunk, size = list[Stored](), 0
-    with book.connection.execute(chosen, execution_options={"yield_per": _FETCHED}) as found:
-        for rows in found.partitions():
-            fetched: list[Any] = [tuple(one) for one in rows]
+    with book.connection.execute(chosen, execution_options={"yield_per": _FETCHED}) as result:
+        for rows in result.partitions():
+            fetched: list[Any] = [tuple(row) for row in rows]
             chunk += fetched
-            size += sum(len(one[4]) for one in fetched)
+            size += sum(len(row[4]) for row in fetched)
             if len(chunk) >= CHUNK or size >= CHUNK_BYTES:
                 yield chunk
                 chunk, size = [], 0
@@ -276,8 +276,8 @@ def _stored(book: Snapshot) -> Iterator[list[Stored]]:
 def _check_documents(book: Snapshot) -> int:
     """Hash every document; how many there are. Raises: VerificationFailed, for one whose bytes have another digest."""
     table, count = DOCUMENT, 0
-    with book.connection.execute(select(table.c.digest, table.c.data), execution_options={"yield_per": 64}) as found:
-        for name, data in found:
+    with book.connection.execute(select(table.c.digest, table.c.data), execution_options={"yield_per": 64}) as result:
+        for name, data in result:
             if c.digest(bytes(data)) != name:
                 raise VerificationFailed(None, f"document {name}: its bytes have another digest")
             count += 1

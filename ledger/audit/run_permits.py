@@ -91,8 +91,8 @@ class RunPermits:
             key = signing_key(self._state, pending, self._log_x)
         except Rejected:
             return None
-        found = decide_unsigned(self._state, pending, entry.time, index, lambda _request, _facts: verdict)
-        return key if found.code.word == entry.body.outcome and not found.derived else None
+        decided = decide_unsigned(self._state, pending, entry.time, index, lambda _request, _facts: verdict)
+        return key if decided.code.word == entry.body.outcome and not decided.derived else None
 
     def fits(self, run: SignedRun) -> bool:
         """Whether a run that was permitted here, and applied, left room in every account that it touches."""
@@ -117,19 +117,19 @@ class RunPermits:
             if priced.verdict.until is not None:
                 self._charges.keep(run.alike, _Permitted(key, priced, RecordedPrices(entry), self._limits(priced)))
         elif entry.kind != CHARGE.name:
-            kept = PERMIT if self._gate is None else verdict
-            if kept is not None and kept.permit and kept.until is not None:
-                self._others.keep(run.alike, kept)
+            cached = PERMIT if self._gate is None else verdict
+            if cached is not None and cached.permit and cached.until is not None:
+                self._others.keep(run.alike, cached)
 
     def _limits(self, priced: PricedCharge) -> tuple[tuple[Places, Rule, Cap], ...]:
         terms = {group[0].ref: group[0].terms for group in priced.groups}
         return tuple(
             (
-                tuple((ref, one.limit.holder) for ref in one.partitions),
-                read_rule(terms[one.limit.partition]),
-                one.limit.cap,
+                tuple((ref, limit.limit.holder) for ref in limit.partitions),
+                read_rule(terms[limit.limit.partition]),
+                limit.limit.cap,
             )
-            for one in priced.limits
+            for limit in priced.limits
         )
 
 

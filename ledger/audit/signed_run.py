@@ -51,10 +51,10 @@ _recorded_terms: Final[Callable[[ChargeRecord], tuple[object, ...]]] = attrgette
 
 def read_signed(data: bytes) -> SignedRun | None:
     """Read the entry of a run; None of any other, and of one that only the strict reader or a full decision knows."""
-    found = read_run(data)
-    if found is None:
+    parsed = read_run(data)
+    if parsed is None:
         return None
-    read, entry = found
+    read, entry = parsed
     body = entry.body
     alike: Hashable = entry.kind, entry.actor
     if isinstance(body, ChargeRecord):
@@ -62,7 +62,7 @@ def read_signed(data: bytes) -> SignedRun | None:
         if request.base or body.alerts is not None:
             return None
         # What is left in bytes has no hash by its contents.
-        recorded = tuple(bytes(one) if isinstance(one, Raw) else one for one in _recorded_terms(body))
+        recorded = tuple(bytes(term) if isinstance(term, Raw) else term for term in _recorded_terms(body))
         alike = entry.actor, entry.key_id, recorded, bytes(request.plan), shared_terms(request)
     raw = write(_SignedCommand(entry.actor, body.request, entry.id, entry.key_id, entry.kind))
     return SignedRun(read, entry, raw, alike)

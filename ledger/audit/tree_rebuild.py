@@ -75,9 +75,9 @@ class TreeRebuild:
 
     def _check(self, level: int, first: int, values: list[bytes]) -> None:
         within = {"level": level, "first": first, "last": first + len(values) - 1}
-        found = self._book.connection.execute(_NODES, within)
+        result = self._book.connection.execute(_NODES, within)
         # Each where a receipt looks for it: a hash under another key is none.
-        stored = {place: bytes(value) for at, place, value in found if at == level}
+        stored = {place: bytes(value) for at, place, value in result if at == level}
         for place, value in enumerate(values, first):
             if stored.get(place) != value:
                 raise VerificationFailed(place << level, f"tree node {level}/{place} is not that of the entries")
@@ -92,18 +92,18 @@ class TreeRebuild:
         chosen = select(CHECKPOINT.c.tree_size, CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size > after)
         if until is not None:
             chosen = chosen.where(CHECKPOINT.c.tree_size <= until)
-        found = self._book.connection.execute(chosen.order_by(CHECKPOINT.c.tree_size))
-        return {int(size): str(note) for size, note in found}
+        notes = self._book.connection.execute(chosen.order_by(CHECKPOINT.c.tree_size))
+        return {int(size): str(note) for size, note in notes}
 
     def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:
         try:
-            found = open_checkpoint(note, self._trust)
+            checkpoint = open_checkpoint(note, self._trust)
         except Malformed as error:
             raise VerificationFailed(None, f"checkpoint at {size}: {error}") from None
-        if found.size != size:
+        if checkpoint.size != size:
             raise VerificationFailed(
-                None, f"checkpoint at {size} claims {found.size} entries; the book has {self._book.size}"
+                None, f"checkpoint at {size} claims {checkpoint.size} entries; the book has {self._book.size}"
             )
-        if found.root != root:
+        if checkpoint.root != root:
             raise VerificationFailed(None, f"checkpoint at {size} has a root that is not that of the entries")
-        return found
+        return checkpoint

@@ -24,17 +24,17 @@ def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], trust: Trust) -> N
         Shorter: if the book ends before a head that was kept.
         Fork: if the book's head, signed by the same key, does not extend one.
     """
-    heads = sorted(kept, key=lambda one: one.size)
+    heads = sorted(kept, key=lambda head: head.size)
     if heads and heads[-1].size > book.size:
         raise Shorter(heads[-1], book.size)
     read = Tree(book.connection).read
     newest = _newest(book, trust, read)
     agreed = 0
-    for one in heads if newest else ():
+    for head in heads if newest else ():
         assert newest is not None
-        if not _extends(newest, one, read):
-            raise Fork(one, newest, agreed)
-        agreed = one.size
+        if not _extends(newest, head, read):
+            raise Fork(head, newest, agreed)
+        agreed = head.size
 
 
 def _newest(book: Snapshot, trust: Trust, read: Read) -> Checkpoint | None:

@@ -50,12 +50,12 @@ class VerificationReport(Record, frozen=True, kw_only=True):
         )
         if not self.entries:
             done = "verified: the book has no entries, and no rows that entries would make"
-        kept = "the kept checkpoint" if self.kept == 1 else f"the {self.kept} kept checkpoints"
-        extends = f"; the log extends {kept}" if self.kept and self.entries else ""
+        checkpoints = "the kept checkpoint" if self.kept == 1 else f"the {self.kept} kept checkpoints"
+        extends = f"; the log extends {checkpoints}" if self.kept and self.entries else ""
         not_run = f"; the database's own check of its indexes was NOT run: {self.not_run}" if self.not_run else ""
         moved = f"; the book is sealed: it was moved to {self.moved}" if self.moved else ""
         return f"{done}{extends}{not_run}{moved}"
 
 
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+def _count(number: int, singular: str, plural: str = "") -> str:
+    return f"{number} {singular if number == 1 else plural or f'{singular}s'}"

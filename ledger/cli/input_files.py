@@ -22,8 +22,8 @@ def find_key(log: Path | None, *places: Path | None) -> LogKey | None:
     from ledger.log.verification import parse_log_key
 
     beside = [place.parent / "log.vkey" for place in places if place is not None]
-    for one in [log] if log is not None else [file for file in beside if file.is_file()]:
-        return parse_log_key(read_text(one, "log").strip())
+    for path in [log] if log is not None else [file for file in beside if file.is_file()]:
+        return parse_log_key(read_text(path, "log").strip())
     return None
 
 

@@ -133,15 +133,15 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
 
     with book_snapshot(book, as_of, damage=FAULTS) as facts:
         accounts = [_account(facts, one) for _, one in sorted(facts.accounts.items())]
-        charges = [_charge(one) for one in sorted(facts.charges.values(), key=lambda one: one.index)]
-        named = OrganisationMentions({one.did: one.name for one in facts.organisations.values()})
+        charges = [_charge(charge) for charge in sorted(facts.charges.values(), key=lambda one: charge.index)]
+        named = OrganisationMentions({organisation.did: organisation.name for organisation in facts.organisations.values()})
         if as_json:
             typer.echo(json.dumps({"accounts": accounts, "charges": charges, "entries": facts.size}))
             return
         print_tables(
             _table([*map(_for_people, accounts)], "partition", "account_of", "used_of_the_budget", "ε_at_most"),
             _table(
-                [{**one, "charged_by": named.text(str(one["actor"]))} for one in charges],
+                [{**charge, "charged_by": named.text(str(charge["actor"]))} for charge in charges],
                 *("entry", "id", "state", "steps", "steps_posted", "charged_by"),
             ),
         )

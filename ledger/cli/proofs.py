@@ -71,7 +71,7 @@ def witness(
     from ledger.store.snapshot import Log
 
     with _opened(book, writes=True) as engine:
-        requested = [Witness.parse(one) for one in witnesses]
+        requested = [Witness.parse(text) for text in witnesses]
         answers = [_cosigned(engine, one) for one in requested]
         with engine.begin() as connection:
             note = cosigned_checkpoint(connection, Log(connection).size)

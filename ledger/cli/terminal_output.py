@@ -21,7 +21,7 @@ def print_tables(*tables: tuple[Sequence[str], Iterable[Sequence[object]]]) -> N
             for name in names:
                 table.add_column(name, overflow="fold")
             for row in rows:
-                table.add_row(*(Text("" if one is None else str(one)) for one in row))
+                table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
             console.print(table)
     typer.echo(printed.get(), nl=False)
 
@@ -40,5 +40,5 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def examples(command: str, *arguments: str, note: str = "") -> str:
     """The end of a command's help: lines to type, each the command with other arguments, and a note."""
-    lines = ["\nExamples:", *(f"  epsilon {command} {one}" for one in arguments), *([note] if note else [])]
+    lines = ["\nExamples:", *(f"  epsilon {command} {argument}" for argument in arguments), *([note] if note else [])]
     return "\n\n".join(lines) + "\n"

@@ -30,6 +30,6 @@ def verbosely(function: Callable[..., None]) -> Callable[..., None]:
     # `inspect` reads this attribute (PEP 362), which the type of a function does not declare.
     described: Any = run
     described.__signature__ = inspect.Signature(
-        [one.replace(annotation=hints[one.name]) for one in (*own, added)], return_annotation=None
+        [parameter.replace(annotation=hints[parameter.name]) for parameter in (*own, added)], return_annotation=None
     )
     return run

@@ -26,4 +26,4 @@ def epsilon_command(*words: str | Path) -> str:
         started = [name if "/" in name else f"./{name}"]
     else:
         started = [shown(Path(sys.executable)), "-m", "epsilon_ledger"]
-    return join([*started, *(shown(one) if isinstance(one, Path) else one for one in words)])
+    return join([*started, *(shown(word) if isinstance(word, Path) else word for word in words)])

@@ -60,7 +60,7 @@ class P256Key(_WholeJwk, frozen=True, tag_field="kty", tag="EC"):
             raise Malformed("", "is not a point of P-256") from None
 
     def _public(self) -> ec.EllipticCurvePublicKey:
-        x, y = (int.from_bytes(c.unbase64url(one, "key"), "big") for one in (self.point_x, self.point_y))
+        x, y = (int.from_bytes(c.unbase64url(coordinate, "key"), "big") for coordinate in (self.point_x, self.point_y))
         return ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
 
     def verifies(self, signature: bytes, message: bytes) -> bool:

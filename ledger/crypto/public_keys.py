@@ -19,7 +19,7 @@ _PRIME = 2**255 - 19
 
 def _points(*coordinates: int) -> frozenset[str]:
     signed = (coordinate | sign << 255 for coordinate in coordinates for sign in (0, 1))
-    return frozenset(c.base64url(one.to_bytes(32, "little")) for one in signed)
+    return frozenset(c.base64url(encoded.to_bytes(32, "little")) for encoded in signed)
 
 
 # Every encoding, with either sign bit, of a point whose order divides 8: with one as a key, a signature verifies for

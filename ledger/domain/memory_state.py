@@ -97,22 +97,22 @@ class MemoryState:
 
     def keys_of(self, did: str) -> list[SigningKey]:
         """Every key that was ever an organisation's, in the order of their entries."""
-        found = (one for one in self.keys.values() if one.owner == did and one.charge is None)
+        found = (key for key in self.keys.values() if key.owner == did and key.charge is None)
         return sorted(found, key=lambda one: one.index)
 
     def pending_charges(self) -> Iterable[Charge]:
         """The charges that are not settled."""
-        return (one for one in self.charges.values() if one.state is ChargeState.PENDING)
+        return (charge for charge in self.charges.values() if charge.state is ChargeState.PENDING)
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans."""
         self._authored.take(self.charges)
-        return sum(len(self._authored.names(one)) for one in spans)
+        return sum(len(self._authored.names(span)) for span in spans)
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of the charges in these spans."""
         self._authored.take(self.charges)
-        return sum_exposures(self.charges[name] for one in spans for name in self._authored.names(one))
+        return sum_exposures(self.charges[name] for span in spans for name in self._authored.names(span))
 
 
 class Authored:
@@ -126,9 +126,9 @@ class Authored:
 
     def take(self, charges: Mapping[str, Charge]) -> None:
         """Note what was added since."""
-        for one in islice(charges.values(), self._seen, None):
-            self._indexes.setdefault(one.author, []).append(one.index)
-            self._names.setdefault(one.author, []).append(one.id)
+        for charge in islice(charges.values(), self._seen, None):
+            self._indexes.setdefault(charge.author, []).append(charge.index)
+            self._names.setdefault(charge.author, []).append(charge.id)
         self._seen = len(charges)
 
     def names(self, span: Span) -> list[str]:
@@ -142,10 +142,10 @@ def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]
     """Per partition, what these charges have posted and have pending."""
     # Runs alike are counted, and their loss taken once: most runs of a contract cost the same.
     counts: Counter[tuple[tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...], bool, int | None]] = Counter(
-        (one.price_groups, True, one.steps)
-        if one.state is ChargeState.PENDING
-        else (one.price_groups, False, one.steps_posted)
-        for one in charges
+        (charge.price_groups, True, charge.steps)
+        if charge.state is ChargeState.PENDING
+        else (charge.price_groups, False, charge.steps_posted)
+        for charge in charges
     )
     sums: dict[str, tuple[Loss, Loss]] = {}
     for (prices, waits, steps), count in counts.items():

@@ -75,8 +75,8 @@ def partitions_within(facts: Facts, listed: tuple[str, ...], ranges: tuple[Parti
         Rejected: where an end is not open, a range is reversed, a partition is in it twice, or there are too many.
     """
     found = [*listed]
-    for place, one in enumerate(ranges):
-        found += _within(facts, one, f"body.ranges[{place}]")
+    for place, range_ in enumerate(ranges):
+        found += _within(facts, range_, f"body.ranges[{place}]")
         if len(found) > PARTITIONS_MAX:
             rule = f"names more than {PARTITIONS_MAX} partitions with those before it"
             raise _broken(f"body.ranges[{place}]", rule)

@@ -64,7 +64,7 @@ class OpenPartitions:
         """The reference of a dataset that is named with or without its provider. Raises: Malformed."""
         if "/" in name:
             return name
-        named = {one.dataset for one in self.found if one.dataset.rpartition("/")[2] == name}
+        named = {partition.dataset for partition in self.found if partition.dataset.rpartition("/")[2] == name}
         if len(named) != 1:
             rule = "name its provider too" if named else "no partition of it is open"
             raise Malformed(field, f"{name} is a dataset of {len(named)} providers: {rule}")
@@ -72,11 +72,11 @@ class OpenPartitions:
 
     def of(self, dataset: str) -> list[Opened]:
         """Those of one dataset, in order of opening."""
-        return [one for one in self.found if one.dataset == dataset]
+        return [partition for partition in self.found if partition.dataset == dataset]
 
     def last(self, dataset: str, count: int, field: str) -> list[Object]:
         """The newest that are neither retired nor past their age, as ranges without gaps. Raises: Malformed."""
-        open_ = [one.ref for one in self.of(dataset) if not one.closed]
+        open_ = [partition.ref for partition in self.of(dataset) if not partition.closed]
         if not 1 <= count <= min(len(open_), PARTITIONS_MAX):
             raise Malformed(field, f"{dataset} has {len(open_)} open partitions, and one run at most {PARTITIONS_MAX}")
         return self.rows(dataset, open_[-count:])
@@ -86,18 +86,18 @@ class OpenPartitions:
         wanted = {*refs}
         rows: list[list[str]] = []
         before = -1
-        for place, one in enumerate(self.of(dataset)):
-            if one.ref not in wanted:
+        for place, partition in enumerate(self.of(dataset)):
+            if partition.ref not in wanted:
                 continue
-            if not rows or place != before + 1 or not _follows(rows[-1][-1], one.name):
+            if not rows or place != before + 1 or not _follows(rows[-1][-1], partition.name):
                 rows.append([])
-            rows[-1].append(one.name)
+            rows[-1].append(partition.name)
             before = place
         return [{"dataset": dataset, "first": row[0], "last": row[-1]} for row in rows]
 
     def between(self, named: Object) -> list[str]:
         """The references in a range. Raises: Malformed."""
-        refs = [one.ref for one in self.of(str(named["dataset"]))]
+        refs = [partition.ref for partition in self.of(str(named["dataset"]))]
         ends = [f"{named['dataset']}/{named[side]}" for side in ("first", "last")]
         for end in ends:
             if end not in refs:
@@ -140,9 +140,9 @@ def ranges_named(
 def with_ranges(body: Object, known: OpenPartitions) -> Object:
     """A charge's body with the ranges among its partitions resolved. Raises: Malformed; what reading raises."""
     named: Json = body.get("partitions")
-    if not isinstance(named, list) or not any(isinstance(one, str) and is_range(one) for one in named):
+    if not isinstance(named, list) or not any(isinstance(item, str) and is_range(item) for item in named):
         return body
-    listed, ranges = ranges_named([str(one) for one in named], known)
+    listed, ranges = ranges_named([str(item) for item in named], known)
     stated = body.get("ranges")
     return {**body, "partitions": [*listed], "ranges": [*(stated if isinstance(stated, list) else []), *ranges]}
 

@@ -172,7 +172,7 @@ class _Count:
 
 def _with_all(sums: _Sums, charge: Charge) -> _Sums:
     """Sums with a place for every partition."""
-    known = {one[0] for one in sums}
+    known = {row[0] for row in sums}
     new = [
         (ref, zero := _zero(len(segments[0].price)), zero)
         for refs, segments in charge.price_groups
@@ -184,7 +184,7 @@ def _with_all(sums: _Sums, charge: Charge) -> _Sums:
 
 def _moved(sums: _Sums, count: _Count) -> _Sums:
     """Sums with the losses that were counted."""
-    found = {one[0]: one for one in sums}
+    found = {row[0]: row for row in sums}
     for refs, segments in count.charge.price_groups:
         loss = loss_of(segments, count.steps)
         # Of many partitions most have equal sums.

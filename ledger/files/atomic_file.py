@@ -82,7 +82,7 @@ def remove_leftovers(path: Path) -> None:
     """Delete what processes that were killed left of a file, written by :func:`replace_file` alone, if it can be."""
     leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part")
     with suppress(OSError):
-        for part in [one for one in path.parent.iterdir() if leftover.fullmatch(one.name)]:
+        for part in [file for file in path.parent.iterdir() if leftover.fullmatch(file.name)]:
             _remove_unlocked(part)
 
 

@@ -105,11 +105,11 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         require_priced(mechanism, relation, self.kind())
         runs = to_steps(mechanism)
         pairs = zip(segments, runs, strict=False)
-        return len(segments) == len(runs) and all(_covered(self, one, *run, relation) for one, run in pairs)
+        return len(segments) == len(runs) and all(_covered(self, segment, *run, relation) for segment, run in pairs)
 
     def cap(self, epsilon: Fraction) -> Cap:
         """The most ticks that keep (ε, δ less slack), and the slack. Raises: NoRoom."""
-        least = min(one.ticks for one in self.types)
+        least = min(step_type.ticks for step_type in self.types)
         ticks = potential(self.epsilon, self.certain, self.types).capacity(
             min(epsilon, self.epsilon), self.certain, self.capacity
         )
@@ -127,9 +127,9 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
 
     def require_blocks(self, ticks: int) -> None:
         """Hold the prices to a capacity: a kind of which no block fits would never run. Raises: Malformed."""
-        for place, one in enumerate(self.types):
-            if one.ticks > ticks:
-                rule = f"leaves no room for one block: it costs {one.ticks} ticks, and there are {ticks}"
+        for place, step_type in enumerate(self.types):
+            if step_type.ticks > ticks:
+                rule = f"leaves no room for one block: it costs {step_type.ticks} ticks, and there are {ticks}"
                 raise Malformed(f"prices[{place}]", rule)
 
     @property
@@ -164,7 +164,7 @@ def _epsilon(rule: Catalogue, ticks: int, delta: Fraction) -> Fraction | None:
 @lru_cache(maxsize=4_096)
 def _segment(rule: Catalogue, count: int, step: Mechanism, relation: str) -> Segment:
     sampled = dominating(step)
-    listed = [one.segment(count) for one in rule.types if sampled and one.dominates(sampled)]
+    listed = [step_type.segment(count) for step_type in rule.types if sampled and step_type.dominates(sampled)]
     if listed:
         return min(listed, key=lambda one: (-(-count // one.unit) * (one.price[0] or 0), one.unit))
     piece = Piece(count, step, relation)

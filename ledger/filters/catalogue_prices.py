@@ -62,13 +62,13 @@ class Corner:
     @property
     def prices(self) -> tuple[int, ...]:
         """In ticks, of a block of each type."""
-        return tuple(one.ticks for one in self.types)
+        return tuple(step_type.ticks for step_type in self.types)
 
     def to_json(self) -> Object:
         """As a planning report has it."""
         return {
             "alone": list(self.alone),
-            "blocks": [one.steps for one in self.types],
+            "blocks": [step_type.steps for step_type in self.types],
             "loads": self.loads,
             "prices": list(self.prices),
             "ticks": self.capacity,
@@ -86,7 +86,7 @@ def choose_prices(opening: Opening) -> Corner:
 def corners(opening: Opening) -> list[Corner]:
     """Price lines to choose from, that which admits most of the first kind first. Raises: Malformed."""
     tried = _Search(opening).corners()
-    different = {one.alone: one for one in tried if max(one.prices) <= one.capacity}
+    different = {corner.alone: corner for corner in tried if max(corner.prices) <= corner.capacity}
     return sorted(different.values(), key=lambda one: one.alone, reverse=True)
 
 
@@ -161,7 +161,9 @@ class _Search:
     def _costs(self, types: Sequence[StepType]) -> list[int]:
         """Ticks of each kind's part of a load."""
         pairs = zip(self._runs, types, strict=True)
-        return [sum(math.ceil(count / one.steps) for count in runs) * one.ticks for runs, one in pairs]
+        return [
+            sum(math.ceil(count / step_type.steps) for count in runs) * step_type.ticks for runs, step_type in pairs
+        ]
 
 
 def require_delta(certain: Fraction) -> None:
@@ -192,7 +194,7 @@ def _block(step: PoissonGaussian, count: int, fit: int, most: int) -> PoissonGau
 def _declared(prices: Sequence[int], kinds: int) -> tuple[int, ...]:
     if len(prices) != kinds:
         raise Malformed("prices", f"must be {kinds}, one for each kind of step in the load")
-    if not all(1 <= one <= PRICE_MAX for one in prices):
+    if not all(1 <= price <= PRICE_MAX for price in prices):
         raise Malformed("prices", f"must be 1 to {PRICE_MAX} ticks each")
     return tuple(prices)
 

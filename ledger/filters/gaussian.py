@@ -116,7 +116,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         require_priced(mechanism, relation, self.kind())
         runs = to_steps(mechanism)
         pairs = zip(segments, runs, strict=False)
-        return len(segments) == len(runs) and all(_covered(self, one, run, relation) for one, run in pairs)
+        return len(segments) == len(runs) and all(_covered(self, segment, run, relation) for segment, run in pairs)
 
     def cap(self, epsilon: Fraction) -> Cap:
         """The greatest μ² that keeps (ε, δ less slack), and the slack. Raises: NoRoom."""

@@ -134,8 +134,8 @@ def _kept(shares: Shares, undeclared: Shares, caps: tuple[Fraction, ...], delta:
             before = _bound_at(order, share, epsilon, delta)
             if before <= 0:
                 continue
-            below = [(one, bound) for one, bound in bounds.items() if one <= order]
-            least = min(least, max((bound * order / one for one, bound in below), default=Fraction(0)) / before)
+            below = [(other, bound) for other, bound in bounds.items() if other <= order]
+            least = min(least, max((bound * order / other for other, bound in below), default=Fraction(0)) / before)
             if max((bound for _, bound in below), default=Fraction(0)) < KEPT_OF_ANY * before:
                 return None
     return least if least >= KEPT_IN_PROPORTION else None

@@ -87,7 +87,7 @@ def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...]) -
     """The potential of a catalogue, computed as far as it was needed. Raises: NotPriced."""
     from ledger.accounting.loss_potential import Potential
 
-    blocks = [(laws_of(one.block, ZERO_OUT, epsilon), one.ticks) for one in types]
+    blocks = [(laws_of(step_type.block, ZERO_OUT, epsilon), step_type.ticks) for step_type in types]
     return Potential(epsilon, delta, blocks)
 
 

@@ -26,7 +26,7 @@ _SIZE_LINE: Final = re.compile(rb"(0|[1-9][0-9]{0,15})\n\Z")
 
 def add_checkpoint(old: int, proof: Sequence[bytes], note: str) -> bytes:
     """The body of a request: the size that the witness knows, the consistency proof from there, the checkpoint."""
-    return "\n".join([f"old {old}", *(to_base64(one) for one in proof), "", note]).encode()
+    return "\n".join([f"old {old}", *(to_base64(digest) for digest in proof), "", note]).encode()
 
 
 def read_size(body: bytes) -> int:

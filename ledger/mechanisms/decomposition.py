@@ -24,13 +24,13 @@ def atoms(mechanism: m.Mechanism) -> Iterator[m.Mechanism]:
     inner = _held(mechanism)
     if not inner:
         yield mechanism
-    for one in inner:
-        yield from atoms(one)
+    for part in inner:
+        yield from atoms(part)
 
 
 def count_selections(mechanism: m.Mechanism) -> int:
     """How many private selections (``repeat_and_select``) are inside; each takes long to price."""
-    return isinstance(mechanism, m.RepeatAndSelect) + sum(count_selections(one) for one in _held(mechanism))
+    return isinstance(mechanism, m.RepeatAndSelect) + sum(count_selections(part) for part in _held(mechanism))
 
 
 def depth(mechanism: m.Mechanism) -> int:
@@ -53,7 +53,7 @@ def kinds_of(mechanism: m.Mechanism) -> tuple[str, ...]:
     if isinstance(mechanism, m.RepeatAndSelect):
         return tuple(dict.fromkeys((mechanism.kind, *kinds_of(mechanism.mechanism))))
     inner = _held(mechanism)
-    return tuple(dict.fromkeys(kind for one in inner for kind in kinds_of(one))) if inner else (mechanism.kind,)
+    return tuple(dict.fromkeys(kind for part in inner for kind in kinds_of(part))) if inner else (mechanism.kind,)
 
 
 def to_steps(mechanism: m.Mechanism) -> tuple[Steps, ...]:
@@ -79,7 +79,7 @@ def _runs(mechanism: m.Mechanism) -> tuple[Steps, ...]:  # noqa: PLR0911 - one a
         case m.FullBatchEpochs():
             return ((mechanism.epochs, replace(mechanism, epochs=1)),)
         case m.Composed():
-            return tuple(run for one in mechanism.mechanisms for run in _runs(one))
+            return tuple(run for part in mechanism.mechanisms for run in _runs(part))
         case m.SelfComposed():
             inner = _runs(mechanism.mechanism)
             if len(inner) == 1:

@@ -104,7 +104,7 @@ class Segment(NamedTuple):
 def parse_segments(recorded: bytes) -> tuple[Segment, ...]:
     """The prices of one partition from the canonical JSON of a charge's entry; equal ones are one value."""
     segments: Any = parse(recorded, len(recorded))
-    return tuple(Segment(one["steps"], tuple(one["price"]), one["unit"]) for one in segments)
+    return tuple(Segment(segment["steps"], tuple(segment["price"]), segment["unit"]) for segment in segments)
 
 
 def read_segments(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON as recorded

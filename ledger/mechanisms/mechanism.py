@@ -69,7 +69,7 @@ def kind_of(mechanism: type[Mechanism]) -> str:
 def _integer_bounds(kind: type[Mechanism]) -> tuple[tuple[str, int, int], ...]:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    whole = ((one.name, one.type) for one in info.fields)
+    whole = ((field.name, field.type) for field in info.fields)
     return tuple((name, int(at.ge or 0), int(at.le or 0)) for name, at in whole if isinstance(at, inspect.IntType))
 
 
@@ -225,4 +225,6 @@ if TYPE_CHECKING:
 else:
     # Read as one of the closed list, chosen by its kind; a program may hold any.
     AnyMechanism = Annotated[_ALL, rule("is not a mechanism this ledger knows")]
-KINDS: Final[dict[str, type[Mechanism]]] = {kind_of(one): one for one in get_args(_ALL)}
+KINDS: Final[dict[str, type[Mechanism]]] = {
+    kind_of(mechanism_type): mechanism_type for mechanism_type in get_args(_ALL)
+}

@@ -96,8 +96,8 @@ def require_priced(mechanism: m.Mechanism, relation: str, rule: str) -> None:
             if mechanism.relation != relation:
                 raise NotPriced(f"{mechanism.kind} holds under {mechanism.relation}, and not under {relation}")
         case m.Composed():
-            for one in mechanism.mechanisms:
-                require_priced(one, relation, rule)
+            for part in mechanism.mechanisms:
+                require_priced(part, relation, rule)
         case m.RepeatAndSelect():
             _selectable(mechanism.mechanism)
             require_priced(mechanism.mechanism, relation, rule)
@@ -111,5 +111,5 @@ def _selectable(mechanism: m.Mechanism) -> None:
     """A black box's δ would be paid for every repetition; and to tune a tuning takes too long to price."""
     if "repeat_and_select" in kinds_of(mechanism):
         raise NotPriced("repeat_and_select of a repeat_and_select has no proven price")
-    if any(isinstance(one, m.BlackBox) for one in atoms(mechanism)):
+    if any(isinstance(atom, m.BlackBox) for atom in atoms(mechanism)):
         raise NotPriced("repeat_and_select of a black_box has no proven price")

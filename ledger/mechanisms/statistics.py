@@ -190,7 +190,7 @@ def columns_of(statistic: Statistic) -> tuple[str, ...]:
     """The columns that a statistic reads."""
     match statistic:
         case ClippedSum() | Moments():
-            return tuple(one.column for one in statistic.columns)
+            return tuple(column.column for column in statistic.columns)
         case Histogram() | Categories() | Quantile():
             return (statistic.column,)
         case ConfusionMatrix():
@@ -203,8 +203,8 @@ def columns_of(statistic: Statistic) -> tuple[str, ...]:
 
 def require_own_columns(statistics: tuple[Statistic, ...], where: str = "statistics") -> None:
     """Raises: Malformed, for a statistic of records that reads what only a trained model gives."""
-    for place, one in enumerate(statistics):
-        if any(column.startswith(OF_MODELS) for column in columns_of(one)):
+    for place, statistic in enumerate(statistics):
+        if any(column.startswith(OF_MODELS) for column in columns_of(statistic)):
             raise Malformed(f"{where}[{place}]", "reads what a model gives: that is for the metrics of a staged plan")
 
 

@@ -53,7 +53,7 @@ class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", 
     @cached_property
     def whole(self) -> Mechanism:
         """All of them."""
-        parts = tuple(mechanism_of(one, self.relation) for one in self.statistics)
+        parts = tuple(mechanism_of(statistic, self.relation) for statistic in self.statistics)
         return parts[0] if len(parts) == 1 else Composed(parts)
 
     @property
@@ -104,7 +104,8 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
     def whole(self) -> Mechanism:
         """All stages, composed once."""
         before, after = (
-            tuple(mechanism_of(one, self.relation) for one in part) for part in (self.statistics, self.metrics)
+            tuple(mechanism_of(statistic, self.relation) for statistic in part)
+            for part in (self.statistics, self.metrics)
         )
         return Composed((*before, self.training.whole, *after))
 
@@ -115,6 +116,6 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
 
 
 def _require_names(statistics: tuple[Statistic, ...], where: str) -> None:
-    names = [one.name for one in statistics]
+    names = [statistic.name for statistic in statistics]
     if len(names) != len(set(names)):
         raise Malformed(where, "must have different names")

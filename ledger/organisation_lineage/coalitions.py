@@ -114,7 +114,7 @@ class _CoalitionSearch:
                 yield members
             return
         zero = Loss.zero(len(has.finite))
-        rest = tuple(one for one in rest if one[0] & sum(left))
+        rest = tuple(member for member in rest if member[0] & sum(left))
         gains = [sum((loss for mask, loss in rest if mask & bit), zero) for bit in left]
         most = _lesser(_greatest(gains, more), sum((loss for _, loss in rest), zero))
         if len(left) < more or not self.is_over(has + most):
@@ -123,7 +123,7 @@ class _CoalitionSearch:
             self.work -= 1
             if self.work <= 0:
                 return
-            still = tuple(one for one in rest if not one[0] & bit)
+            still = tuple(member for member in rest if not member[0] & bit)
             yield from self._every(left[place + 1 :], (members | bit, has + gains[place]), still, more - 1)
 
 
@@ -161,7 +161,7 @@ def smallest_coalitions(  # noqa: PLR0913, PLR0917 - the question, and how much 
         found = list(islice(search.every(size), most + 1))
         complete = search.work > 0 and len(found) <= most
         if found or not complete:
-            listed = sorted((search.members(one), search.share(one)) for one in found[:most])
+            listed = sorted((search.members(mask), search.share(mask)) for mask in found[:most])
             return SmallestCoalitions(tuple(listed), size if complete else size - 1, complete)
     raise AssertionError("all together are over, and so some coalition is")
 
@@ -194,7 +194,7 @@ def _greatest(losses: Sequence[Loss], most: int) -> Loss:
     def added(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
         return tuple(sum(sorted(column, reverse=True)[:most]) for column in zip(*rows, strict=True))
 
-    return Loss(added(one.finite for one in losses), added(one.infinite for one in losses))
+    return Loss(added(loss.finite for loss in losses), added(loss.infinite for loss in losses))
 
 
 def _lesser(one: Loss, other: Loss) -> Loss:

@@ -31,11 +31,11 @@ def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
     for one in others:
         by_author.setdefault(one.author, []).append(one)
     met = (
-        Span(one.author, max(one.first, other.first), min(one.before, other.before))
-        for one in spans
-        for other in by_author.get(one.author, ())
+        Span(span.author, max(span.first, other.first), min(span.before, other.before))
+        for span in spans
+        for other in by_author.get(span.author, ())
     )
-    return [one for one in met if one.first < one.before]
+    return [span for span in met if span.first < span.before]
 
 
 def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
@@ -82,8 +82,8 @@ class ExposureSums:
             also, rest = intersect(wanted, mine), subtract(mine, wanted)
             if self._facts.runs(rest) >= self._facts.runs(also):
                 continue
-            for one in self._accounts(node):
-                _add(sums, one.partition, one.posted, one.pending)
+            for account in self._accounts(node):
+                _add(sums, account.partition, account.posted, account.pending)
             for ref, posted, pending in self._facts.exposures(rest):
                 had = sums.get(ref, (Loss.zero(len(posted.finite)),) * 2)
                 sums[ref] = (had[0] - posted, had[1] - pending)

@@ -67,7 +67,7 @@ class LineageEdit:
             stay = tuple(did for did in self.nodes[node].members if did not in gone)
             self.changed[node] = replace(self.nodes[node], members=stay)
         self.changed[self.index] = replace(self.nodes[self.index], members=self.moves)
-        for coalition in dict.fromkeys(one for node in left for one in coalitions_of(self.nodes, node)):
+        for coalition in dict.fromkeys(name for node in left for name in coalitions_of(self.nodes, node)):
             followed = set(self.nodes[coalition].members)
             if followed & gone:
                 self.add_edge(self.index, coalition, None)

@@ -61,16 +61,16 @@ def _names_are_ascii(container: Any) -> bool:  # noqa: ANN401 - a list or a dict
     if type(container) is dict and not all(map(str.isascii, container)):
         return False
     inner = container.values() if type(container) is dict else container
-    return all(_names_are_ascii(one) for one in inner if type(one) in _CONTAINERS)
+    return all(_names_are_ascii(item) for item in inner if type(item) in _CONTAINERS)
 
 
 def _is_plain(container: Any, levels: int = DEPTH_MAX) -> bool:  # noqa: ANN401 - a list or a dictionary
     """Whether there is nothing inside but what our JSON is made of, on at most ``levels`` levels with its own."""
     if levels == 1:
         return not container
-    for one in container.values() if type(container) is dict else container:
-        kind = type(one)
-        if kind is not str and kind not in _ATOMS and (kind not in _CONTAINERS or not _is_plain(one, levels - 1)):
+    for item in container.values() if type(container) is dict else container:
+        kind = type(item)
+        if kind is not str and kind not in _ATOMS and (kind not in _CONTAINERS or not _is_plain(item, levels - 1)):
             return False
     return True
 

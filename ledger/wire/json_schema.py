@@ -24,7 +24,7 @@ def json_schemas(
 ) -> tuple[list[Schema], Schema]:
     """The schemas of several types, and the named schemas that they refer to (as OpenAPI keeps them)."""
     schemas, parts = msgspec.json.schema_components(kinds, schema_hook=_schema, ref_template=ref_template)
-    return [_published(one) for one in schemas], {name: _record(one) for name, one in parts.items()}
+    return [_published(schema) for schema in schemas], {name: _record(part) for name, part in parts.items()}
 
 
 def _schema(kind: type) -> Schema:
@@ -42,10 +42,10 @@ def _record(schema: Schema) -> Schema:
 def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
     """JSON Schema as it is published: ECMA patterns, constants required, what is absent not declared null."""
     if isinstance(schema, list):
-        return [_published(one) for one in schema]
+        return [_published(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _published(one) for name, one in schema.items() if name != "default"}
+    found = {name: _published(value) for name, value in schema.items() if name != "default"}
     if "enum" in found:
         found.pop("pattern", None)
     if isinstance(form := found.get("pattern"), str):
@@ -54,7 +54,7 @@ def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
         if inner != form:
             found["pattern"] = f"^({inner})$" if "|" in inner else f"^{inner}$"
     if isinstance(words := found.get("enum"), list) and len(words) == 1:
-        found = {"const": words[0], **{name: one for name, one in found.items() if name != "enum"}}
+        found = {"const": words[0], **{name: value for name, value in found.items() if name != "enum"}}
     fields = schema.get("properties")
     if isinstance(fields, dict):
         for name, field in fields.items():
@@ -64,8 +64,8 @@ def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
 
 
 def _without_null(schema: Schema) -> Schema:
-    left = [_flag(one) for one in schema["anyOf"] if one != {"type": "null"}]
-    rest = {name: one for name, one in schema.items() if name != "anyOf"}
+    left = [_flag(option) for option in schema["anyOf"] if option != {"type": "null"}]
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return {**left[0], **rest} if len(left) == 1 else {**rest, "anyOf": left}
 
 

@@ -44,10 +44,10 @@ def explain(node: inspect.Type, value: Any, where: str, rule: str = "") -> None:
 
 def _explain_object(node: inspect.StructType, value: Any, where: str, rule: str = "") -> None:  # noqa: ANN401 - JSON
     tag = () if node.tag_field is None else (node.tag_field,)
-    needed = tuple(one.encode_name for one in node.fields if one.required or _is_constant(one.type))
-    optional = tuple(one.encode_name for one in node.fields)
+    needed = tuple(field.encode_name for field in node.fields if field.required or _is_constant(field.type))
+    optional = tuple(field.encode_name for field in node.fields)
     c.fields(value, where, tuple(sorted((*tag, *needed))), optional)
-    if rule and any(not _is_word_of(one.type, value.get(one.encode_name, one.default)) for one in node.fields):
+    if rule and any(not _is_word_of(field.type, value.get(field.encode_name, field.default)) for field in node.fields):
         raise Malformed(where, rule)
     if tag and value[node.tag_field] != node.tag:
         raise Malformed(
@@ -75,22 +75,22 @@ def _present(node: inspect.Type) -> inspect.Type:
     """The type of an optional field that is there."""
     if not isinstance(node, inspect.UnionType):
         return node
-    left = tuple(one for one in node.types if not isinstance(one, inspect.NoneType))
+    left = tuple(step_type for step_type in node.types if not isinstance(step_type, inspect.NoneType))
     return left[0] if len(left) == 1 else inspect.UnionType(left)
 
 
 def _explain_choice(node: inspect.UnionType, value: Any, where: str, rule: str) -> None:  # noqa: ANN401 - JSON
-    if value is None and any(isinstance(one, inspect.NoneType) for one in node.types):
+    if value is None and any(isinstance(step_type, inspect.NoneType) for step_type in node.types):
         return
-    choices = [one for one in node.types if not isinstance(one, inspect.NoneType)]
-    tagged = [one for one in choices if isinstance(one, inspect.StructType) and one.tag_field]
+    choices = [step_type for step_type in node.types if not isinstance(step_type, inspect.NoneType)]
+    tagged = [choice for choice in choices if isinstance(choice, inspect.StructType) and choice.tag_field]
     if not tagged:
-        words = [one for one in choices if isinstance(one, inspect.LiteralType)]
+        words = [choice for choice in choices if isinstance(choice, inspect.LiteralType)]
         explain(words[0] if words and isinstance(value, str) else choices[0], value, where, rule)
         return
     tag = str(tagged[0].tag_field)
     named = c.members(value, where).get(tag)
-    found = next((one for one in tagged if one.tag == named), None)
+    found = next((kind for kind in tagged if kind.tag == named), None)
     if found is None:
         why = "is missing" if named is None else f"{str(named)[:40]!r} {rule or 'is not known here'}"
         raise Malformed(f"{where}.{tag}" if where else tag, why)

@@ -195,7 +195,7 @@ def _extra(node: inspect.Type) -> dict[str, Any]:
     if isinstance(node, inspect.Metadata):
         return {**_extra(node.type), **(node.extra or {})}
     if isinstance(node, inspect.UnionType):
-        return next((extra for one in node.types if (extra := _extra(one))), {})
+        return next((extra for step_type in node.types if (extra := _extra(step_type))), {})
     return {}
 
 
@@ -212,8 +212,8 @@ def _item(node: inspect.Type) -> inspect.Type:
 
 def _each(check: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
     def check_each(value: tuple[Any, ...], where: str) -> None:
-        for place, one in enumerate(value):
-            check(one, f"{where}[{place}]")
+        for place, item in enumerate(value):
+            check(item, f"{where}[{place}]")
 
     return check_each
 
@@ -231,7 +231,7 @@ def _within(extra: dict[str, Any]) -> Callable[[Any, str], None]:
         if least is None and most is not None and value > most:
             raise Malformed(where, f"must be at most {format_number(most)}")
         if (least is not None and value < least) or (most is not None and value > most):
-            named = (format_number(one) for one in (least, most) if one is not None)
+            named = (format_number(bound) for bound in (least, most) if bound is not None)
             raise Malformed(where, f"must lie between {' and '.join(named)}")
 
     return check

@@ -46,7 +46,7 @@ def rescue_book(  # noqa: PLR0913 - one argument for each option of the command
             "it is unknown whether the rescue gives back budgets that were spent after the last sound entry",
         )
     head, prefix = rescue(place, target, key, heads, limits, ignore_seal=ignore_seal, step=step)
-    return _result(place, target, head, prefix, max((one.size for one in heads.values()), default=None))
+    return _result(place, target, head, prefix, max((head.size for head in heads.values()), default=None))
 
 
 def _heads(kept: Sequence[Path], key: LogKey) -> dict[str, Checkpoint]:

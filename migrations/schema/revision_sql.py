@@ -52,7 +52,7 @@ def schema_at(revision: str, dialect: str, history: Path = HISTORY) -> Schema:
             if grant := _GRANT.match(statement):
                 schema.grants.update((grant[2], grant[3], right) for right in grant[1].split(", "))
             elif revoked := _REVOKE.match(statement):
-                schema.grants.difference_update({one for one in schema.grants if one[0] == revoked[1]})
+                schema.grants.difference_update({grant for grant in schema.grants if grant[0] == revoked[1]})
             elif made := _OBJECT.match(statement):
                 names = schema.tables if made[2] == "TABLE" else schema.triggers
                 (names.add if made[1] == "CREATE" else names.discard)(made[3])

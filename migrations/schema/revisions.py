@@ -38,7 +38,7 @@ _ROLE_LACKING: Final = text(
 def known_revisions(history: Path = HISTORY) -> list[str]:
     """Every revision of this program, the oldest first."""
     walked = ScriptDirectory.from_config(_config(history)).walk_revisions()
-    return [str(one.revision) for one in walked][::-1]
+    return [str(revision.revision) for revision in walked][::-1]
 
 
 def holds_book(place: Place, limits: Limits | None = None) -> bool:

@@ -100,13 +100,13 @@ def write_archive(path: Path, contents: Contents, note: str | None, trust: Trust
 def _write(file: zipfile.ZipFile, kind: Kind, contents: Contents, each: Callable[[bytes], None] | None) -> Counted:
     hashed, count = hashlib.sha256(), 0
     with closing(contents.items(kind)) as items, file.open(kind, "w", force_zip64=True) as member:
-        for one in items:
-            framed = len(one).to_bytes(_LENGTH, "big") + one
+        for item in items:
+            framed = len(item).to_bytes(_LENGTH, "big") + item
             hashed.update(framed)
             member.write(framed)
             count += 1
             if each is not None:
-                each(one)
+                each(item)
     return Counted(count, hashed.hexdigest())
 
 
@@ -151,7 +151,7 @@ class Archive:
 def _read_manifest(file: zipfile.ZipFile) -> Manifest:
     if sorted(file.namelist()) != sorted((*_SIZES_MAX, _MANIFEST)):
         raise Malformed("file", "is not a backup: its members are not those of one")
-    if any(one.flag_bits & _ENCRYPTED for one in file.infolist()):
+    if any(item.flag_bits & _ENCRYPTED for item in file.infolist()):
         raise Malformed("file", "is encrypted: decrypt it first")
     with file.open(_MANIFEST) as member:
         return read(Manifest, member.read(MANIFEST_BYTES_MAX + 1), MANIFEST_BYTES_MAX)

@@ -106,7 +106,7 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
     tree = _append(connection, contents, step)
     note = b""
     for notes in _chunks(contents.items("checkpoints")):
-        append_rows(connection, CHECKPOINT, [{"tree_size": _size_of(one), "note": one.decode()} for one in notes])
+        append_rows(connection, CHECKPOINT, [{"tree_size": _size_of(note), "note": note.decode()} for note in notes])
         note = notes[-1]
     for lines in _chunks(contents.items("cosignatures")):
         for line in lines:

@@ -85,7 +85,7 @@ class SoundPrefix:
 
     def shorten(self, size: int, reason: str) -> None:
         """Take no more than ``size`` entries, and only as many as have a checkpoint."""
-        self.tree_size = max((one for one in self._roots if one <= size), default=0)
+        self.tree_size = max((root for root in self._roots if root <= size), default=0)
         self.reason = reason or f"entry {self.tree_size}: no checkpoint of the log's key is over it"
 
     def root_at(self, size: int) -> bytes:

@@ -75,10 +75,12 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
 
 def _signature(findings: Findings, evidence: Evidence, attestation: Attestation, now: int, source: str) -> None:
     issuer = evidence.claims.get("iss")
-    named = [one for one in attestation.attesters if (one.format, one.issuer) == (evidence.form, issuer)]
-    pinned = [key for one in named if one.counts(now) for key in one.pinned]
+    named = [
+        attester for attester in attestation.attesters if (attester.format, attester.issuer) == (evidence.form, issuer)
+    ]
+    pinned = [key for attester in named if attester.counts(now) for key in attester.pinned]
     wanted = "a pinned attester"
-    if any(one.is_suspended(now) for one in named):
+    if any(attester.is_suspended(now) for attester in named):
         wanted = f"{wanted} that is not suspended"
     findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", wanted, source)
     signed = any(_signed_by(evidence.text, key) for key in pinned)

@@ -166,7 +166,7 @@ def _waived(codes: list[str], issuers: list[str], until: str, reason: str) -> Wa
             raise Malformed(option, "is needed with the other options of a waiver")
     for code in codes:
         c.one_of(code, "--waive", WAIVABLE)
-    sros = tuple(dict.fromkeys(c.did(one, "--waived-by") for one in issuers))
+    sros = tuple(dict.fromkeys(c.did(issuer, "--waived-by") for issuer in issuers))
     return Waived(tuple(codes), sros, parse_time(until, "--waived-until"), reason)
 
 
@@ -178,10 +178,10 @@ def _print(found: Checked, terms: Terms) -> None:
     table = Table("reason", "where, what and why", show_lines=True)
     table.columns[0].no_wrap = True
     table.columns[1].overflow = "fold"
-    for one in found.reasons:
-        effect = ("refused", "red") if one.refused else ("warned", "yellow")
-        where = "\n".join(line for line in (one.field, one.value, one.text) if line)
-        table.add_row(Text.assemble(one.code, "\n", effect, f" ({one.phase})"), Text(where))
+    for reason in found.reasons:
+        effect = ("refused", "red") if reason.refused else ("warned", "yellow")
+        where = "\n".join(line for line in (reason.field, reason.value, reason.text) if line)
+        table.add_row(Text.assemble(reason.code, "\n", effect, f" ({reason.phase})"), Text(where))
     console = Console()
     if found.reasons:
         console.print(table)
@@ -194,7 +194,7 @@ def _in_words(found: Checked, terms: Terms) -> list[str]:
 
     lines = [f"contract SHA-256 {found.payload}", f"pipeline SHA-256 {found.pipeline}"]
     if found.envelope is not None:
-        lines.append(f"signatures by {', '.join(one.signer for one in found.envelope.signatures)}")
+        lines.append(f"signatures by {', '.join(signature.signer for signature in found.envelope.signatures)}")
     if found.receipt is not None:
         when = f" {format_time(found.receipt.registered * 1_000)}" if found.receipt.registered is not None else ""
         lines.append(f"registered{when} by the contract service {found.receipt.service_id}")

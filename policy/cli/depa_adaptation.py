@@ -64,7 +64,7 @@ def adapt(  # noqa: PLR0913 - what neither file says
     try:
         decided = PartyDecisions(
             tdc=tdc,
-            providers=dict(_named(one) for one in tdp or ()),
+            providers=dict(_named(text) for text in tdp or ()),
             starts=parse_time(starts, "--starts") if starts else None,
             ends=parse_time(ends, "--ends") if ends else None,
             rows=rows,
@@ -112,7 +112,9 @@ def _write(into: Path, found: Adapted) -> None:
     files = {
         "contract.json": found.contract,
         "pipeline.json": found.pipeline,
-        "changes.json": json.dumps([one.to_json() for one in found.changes], indent=2, ensure_ascii=False).encode(),
+        "changes.json": json.dumps(
+            [change.to_json() for change in found.changes], indent=2, ensure_ascii=False
+        ).encode(),
         "document.json": found.checked.contract,
     }
     with fresh_folder(into, "--into", mode=SHARED_FOLDER) as made:
@@ -133,9 +135,9 @@ def _print_changes(found: Adapted, into: Path) -> None:
         table.add_row(one.field, one.before, one.after, one.reason)
     if found.changes:
         console.print(table)
-    refused = [one for one in found.checked.reasons if one.refused]
+    refused = [reason for reason in found.checked.reasons if reason.refused]
     lines = [f"needed: {text}" for text in found.needed]
-    lines += [f"refused: {one.field} {one.text} ({one.code})" for one in refused]
+    lines += [f"refused: {reason.field} {reason.text} ({reason.code})" for reason in refused]
     changed = f"{len(found.changes)} change{'' if len(found.changes) == 1 else 's'}"
     if refused:
         lines.append(f"{changed}, and nothing was written: decide what is needed; no change mends other refusals.")

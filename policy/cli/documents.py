@@ -65,7 +65,7 @@ def check(
     same = digest(canonical_form(data, POLICY_DOCUMENT_BYTES_MAX))
     result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
     if as_json:
-        typer.echo(json.dumps({**result, "caps": [one.to_json() for one in caps]}))
+        typer.echo(json.dumps({**result, "caps": [cap.to_json() for cap in caps]}))
         return
     digest_shown = f", document {result['document']}" if is_verbose() else ""
     typer.echo(f"{file}: {source}{digest_shown}")

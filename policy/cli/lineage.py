@@ -46,7 +46,7 @@ def merger(
             if did not in facts.organisations:
                 raise failure(f"{did} is not registered", ExitCode.NOT_FOUND)
         found = merged_accounts(facts, organisations, moment(at))
-    print_answer({"accounts": [one.to_json() for one in found]}, merger_lines(found), as_json=as_json)
+    print_answer({"accounts": [account.to_json() for account in found]}, merger_lines(found), as_json=as_json)
 
 
 @app.command(
@@ -76,7 +76,7 @@ def coalitions(
                 raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
         cap = parse_positive(epsilon, "--epsilon") if epsilon else None
         found = coalitions_of(facts, moment(at), partition, cap)
-    print_answer({"partitions": [one.to_json() for one in found]}, coalition_lines(found), as_json=as_json)
+    print_answer({"partitions": [partition.to_json() for partition in found]}, coalition_lines(found), as_json=as_json)
 
 
 @app.command(
@@ -121,4 +121,4 @@ def _preview(book: str, kind: str, body: Object, at: str, *, as_json: bool) -> N
             found = exposure_changes(facts, kind, body, moment(at))
         except Rejected as refusal:
             raise failure(refusal.decided.detail, refusal.decided.code.exit_code) from None
-    print_answer({"accounts": [one.to_json() for one in found]}, exposure_lines(found), as_json=as_json)
+    print_answer({"accounts": [account.to_json() for account in found]}, exposure_lines(found), as_json=as_json)

@@ -85,7 +85,7 @@ def breaches(book: BookName, at: At = "", *, as_json: AsJson = False) -> None:
     with book_snapshot(book) as facts:
         found = list(accounts_over_cap(facts, moment(at)))
     print_answer(
-        {"breaches": [one.to_json() for one in found]}, breach_lines(found), as_json=as_json, refused=bool(found)
+        {"breaches": [breach.to_json() for breach in found]}, breach_lines(found), as_json=as_json, refused=bool(found)
     )
 
 
@@ -212,7 +212,7 @@ def prices(
             offers = corners(opening_of(body, body.epsilon))
         except Rejected as refusal:
             raise Malformed("", refusal.decided.detail) from None
-    print_answer({"prices": [one.to_json() for one in offers]}, price_lines(offers), as_json=as_json)
+    print_answer({"prices": [offer.to_json() for offer in offers]}, price_lines(offers), as_json=as_json)
 
 
 def _under(question: WhatIf, document: Path | None) -> WhatIf:
@@ -243,8 +243,11 @@ def _open_partitions(facts: Snapshot | PastSnapshot, now: int) -> OpenPartitions
 
     def opened() -> list[Opened]:
         every = facts.partitions.values()
-        facts.fetch_accounts([one.ref for one in every], [GLOBAL])
-        return [Opened(one.ref, one.index, slice_status(facts, one, now).status in CLOSED) for one in every]
+        facts.fetch_accounts([partition.ref for partition in every], [GLOBAL])
+        return [
+            Opened(partition.ref, partition.index, slice_status(facts, partition, now).status in CLOSED)
+            for partition in every
+        ]
 
     return OpenPartitions(opened)
 

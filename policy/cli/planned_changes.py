@@ -48,7 +48,7 @@ class Changes:
         new: Object = {**body, **({"partitions": [*self.partitions]} if self.partitions else {})}
         plan = body.get("plan")
         changed = {"--epochs": self.epochs, "--noise": self.noise, "--steps": self.steps}
-        for option in (one for one, value in changed.items() if value):
+        for option in (name for name, value in changed.items() if value):
             if not isinstance(plan, dict) or plan.get("kind") != _DP_SGD:
                 raise Malformed(option, f"is for a plan of kind {_DP_SGD!r}")
             new = {**new, "plan": self._plan(plan)}
@@ -72,7 +72,7 @@ class Changes:
 def named_partitions(body: Object) -> list[str]:
     """The partitions that a charge's body names, before its ranges are resolved."""
     named = body.get("partitions")
-    return [one for one in named if isinstance(one, str)] if isinstance(named, list) else []
+    return [item for item in named if isinstance(item, str)] if isinstance(named, list) else []
 
 
 def passing_lines(

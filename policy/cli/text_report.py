@@ -24,16 +24,16 @@ _HOLDER: Final = re.compile(r"global|lineage:[0-9]+")
 
 def breach_lines(found: Sequence[AccountStatus]) -> Iterator[str]:
     """The accounts over their cap."""
-    for one in found:
-        yield f"the account of {one.name} on {one.partition} is over its cap: {_used(one)}"
+    for breach in found:
+        yield f"the account of {breach.name} on {breach.partition} is over its cap: {_used(breach)}"
     yield "1 account is over its cap." if len(found) == 1 else f"{len(found)} accounts are over their cap."
 
 
 def price_lines(offers: Sequence[Corner]) -> Iterator[str]:
     """Prices to choose from, each with the runs that it would admit."""
-    for one in offers:
-        prices, alone = ", ".join(map(str, one.prices)), " or ".join(map(str, one.alone))
-        yield f'"prices": [{prices}]  {alone} of each kind alone, or {one.loads} of the whole load'
+    for offer in offers:
+        prices, alone = ", ".join(map(str, offer.prices)), " or ".join(map(str, offer.alone))
+        yield f'"prices": [{prices}]  {alone} of each kind alone, or {offer.loads} of the whole load'
     yield "Kinds are in the order of the declared load; put the prices you choose into the partition's file."
 
 
@@ -65,7 +65,7 @@ def impact_lines(found: Impact) -> Iterator[str]:
             "account frozen": charge.frozen,
         }
         yield f"  pending charge {charge.charge}: {', '.join(word for word, holds in touched.items() if holds)}"
-    counts = len(found.partitions), sum(one.freezes for one in found.accounts), len(found.pending)
+    counts = len(found.partitions), sum(account.freezes for account in found.accounts), len(found.pending)
     yield "{} would change, {} would be frozen, {} would be affected.".format(
         *map(_counted, counts, ("partition", "account", "pending charge"))
     )
@@ -96,7 +96,7 @@ def _value(value: Any, name: str = "") -> str:  # noqa: ANN401 - JSON
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return "; ".join(f"{name} {_value(one)}" for name, one in value.items() if one is not None) or "none"
+        return "; ".join(f"{name} {_value(item)}" for name, item in value.items() if item is not None) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -109,12 +109,12 @@ def _used(one: AccountStatus) -> str:
 def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
     """The accounts after a merger."""
     listed = list(found)
-    for one in listed:
-        whose = "the merged lineage" if one.coalition is None else one.after.name
-        before = " and ".join(status.used for status in one.before)
-        much = "" if one.excess is None else f", {one.excess} over its cap"
-        word = f"would be frozen{much}" if one.after.over else "stays within its cap"
-        yield f"{one.partition}: {whose} {word}: {before} -> {_used(one.after)}"
+    for account in listed:
+        whose = "the merged lineage" if account.coalition is None else account.after.name
+        before = " and ".join(status.used for status in account.before)
+        much = "" if account.excess is None else f", {account.excess} over its cap"
+        word = f"would be frozen{much}" if account.after.over else "stays within its cap"
+        yield f"{account.partition}: {whose} {word}: {before} -> {_used(account.after)}"
     if not listed:
         yield "None of these organisations has any privacy loss on record."
 
@@ -127,7 +127,7 @@ def exposure_lines(found: Iterable[ExposureChange]) -> Iterator[str]:
         much = "" if one.excess is None else f", {one.excess} over its cap"
         word = f"would be frozen{much}" if one.after.over else "stays within its cap"
         yield f"{one.partition}: {whose} {word}: {one.before.used} -> {_used(one.after)}"
-    frozen = sum(one.after.over and not one.before.over for one in listed)
+    frozen = sum(account.after.over and not account.before.over for account in listed)
     yield f"{_counted(len(listed), 'account')} would change, {frozen} would be frozen."
 
 
@@ -136,16 +136,17 @@ def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
     listed = list(found)
     if not listed:
         yield "There is no open partition on which such a cap leaves any room."
-    for one in listed:
-        yield f"{one.partition}, cap {format_number(one.epsilon_max)}, {_counted(one.asked, 'organisation')}:"
-        for over in one.coalitions:
+    for account in listed:
+        searched = _counted(account.asked, "organisation")
+        yield f"{account.partition}, cap {format_number(account.epsilon_max)}, {searched}:"
+        for over in account.coalitions:
             yield f"  {len(over.members)}: {over.name}"
-        if one.complete:
+        if account.complete:
             complete = "all of the smallest size are listed"
-            result = complete if one.coalitions else "no coalition exceeds the cap"
+            result = complete if account.coalitions else "no coalition exceeds the cap"
             yield f"  Complete: {result}."
         else:
-            smaller = f"no coalition of up to {one.searched_up_to} exceeds the cap"
+            smaller = f"no coalition of up to {account.searched_up_to} exceeds the cap"
             yield f"  Incomplete: {smaller}; larger ones are unknown."
 
 
@@ -193,8 +194,8 @@ def run_lines(report: PlanReport) -> Iterator[str]:
     )
     more = f"{runs.more} or more" if runs.or_more else str(runs.more)
     yield f"{more} such {'run' if more == '1' else 'runs'} would be admitted one after another, if no one else charges."
-    for one in runs.accounts:
-        yield f"  {one.name} on {one.partition}: {one.used} used, {one.runs} runs fit"
+    for account in runs.accounts:
+        yield f"  {account.name} on {account.partition}: {account.used} used, {account.runs} runs fit"
     if report.advice and report.advice.partitions_untried:
         yield f"{report.advice.partitions_untried} other partitions were not tried."
     for lasts in report.lasts:

@@ -45,7 +45,7 @@ def charge(case: Case, body: MakeCharge) -> None:
     case.count_at_most("runs_exhausted", "the number of runs with this one,", runs, document.runs_max, source)
     bound = _check_partitions(case, body, document)
     check_windows(case, [facts.partitions[ref] for ref in bound])
-    policies = tuple(dict.fromkeys(binds.policy for binds in {id(one): one for one in bound.values()}.values()))
+    policies = tuple(dict.fromkeys(binds.policy for binds in {id(terms): terms for terms in bound.values()}.values()))
     check_run_bounds(case, body.plan, document, policies)
     for policy in policies:
         if policy.pipeline:
@@ -57,7 +57,7 @@ def charge(case: Case, body: MakeCharge) -> None:
     case.refund = strictest_refund(policies)
     known = {ref: facts.partitions[ref] for ref in bound}
     # Terms that are one value are the same; to compare them takes longer.
-    caps = {(known[ref].epsilon, id(one)): (known[ref].epsilon, one) for ref, one in bound.items()}
+    caps = {(known[ref].epsilon, id(cap)): (known[ref].epsilon, cap) for ref, cap in bound.items()}
     found = {alike: caps_of(*stated, document) for alike, stated in caps.items()}
     case.caps = ((ref, found[known[ref].epsilon, id(binds)]) for ref, binds in bound.items())
     changes = (binding_until(facts, known[ref], binds, case.now) for ref, binds in bound.items())
@@ -83,10 +83,10 @@ def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) 
         first, last = ends
         check_gaps(case, [facts.partitions[ref] for ref in order.refs[first : last + 1]])
     for group in _alike(case, partitions):
-        named = in_words(refs, [one.ref for one in group])
+        named = in_words(refs, [partition.ref for partition in group])
         # The oldest of them is the first that is too old.
         if binds := _charged(case, min(group, key=lambda one: one.opened), document, named):
-            bound |= {one.ref: binds for one in group}
+            bound |= {partition.ref: binds for partition in group}
     return bound
 
 
@@ -94,19 +94,19 @@ def _alike(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
     """Partitions of which every check says the same."""
     facts, now, found = case.facts, case.now, dict[Hashable, list[Partition]]()
     epsilon = dict(case.request.epsilon)
-    for one, binds in zip(partitions, bindings(facts, partitions, now), strict=True):
+    for partition, binds in zip(partitions, bindings(facts, partitions, now), strict=True):
         age = None if binds is None else binds.age_days_max
-        too_old = age is not None and last_moment(one, age) < now
+        too_old = age is not None and last_moment(partition, age) < now
         # Terms that are one value are the same; to compare them takes longer.
-        terms = one.epsilon, one.delta, epsilon.get(one.ref), id(binds)
-        alike = one.provider, one.dataset, one.retired, too_old, *terms
-        found.setdefault(alike, []).append(one)
+        terms = partition.epsilon, partition.delta, epsilon.get(partition.ref), id(binds)
+        alike = partition.provider, partition.dataset, partition.retired, too_old, *terms
+        found.setdefault(alike, []).append(partition)
     return [*found.values()]
 
 
 def strictest_refund(policies: tuple[Policy, ...]) -> str:
     """What all policies of a run state about leased steps that are not taken; empty if one of them is silent."""
-    stated = [one.refund for one in policies]
+    stated = [policy.refund for policy in policies]
     return next((word for word in REFUNDS if word in stated), "") if None not in stated else ""
 
 
@@ -203,15 +203,17 @@ def _check_coalitions(case: Case, policy: Policy) -> None:
 
 def undeclared_coalitions(facts: Facts, author: Organisation, policy: Policy) -> tuple[Coalition, ...]:
     """The policy's coalitions of an organisation that are not declared."""
-    declared = [facts.nodes[one] for one in coalitions_of(facts.nodes, author.node)]
+    declared = [facts.nodes[coalition] for coalition in coalitions_of(facts.nodes, author.node)]
     named = _coalitions_of(facts, author, policy)
-    return tuple(one for one in named if not any(covers(one, node) for node in declared))
+    return tuple(coalition for coalition in named if not any(covers(coalition, node) for node in declared))
 
 
 def _coalitions_of(facts: Facts, author: Organisation, policy: Policy) -> tuple[Coalition, ...]:
     known = facts.organisations
     return tuple(
-        one for one in policy.coalitions if author.node in {known[did].node for did in one.members if did in known}
+        coalition
+        for coalition in policy.coalitions
+        if author.node in {known[did].node for did in coalition.members if did in known}
     )
 
 

@@ -15,16 +15,16 @@ from policy.documents import ContractDocument
 def check_issuers(case: Case, document: ContractDocument) -> None:
     """Check that waivers are of SROs, and that the SRO of each dataset's domain has waived each thing."""
     facts, waivers = case.facts, document.waivers or ()
-    for issuer in dict.fromkeys(one.issuer for one in waivers):
+    for issuer in dict.fromkeys(waiver.issuer for waiver in waivers):
         organisation = facts.organisations.get(issuer)
         is_sro = organisation is not None and SRO in organisation.roles
         case.check("waiver_issuer_not_sro", is_sro, issuer, f"registered as {SRO}", document.source)
-    given = {(one.waives, one.pipeline, one.issuer) for one in waivers}
-    datasets = (facts.datasets.get((one.provider, one.dataset)) for one in document.datasets)
-    domains = dict.fromkeys(one.domain for one in datasets if one is not None)
+    given = {(waiver.waives, waiver.pipeline, waiver.issuer) for waiver in waivers}
+    datasets = (facts.datasets.get((dataset.provider, dataset.dataset)) for dataset in document.datasets)
+    domains = dict.fromkeys(dataset.domain for dataset in datasets if dataset is not None)
     for domain in domains if waivers else ():
         policy = policy_in_force(facts, domain, case.now)
-        for waived, pipeline in sorted({(one.waives, one.pipeline) for one in waivers} if policy else ()):
+        for waived, pipeline in sorted({(waiver.waives, waiver.pipeline) for waiver in waivers} if policy else ()):
             issuer = policy.issuer if policy else ""
             subject = f"{waived} of pipeline {pipeline}"
             whom = f"waived by {issuer}, who issues the policy of {domain}"
@@ -35,10 +35,10 @@ def check_waivers(case: Case, document: ContractDocument, pipeline: str | None) 
     """Check that a contract with waivers has some for a run's pipeline, none of which has ended; the first end (ms)."""
     if not document.waivers:
         return None
-    own = [one for one in document.waivers if one.pipeline == pipeline]
+    own = [waiver for waiver in document.waivers if waiver.pipeline == pipeline]
     subject = f"pipeline {pipeline}" if pipeline else "no pipeline"
     case.check("waiver_other_pipeline", bool(own), subject, "one that the contract's waivers name", document.source)
     for one in own:
         text = f"the end of the waiver of {one.waives} by {one.issuer}"
         case.before("waiver_ended", ("now", case.now), (text, one.ends), document.source)
-    return min((one.ends for one in own), default=None)
+    return min((waiver.ends for waiver in own), default=None)

@@ -32,10 +32,10 @@ def policy(case: Case, body: EnterDocument) -> None:
     if last:
         times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
         case.not_after("effective_unordered", *times, source)
-    for one in document.coalitions:
-        for did in one.members:
+    for coalition in document.coalitions:
+        for did in coalition.members:
             known = did in case.facts.organisations
-            case.check("member_unknown", known, f"{did} of {one.name}", "registered", source)
+            case.check("member_unknown", known, f"{did} of {coalition.name}", "registered", source)
     recent = document.effective >= case.now - DAY_MS
     stated = f"the effective date {format_time(document.effective)}"
     case.add("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)

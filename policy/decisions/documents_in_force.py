@@ -81,7 +81,7 @@ def caps_everyone(policy: Policy, level: int) -> bool:
 def policy_in_force(facts: Facts, domain: str, now: int, before: int | None = None) -> PolicyVersion | None:
     """The greatest version effective at ``now``, among those entered before an index if one is given."""
     versions = facts.policies.get(domain, ())
-    known = (one for one in versions if one.effective <= now and (before is None or one.index < before))
+    known = (version for version in versions if version.effective <= now and (before is None or version.index < before))
     return max(known, key=lambda one: one.version, default=None)
 
 
@@ -104,14 +104,16 @@ def bindings(facts: Facts, partitions: Sequence[Partition], now: int) -> list[Bi
     """The terms that bind each of several partitions; those of one dataset and one policy share one value."""
     found: dict[tuple[str, str, int, int], Binding | None] = {}
     bound = []
-    for one in partitions:
+    for partition in partitions:
         # Only what was entered before the partition: a version entered later and dated back never lowers it.
-        opening = policy_in_force(facts, dataset_of(facts, one).domain, one.opened, before=one.index)
+        opening = policy_in_force(facts, dataset_of(facts, partition).domain, partition.opened, before=partition.index)
         version = opening.version if opening else 0
-        streams = sum(stated.index < one.index for stated in facts.streams.get((one.provider, one.dataset), ()))
-        opened_under = one.provider, one.dataset, version, streams
+        streams = sum(
+            stated.index < partition.index for stated in facts.streams.get((partition.provider, partition.dataset), ())
+        )
+        opened_under = partition.provider, partition.dataset, version, streams
         if opened_under not in found:
-            found[opened_under] = _bound_since(facts, one, version, now)
+            found[opened_under] = _bound_since(facts, partition, version, now)
         bound.append(found[opened_under])
     return bound
 
@@ -124,11 +126,11 @@ def _bound_since(facts: Facts, partition: Partition, version: int, now: int) -> 
     if current is None:
         return None
     policy = read_policy(facts.documents[current.document])
-    since = [read_policy(facts.documents[one.document]) for one in _since(facts, domain, version, now)]
+    since = [read_policy(facts.documents[newer.document]) for newer in _since(facts, domain, version, now)]
     highest = max(since, key=lambda one: (one.level_of(*of_dataset), one.version))
-    capped = any(caps_everyone(one, one.level_of(*of_dataset)) for one in since)
+    capped = any(caps_everyone(later, later.level_of(*of_dataset)) for later in since)
     tightest = min(since, key=lambda one: (one.lineage.epsilon_max, -one.version))
-    stated = [(one.partition_age_days_max, one.source) for one in (policy, highest)]
+    stated = [(terms.partition_age_days_max, terms.source) for terms in (policy, highest)]
     ages = [(age, source) for age, source in stated if age is not None]
     if terms := slice_terms(facts, partition):
         ages.append((terms.life_days, terms.life_source))
@@ -139,7 +141,9 @@ def _bound_since(facts: Facts, partition: Partition, version: int, now: int) -> 
 
 def binding_until(facts: Facts, partition: Partition, binds: Binding, now: int) -> int:
     """The first moment (ms) after now at which other terms may bind a partition, or it is too old for a charge."""
-    later = [one.effective for one in facts.policies[dataset_of(facts, partition).domain] if one.effective > now]
+    later = [
+        version.effective for version in facts.policies[dataset_of(facts, partition).domain] if version.effective > now
+    ]
     aged = [] if binds.age_days_max is None else [last_moment(partition, binds.age_days_max) + 1]
     return min((*later, *aged), default=TIME_MAX)
 
@@ -151,9 +155,9 @@ def last_moment(partition: Partition, age_days_max: int) -> int:
 
 def _since(facts: Facts, domain: str, first: int, now: int) -> list[PolicyVersion]:
     """Versions in force at some time since the ``first`` one was, until now."""
-    effective = [one for one in facts.policies[domain] if first <= one.version and one.effective <= now]
+    effective = [version for version in facts.policies[domain] if first <= version.version and version.effective <= now]
     return [
-        one
-        for place, one in enumerate(effective)
-        if one.version == first or all(later.effective > one.effective for later in effective[place + 1 :])
+        version
+        for place, version in enumerate(effective)
+        if version.version == first or all(later.effective > version.effective for later in effective[place + 1 :])
     ]

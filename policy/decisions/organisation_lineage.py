@@ -41,7 +41,7 @@ def merger(case: Case, body: Join) -> None:
 
 def _check_fits(case: Case, accounts: Iterable[Account]) -> None:
     described = (_describe_full(case.facts, account, case.now) for account in accounts)
-    full = [one for one in described if one is not None]
+    full = [check for check in described if check is not None]
     for text, holder in full[:NAMED_MAX]:
         case.failed("account_would_freeze", text, holder)
     if len(full) > NAMED_MAX:

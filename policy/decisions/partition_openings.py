@@ -105,21 +105,21 @@ def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, datase
         case.exists(
             "membership_missing", dataset.membership, f"the membership of {dataset.id}", expected, dataset.source
         )
-    own = tuple(one for one in _read(case, body) if not read_commitments(one).persons)
+    own = tuple(document for document in _read(case, body) if not read_commitments(document).persons)
     if not own:
         return
-    total = Fraction(sum(read_commitments(one).count for one in own) * body.unit_records)
+    total = Fraction(sum(read_commitments(document).count for document in own) * body.unit_records)
     case.at_least("commitments_too_few", "the number of committed records", total, Fraction(body.records), "")
     _check_overlap(case, body, own)
 
 
 def _read(case: Case, body: OpenPartition) -> tuple[Stored, ...]:
     found = tuple(stored_commitments(digest, case.facts) for digest in body.commitments)
-    for one in found:
+    for document in found:
         try:
-            read_commitments(one)
+            read_commitments(document)
         except KeyError:
-            case.failed("commitments_malformed", f"commitments {one.digest} are not stored")
+            case.failed("commitments_malformed", f"commitments {document.digest} are not stored")
             return ()
         except Malformed as error:
             case.failed("commitments_malformed", str(error))
@@ -130,15 +130,15 @@ def _read(case: Case, body: OpenPartition) -> tuple[Stored, ...]:
 
 
 def _check_overlap(case: Case, body: OpenPartition, own: tuple[Stored, ...]) -> None:
-    keys = {read_commitments(one).key for one in own}
+    keys = {read_commitments(document).key for document in own}
     twice = repeated(own)
     case.add("records_overlap", not twice, f"{twice} records are committed to twice in {body.ref}")
     changed, shared = list[str](), list[str]()
     held = [*_with_commitments(case.facts, body.provider)]
     for ref, theirs in held:
-        if len(keys) != 1 or {read_commitments(one).key for one in theirs} != keys:
+        if len(keys) != 1 or {read_commitments(document).key for document in theirs} != keys:
             changed.append(f"the key of the commitments is not that of {ref}")
-        if count := sum(overlap(own, one) for one in theirs):
+        if count := sum(overlap(own, document) for document in theirs):
             shared.append(f"{count} records of {body.ref} are those of {ref}")
     if not held:
         return
@@ -149,11 +149,11 @@ def _check_overlap(case: Case, body: OpenPartition, own: tuple[Stored, ...]) -> 
 
 def _with_commitments(facts: Facts, provider: str) -> Iterator[tuple[str, list[Stored]]]:
     """The provider's partitions that commit to records, with their commitments."""
-    for one in facts.partitions.values():
-        if one.provider == provider and one.commitments:
-            every = [stored_commitments(digest, facts) for digest in one.commitments]
+    for other in facts.partitions.values():
+        if other.provider == provider and other.commitments:
+            every = [stored_commitments(digest, facts) for digest in other.commitments]
             if theirs := [found for found in every if not read_commitments(found).persons]:
-                yield one.ref, theirs
+                yield other.ref, theirs
 
 
 def _say(case: Case, code: str, failed: list[str], passed: str) -> None:

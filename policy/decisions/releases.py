@@ -84,7 +84,7 @@ def _check_attested(case: Case, bound: dict[str, Binding], evidence: str, expect
     for policy in dict.fromkeys(binds.policy for binds in bound.values()):
         checks = verify(token, policy.attestation, expected, case.now, policy.source)
         before = case.request.permitted and case.now < VMPL_SINCE_MS
-        case.checks += (one for one in checks if not (before and one.code == VMPL_CHECK))
+        case.checks += (check for check in checks if not (before and check.code == VMPL_CHECK))
 
 
 def post(case: Case, body: Post) -> None:

@@ -101,7 +101,7 @@ def _check_policy(case: Case, document: StreamDocument, policy: Policy) -> None:
 def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
     """Check a partition of a dataset that has a stream: it is the next slice, as the stream says, of fresh persons."""
     every = tuple(_stored(case.facts, body.commitments))
-    persons = tuple(one for one in every if read_commitments(one).persons)
+    persons = tuple(document for document in every if read_commitments(document).persons)
     document = stream_in_force(case.facts, body.provider, body.dataset)
     if document is None:
         if persons:
@@ -122,12 +122,12 @@ def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
 def _stored(facts: Facts, digests: Sequence[str]) -> list[Stored]:
     """The documents that can be read; of others a check says already what is wrong."""
     found = []
-    for one in (stored_commitments(digest, facts) for digest in digests):
+    for document in (stored_commitments(digest, facts) for digest in digests):
         try:
-            read_commitments(one)
+            read_commitments(document)
         except (KeyError, Malformed):
             continue
-        found.append(one)
+        found.append(document)
     return found
 
 
@@ -162,7 +162,7 @@ def _check_period(case: Case, name: str, document: StreamDocument, earlier: Sequ
     open_ = period_before(kind, current), current
     text = f"the {kind} {name} is {'' if name in open_ else 'not '}one that may open now, {' or '.join(open_)}"
     case.add("period_not_open", name in open_, text, document.source)
-    last = next((span for one in reversed(earlier) if (span := span_of(one.ref.rpartition("/")[2]))), None)
+    last = next((span for partition in reversed(earlier) if (span := span_of(partition.ref.rpartition("/")[2]))), None)
     if last is not None:
         until = (f"the end of the newest slice {earlier[-1].ref.rpartition('/')[2]},", last[1])
         case.not_after("period_overlaps", until, (f"the start of {name},", start), document.source)
@@ -175,14 +175,14 @@ def _check_persons(
     case.check("persons_missing", bool(own), f"commitments to the persons of {body.ref}", "given", source)
     if not own:
         return
-    records = Fraction(sum(read_commitments(one).count for one in own) * body.unit_records)
+    records = Fraction(sum(read_commitments(document).count for document in own) * body.unit_records)
     if body.unit != "record":
         case.at_least(
             "persons_too_few", "the records that the committed persons may have", records, Fraction(body.records), ""
         )
-    groups = tuple(found for one in earlier if (found := _persons_of(case.facts, one)))
-    keys = {read_commitments(one).key for one in own}
-    same = len(keys) == 1 and keys.issuperset(read_commitments(one).key for found in groups for one in found)
+    groups = tuple(found for partition in earlier if (found := _persons_of(case.facts, partition)))
+    keys = {read_commitments(document).key for document in own}
+    same = len(keys) == 1 and keys.issuperset(read_commitments(document).key for found in groups for document in found)
     text = f"the key of the commitments to persons is {'' if same else 'not '}that of all slices of {body.dataset}"
     case.add("persons_key_changed", same, text, source)
     beyond = persons_beyond(own, groups, most)
@@ -197,10 +197,10 @@ def _persons_of(facts: Facts, one: Partition) -> tuple[Stored, ...]:
 
 def check_windows(case: Case, partitions: Sequence[Partition]) -> None:
     """Check that a run covers at most so many slices of each stream as the stream, or a tighter version, allows."""
-    terms = [(one, found) for one in partitions if (found := slice_terms(case.facts, one))]
-    counts = Counter((one.provider, one.dataset) for one, _ in terms)
+    terms = [(partition, found) for partition in partitions if (found := slice_terms(case.facts, partition))]
+    counts = Counter((partition.provider, partition.dataset) for partition, _ in terms)
     for place, count in counts.items():
-        of_stream = (found for one, found in terms if (one.provider, one.dataset) == place)
+        of_stream = (found for partition, found in terms if (partition.provider, partition.dataset) == place)
         least = min(of_stream, key=lambda found: found.window_max)
         subject = f"the number of slices of {place[1]} in one run,"
         case.count_at_most("window_too_long", subject, count, least.window_max, least.window_source)
@@ -220,7 +220,7 @@ def missed_between(facts: Facts, first: Partition, then: Partition) -> Iterator[
     """The periods between two partitions, the later of which is a slice, in which no slice opened."""
     terms = slice_terms(facts, then)
     kind = BY_HAND if terms is None else terms.stream.period
-    before, after = (one.ref.rpartition("/")[2] for one in (first, then))
+    before, after = (partition.ref.rpartition("/")[2] for partition in (first, then))
     begins = start_of(kind, before), start_of(kind, after)
     # A partition that opened before the stream may have the name of a later period.
     if kind == BY_HAND or begins[0] is None or begins[1] is None or begins[1] <= begins[0]:

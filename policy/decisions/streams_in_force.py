@@ -49,10 +49,10 @@ def shown_at_most(facts: Facts, provider: str, dataset: str, slices: Iterable[Pa
     The greatest ε and the greatest δ of the newest version and of those under which slices opened, retired ones too.
     """
     versions = facts.streams[provider, dataset]
-    indexes = [one.index for one in versions]
-    opened = {bisect_left(indexes, one.index) - 1 for one in slices}
+    indexes = [version.index for version in versions]
+    opened = {bisect_left(indexes, partition.index) - 1 for partition in slices}
     budgets = [read_stream(facts.documents[versions[place].document]).budget for place in {*opened, len(versions) - 1}]
-    return StreamBudget(max(one.delta for one in budgets), max(one.epsilon for one in budgets))
+    return StreamBudget(max(budget.delta for budget in budgets), max(budget.epsilon for budget in budgets))
 
 
 def is_slice(facts: Facts, partition: Partition) -> bool:
@@ -66,15 +66,19 @@ def slice_terms(facts: Facts, partition: Partition) -> SliceTerms | None:
     versions = facts.streams.get((partition.provider, partition.dataset))
     if not versions or versions[0].index > partition.index:
         return None
-    opening = max(place for place, one in enumerate(versions) if one.index < partition.index)
-    since = [read_stream(facts.documents[one.document]) for one in versions[opening:]]
+    opening = max(place for place, version in enumerate(versions) if version.index < partition.index)
+    since = [read_stream(facts.documents[version.document]) for version in versions[opening:]]
     life, window = min(since, key=lambda one: one.life_days), min(since, key=lambda one: one.window_max)
     return SliceTerms(since[0], life.life_days, life.source, window.window_max, window.source)
 
 
 def slices_of(facts: Facts, provider: str, dataset: str, partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     """The slices of a stream among some partitions, in the order in which they opened."""
-    found = (one for one in partitions if (one.provider, one.dataset) == (provider, dataset) and is_slice(facts, one))
+    found = (
+        partition
+        for partition in partitions
+        if (partition.provider, partition.dataset) == (provider, dataset) and is_slice(facts, partition)
+    )
     return tuple(sorted(found, key=lambda one: one.index))
 
 

@@ -107,10 +107,10 @@ def adapt(contract: bytes, pipeline: bytes, terms: Terms, decided: PartyDecision
         changes += new
         checked = check(write(files[CONTRACT]), write(files[PIPELINE]), terms)
     written = [
-        data if not any(one.field.startswith(name) for one in changes) else write_lines(files[name])
+        data if not any(change.field.startswith(name) for change in changes) else write_lines(files[name])
         for name, data in ((CONTRACT, contract), (PIPELINE, pipeline))
     ]
-    needed = dict.fromkeys(text for one in checked.reasons if one.refused and (text := _needed(one, files)))
+    needed = dict.fromkeys(text for reason in checked.reasons if reason.refused and (text := _needed(reason, files)))
     return Adapted(written[0], written[1], tuple(changes), tuple(needed), check(written[0], written[1], terms))
 
 

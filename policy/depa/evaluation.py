@@ -127,5 +127,7 @@ def _sum(pipeline: Pipeline, contract: Contract, terms: Terms, reasons: Reasons)
     most = contract.epsilon_max()
     if terms.records is not None or len(requested) < 2 or most is None or sum(requested) <= most:
         return
-    detail = f"{' + '.join(format_number(one) for one in requested)} = {compared(sum(requested, Fraction(0)), most)}"
+    detail = (
+        f"{' + '.join(format_number(epsilon) for epsilon in requested)} = {compared(sum(requested, Fraction(0)), most)}"
+    )
     reasons.refuse("run_above_contract", "pipeline.pipeline", None, detail)

@@ -154,7 +154,7 @@ def _contract_document(contract: Contract, payload: str, terms: Terms, waivers: 
     assert contract.starts is not None
     assert contract.ends is not None
     document: Object = {
-        "datasets": [{"dataset": one.id, "provider": one.provider} for one in contract.datasets],
+        "datasets": [{"dataset": dataset.id, "provider": dataset.provider} for dataset in contract.datasets],
         "ends": format_time(contract.ends),
         "id": contract.id,
         "kind": "contract",
@@ -211,7 +211,9 @@ def _data_keys(contract: Contract) -> list[Object]:
     """
     return [
         {
-            "datasets": [{"dataset": one.id, "key": one.key, "provider": one.provider} for one in group],
+            "datasets": [
+                {"dataset": dataset.id, "key": dataset.key, "provider": dataset.provider} for dataset in group
+            ],
             "delta_max": _shown(contract.delta_max(group)),
             "epsilon_max": _shown(contract.epsilon_max(group)),
         }

@@ -96,9 +96,9 @@ class ReleasePolicy(tuple[tuple[str, Group], ...]):
             raise Malformed("anyOf", f"must be a list of 1 to {CONDITIONS_MAX} authorities")
         reader = _Reader()
         authorities = []
-        for place, one in enumerate(listed):
+        for place, item in enumerate(listed):
             at = f"anyOf[{place}]"
-            part = c.fields(one, at, ("authority",), ("allOf", "anyOf"))
+            part = c.fields(item, at, ("authority",), ("allOf", "anyOf"))
             authorities.append((c.string(part["authority"], f"{at}.authority", 500), reader.group(part, at, 1)))
         return cls(authorities)
 
@@ -130,7 +130,7 @@ class _Reader:
             raise Malformed(where, f"is nested deeper than {DEPTH_MAX} levels")
         if not isinstance(listed, list) or not listed:
             raise Malformed(f"{where}.{word}", "must be a list of at least one condition")
-        parts = tuple(self._part(one, f"{where}.{word}[{place}]", depth) for place, one in enumerate(listed))
+        parts = tuple(self._part(item, f"{where}.{word}[{place}]", depth) for place, item in enumerate(listed))
         return Group(word == "allOf", parts)
 
     def _part(self, value: object, where: str, depth: int) -> Condition | Group:

@@ -80,15 +80,15 @@ class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
     @property
     def signers(self) -> tuple[str, ...]:
         """The parties, and the issuers of waivers."""
-        return tuple(dict.fromkeys((*self.parties, *(one.issuer for one in self.waivers or ()))))
+        return tuple(dict.fromkeys((*self.parties, *(waiver.issuer for waiver in self.waivers or ()))))
 
     def __post_init__(self) -> None:
         """Hold the fields against one another. Raises: Malformed, Inconsistent."""
         super().__post_init__()
         if self.starts >= self.ends:
             raise Inconsistent("ends", "must be after starts")
-        for place, one in enumerate(self.datasets):
-            if one.provider not in self.tdps:
+        for place, dataset in enumerate(self.datasets):
+            if dataset.provider not in self.tdps:
                 raise Inconsistent(f"datasets[{place}].provider", "must be one of tdps")
         for place, waiver in enumerate(self.waivers or ()):
             if waiver.ends > self.ends:

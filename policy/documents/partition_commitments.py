@@ -85,7 +85,7 @@ def _read(data: bytes) -> Commitments:
         raise Malformed("commitments", f"must be {MAGIC!r}, a key's name and commitments of {SIZE} bytes each")
     found = [*_each(data)]
     if not all(map(lt, found, found[1:])):
-        place = next(place for place, (one, then) in enumerate(pairwise(found), 1) if not one < then)
+        place = next(place for place, (earlier, then) in enumerate(pairwise(found), 1) if not earlier < then)
         raise Malformed("commitments", f"do not rise at commitment {place}")
     return Commitments(data[head - SIZE : head], body // SIZE, persons)
 
@@ -103,7 +103,7 @@ def overlap(own: tuple[Stored, ...], other: Stored) -> int:
 
 def repeated(own: tuple[Stored, ...]) -> int:
     """How many commitments occur more than once in these documents, counting every repetition."""
-    return sum(read_commitments(one).count for one in own) - len(_union(own))
+    return sum(read_commitments(document).count for document in own) - len(_union(own))
 
 
 def persons_beyond(own: tuple[Stored, ...], slices: tuple[tuple[Stored, ...], ...], most: int) -> int:
@@ -124,11 +124,11 @@ def _union(own: tuple[Stored, ...]) -> frozenset[bytes]:
 
 
 def _digests(documents: tuple[Stored, ...]) -> tuple[str, ...]:
-    return tuple(one.digest for one in documents)
+    return tuple(document.digest for document in documents)
 
 
 def _commitments(documents: tuple[Stored, ...]) -> Iterator[bytes]:
-    return chain.from_iterable(_each(one.fetch()) for one in documents)
+    return chain.from_iterable(_each(document.fetch()) for document in documents)
 
 
 def _each(data: bytes) -> Iterator[bytes]:

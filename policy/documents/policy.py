@@ -156,12 +156,12 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     @cached_property
     def _own_levels(self) -> dict[tuple[str, str], int]:
         """By dataset, its Level where it differs from the domain's; the gate asks at every charge."""
-        return {(one.provider, one.dataset): one.level for one in self.levels}
+        return {(level.provider, level.dataset): level.level for level in self.levels}
 
     def __post_init__(self) -> None:
         """Hold the fields against one another. Raises: Malformed, Inconsistent."""
         super().__post_init__()
-        levels = {self.level, *(one.level for one in self.levels)}
+        levels = {self.level, *(level.level for level in self.levels)}
         if 1 in levels and self.partition_age_days_max is None:
             raise Inconsistent("partition_age_days_max", "is missing: Level 1 requires renewal")
         if levels == {LEVEL_SEALED} and self.model_release:
@@ -181,7 +181,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     def _check_names(self) -> None:
         if len(self._own_levels) != len(self.levels):
             raise Inconsistent("levels", "gives a dataset two Levels")
-        if len({one.name for one in self.coalitions}) != len(self.coalitions):
+        if len({coalition.name for coalition in self.coalitions}) != len(self.coalitions):
             raise Inconsistent("coalitions", "gives two coalitions one name")
         for place, one in enumerate(self.coalitions):
             if one.epsilon_max > self.budget.epsilon_max:

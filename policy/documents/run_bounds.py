@@ -96,15 +96,15 @@ def probability_of(leaf: Mechanism) -> Fraction:
 
 def strictest(stated: Sequence[RunBounds | RunLimits]) -> RunBounds:
     """What a run must keep that is bound by all of them."""
-    named = [set(kinds) for one in stated if (kinds := getattr(one, "mechanisms", None)) is not None]
+    named = [set(kinds) for limits in stated if (kinds := getattr(limits, "mechanisms", None)) is not None]
     allowed = named[0].intersection(*named[1:]) if named else None
     return RunBounds(
-        delta_max=_least(one.delta_max for one in stated),
+        delta_max=_least(limits.delta_max for limits in stated),
         noise_multiplier_min=max(
-            (one.noise_multiplier_min for one in stated if one.noise_multiplier_min is not None), default=None
+            (limits.noise_multiplier_min for limits in stated if limits.noise_multiplier_min is not None), default=None
         ),
-        probability_max=_least(one.probability_max for one in stated),
-        steps_max=_least(one.steps_max for one in stated),
+        probability_max=_least(limits.probability_max for limits in stated),
+        steps_max=_least(limits.steps_max for limits in stated),
         mechanisms=None if allowed is None else tuple(kind for kind in MECHANISMS if kind in allowed),
     )
 
@@ -113,4 +113,4 @@ _Number = TypeVar("_Number", int, Fraction)
 
 
 def _least(stated: Iterable[_Number | None]) -> _Number | None:
-    return min((one for one in stated if one is not None), default=None)
+    return min((value for value in stated if value is not None), default=None)

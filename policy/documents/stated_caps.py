@@ -43,7 +43,10 @@ Stated = NamedCap | NamedRunLimits
 def policy_states(policy: Policy) -> list[Stated]:
     """The caps of a policy alone; its quota is of the largest budget that it allows."""
     stated: list[Stated] = [NamedCap(policy.lineage.epsilon_max, f"{policy.source}, lineage")]
-    stated += [NamedCap(one.epsilon_max, f"{policy.source}, coalition {one.name}") for one in policy.coalitions]
+    stated += [
+        NamedCap(coalition.epsilon_max, f"{policy.source}, coalition {coalition.name}")
+        for coalition in policy.coalitions
+    ]
     if policy.share_max is not None:
         stated.append(NamedCap(policy.budget.epsilon_max, f"{policy.source}, quota", policy.share_max))
     return [*stated, NamedRunLimits(policy.run.epsilon_max, policy.run_bounds, f"{policy.source}, one run")]
@@ -54,6 +57,8 @@ def contract_states(epsilon: Fraction, caps: Caps, policy: Policy, contract: Con
     stated: list[Stated] = [NamedCap(caps.lineage, f"{caps.lineage_source or 'the partition'}, lineage")]
     if caps.share is not None:
         stated.append(NamedCap(epsilon, f"{caps.share_source}, quota", caps.share))
-    limits, source = min(((one.run, one.source) for one in (contract, policy)), key=lambda one: one[0].epsilon_max)
+    limits, source = min(
+        ((document.run, document.source) for document in (contract, policy)), key=lambda one: one[0].epsilon_max
+    )
     bounds = strictest((contract.run, policy.run_bounds))
     return [*stated, NamedRunLimits(limits.epsilon_max, bounds, f"{source}, one run")]

@@ -179,20 +179,20 @@ class Attestation(Record, frozen=True):
     def __post_init__(self) -> None:
         """Refuse a policy that would accept some attester's tokens whatever software they name. Raises: Malformed."""
         super().__post_init__()
-        for one in self.attesters:
+        for attester in self.attesters:
             if self.release_policy is None:
-                if one.format != "eat" or not self.claims:
-                    missing = "claims" if one.format == "eat" else "release_policy"
-                    raise Malformed(missing, f"is missing: {one.issuer[:80]} would vouch for any software")
+                if attester.format != "eat" or not self.claims:
+                    missing = "claims" if attester.format == "eat" else "release_policy"
+                    raise Malformed(missing, f"is missing: {attester.issuer[:80]} would vouch for any software")
                 continue
-            groups = self.release_policy.groups(one.issuer)
+            groups = self.release_policy.groups(attester.issuer)
             if not groups:
-                raise Malformed("release_policy", f"names no authority {one.issuer[:80]}")
+                raise Malformed("release_policy", f"names no authority {attester.issuer[:80]}")
             equal = [{part.claim for part in group.required() if part.operator == "equals"} for group in groups]
             pinned = not any(SOFTWARE_CLAIMS.isdisjoint(claims) for claims in equal)
-            if not pinned and not (one.format == "eat" and self.claims):
+            if not pinned and not (attester.format == "eat" and self.claims):
                 named = ", ".join(sorted(SOFTWARE_CLAIMS))
-                detail = f"must pin what runs for {one.issuer[:80]}: one of {named}, by equals, in an allOf"
+                detail = f"must pin what runs for {attester.issuer[:80]}: one of {named}, by equals, in an allOf"
                 raise Malformed("release_policy", detail)
 
 

@@ -84,7 +84,7 @@ class PartitionFigures:
         bounds = LastRunBounds(self.facts, self.partition, self.binds, contract, self.now) if self.binds else None
         rooms, shut = self._rooms(holder, bounds.document if bounds else None)
         rooms += self._contract_runs(bounds)
-        closed = self._closed(holder) or shut or next((f"{one.words} is full" for one in rooms if one.over), None)
+        closed = self._closed(holder) or shut or next((f"{room.words} is full" for room in rooms if room.over), None)
         barred = bounds.why_none(self.last) if bounds and self.last else ""
         if not rooms:
             share = Percent.of(None) if shut else _percent(self._room(self._limit(holder), ""))
@@ -127,7 +127,7 @@ class PartitionFigures:
                 limits = limits_on(self.facts, (self.partition,), verdict, author)
             except Rejected as rejected:
                 return [], rejected.decided.detail
-            return [self._room(one, self._words(one, holder)) for one in limits], None
+            return [self._room(limit, self._words(limit, holder)) for limit in limits], None
         limits = [self._limit(GLOBAL)] if caps.everyone is not None else []
         if node is not None and node.kind is NodeKind.COALITION and node.epsilon is not None:
             try:
@@ -136,7 +136,7 @@ class PartitionFigures:
                 return [], str(closed)
         elif node is not None:
             return [], None
-        return [self._room(one, self._words(one, holder)) for one in limits], None
+        return [self._room(limit, self._words(limit, holder)) for limit in limits], None
 
     def _limit(self, holder: str, epsilon: Fraction | None = None) -> Limit:
         cap = self._rule.cap(self.partition.epsilon if epsilon is None else epsilon)

@@ -47,7 +47,7 @@ def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
         spans = [Span(node, first, END) for node in facts.nodes]
     else:
         whole = known_spans(facts.nodes, int(holder.partition(":")[2]), END)
-        spans = [Span(one.author, max(one.first, first), one.before) for one in whole]
+        spans = [Span(span.author, max(span.first, first), span.before) for span in whole]
     partition = facts.partitions[ref]
     return sum((a + b for at, a, b in facts.exposures(spans) if at == ref), empty_account(partition, holder).posted)
 
@@ -89,5 +89,5 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
 
 def _times(loss: Loss, part: Fraction) -> Loss:
     """So many times a loss, rounded up; an infinite charge is infinite however little of it."""
-    finite = tuple(-(-one * part.numerator // part.denominator) for one in loss.finite)
-    return Loss(finite, tuple(one if part else 0 for one in loss.infinite))
+    finite = tuple(-(-units * part.numerator // part.denominator) for units in loss.finite)
+    return Loss(finite, tuple(count if part else 0 for count in loss.infinite))

@@ -64,8 +64,8 @@ class HypotheticalFacts:
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
-        found = {one.partition: one for one in self._facts.accounts_of(holder)}
-        found.update({ref: one for (ref, whose), one in self._accounts.items() if whose == holder})
+        found = {account.partition: account for account in self._facts.accounts_of(holder)}
+        found.update({ref: account for (ref, whose), account in self._accounts.items() if whose == holder})
         return [found[ref] for ref in sorted(found)]
 
     def runs(self, spans: Iterable[Span]) -> int:

@@ -57,11 +57,13 @@ def exposure_changes(facts: Facts, kind: str, body: c.Object, now: int) -> tuple
     """
     edit = _edit(facts, kind, body, now)
     found = (_change(edit, account, now) for account in edit.accounts())
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: (one.partition, one.after.holder)))
+    return tuple(
+        sorted((account for account in found if account is not None), key=lambda one: (one.partition, one.after.holder))
+    )
 
 
 def _edit(facts: Facts, kind: str, body: c.Object, now: int) -> LineageEdit:
-    reporter = next((did for did, one in facts.organisations.items() if SRO in one.roles), None)
+    reporter = next((did for did, organisation in facts.organisations.items() if SRO in organisation.roles), None)
     if reporter is None:
         raise Rejected(Code.CONFLICT, "no SRO is registered, who could report it")
     command = Command(kind, _ID, reporter, "", body)

@@ -51,8 +51,10 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
         partition = facts.partitions[account.partition]
         bounds = partition_bounds(facts, partition, now)
         holders = [account.holder] if coalition is not None else [holder_of(node) for node in nodes]
-        accounts = (facts.accounts.get((partition.ref, one)) or empty_account(partition, one) for one in holders)
-        before = tuple(account_status(facts, one, bounds) for one in accounts)
+        accounts = (
+            facts.accounts.get((partition.ref, holder)) or empty_account(partition, holder) for holder in holders
+        )
+        before = tuple(account_status(facts, account, bounds) for account in accounts)
         after = account_status(facts, account, bounds)
         share = after.used.share
         excess = Percent.of(share - 1) if after.over and share is not None and share > 1 else None

@@ -109,7 +109,7 @@ def report(question: WhatIf, first: int, since: int, shown: ShownStates | None =
         blocked=blocking_checks(least),
         decision=decision,
         lasts=tuple(
-            one for one in _lasts(found, _projected(found), first, since) if shown is None or one.holder != GLOBAL
+            last for last in _lasts(found, _projected(found), first, since) if shown is None or last.holder != GLOBAL
         ),
         noise_multiplier_least=least_noise_admitted(found),
         runs=runs_that_fit(found),
@@ -122,7 +122,7 @@ def _uncertain(decision: DecisionReport, least: WhatIf) -> DecisionReport:
     """The decision with the most that others may have used; an uncertain permit where with the least it would fit."""
     if decision.outcome != Code.BUDGET_EXHAUSTED.word or not least.is_admitted:
         return decision
-    checks = tuple(one if one.passed else _open(one) for one in decision.checks)
+    checks = tuple(check if check.passed else _open(check) for check in decision.checks)
     fullest = next((new for old, new in zip(decision.checks, checks, strict=True) if not old.passed), None)
     return DecisionReport(fullest, checks, UNCERTAIN, Code.PENDING.word)
 
@@ -161,7 +161,7 @@ def _lasts(question: WhatIf, refs: tuple[str, ...], first: int, since: int) -> I
             cap = cap_of(facts, partition, holder, bounds)
             if cap is not None:
                 found = projection(facts, ref, holder, cap, first, since, question.now)
-                ends = [one for one in (found.projected_until, bounds.closes) if one is not None]
+                ends = [time for time in (found.projected_until, bounds.closes) if time is not None]
                 if found.full or not closed:
                     yield found if found.full else structs.replace(found, projected_until=min(ends, default=None))
 

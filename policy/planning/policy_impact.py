@@ -121,22 +121,28 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
     policy, after = with_policy_published(facts, data)
     at = max(now, policy.effective)
     opened = (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
-    mine = [one for one in opened if dataset_of(facts, one).domain == policy.domain]
-    bounds = {one.ref: (partition_bounds(facts, one, at), partition_bounds(after, one, at)) for one in mine}
-    changed = [one for one in mine if bounds[one.ref][0] != bounds[one.ref][1]]
-    accounts = tuple(change for one in changed for change in _accounts(facts, one, bounds[one.ref]))
+    mine = [partition for partition in opened if dataset_of(facts, partition).domain == policy.domain]
+    bounds = {
+        partition.ref: (partition_bounds(facts, partition, at), partition_bounds(after, partition, at))
+        for partition in mine
+    }
+    changed = [partition for partition in mine if bounds[partition.ref][0] != bounds[partition.ref][1]]
+    accounts = tuple(change for partition in changed for change in _accounts(facts, partition, bounds[partition.ref]))
     before = policy_in_force(facts, policy.domain, at)
     old = read_policy(facts.documents[before.document]) if before else None
     return Impact(
         accounts=accounts,
         at=at,
-        caps=tuple(one for one in policy_caps(facts, policy, declared) if not one.fits),
+        caps=tuple(cap for cap in policy_caps(facts, policy, declared) if not cap.fits),
         contracts=tuple(_contracts(facts, mine, bounds, at)),
         datasets=tuple(
-            DatasetName(name, who) for who, name in sorted({(one.provider, one.dataset) for one in changed})
+            DatasetName(name, who)
+            for who, name in sorted({(partition.provider, partition.dataset) for partition in changed})
         ),
         fields=tuple(_fields(old, policy)),
-        partitions=tuple(Change(bounds[one.ref][1], bounds[one.ref][0], one.ref) for one in changed),
+        partitions=tuple(
+            Change(bounds[partition.ref][1], bounds[partition.ref][0], partition.ref) for partition in changed
+        ),
         pending=tuple(_pending(facts, pending, (old, policy), bounds, accounts)),
         policy=policy.source,
         refused=_refused(facts, data, policy, now),
@@ -175,7 +181,7 @@ def _terms(policy: Policy) -> dict[str, object]:
         "model_release": policy.model_release,
         "lineage_delta_max": policy.lineage.delta_max,
         "run": strictest((policy.run,)),
-        "levels": tuple(f"{one.provider}/{one.dataset}: {one.level}" for one in policy.levels),
+        "levels": tuple(f"{level.provider}/{level.dataset}: {level.level}" for level in policy.levels),
         "share_max": policy.share_max,
         "load": policy.load,
         "sealed_everyone": policy.sealed_everyone,
@@ -190,13 +196,13 @@ def _readable(value: object) -> Word:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, tuple):
-        return [_text(one) for one in value]
+        return [_text(item) for item in value]
     return _parts(value) if isinstance(value, Record) else _text(value)
 
 
 def _parts(record: Record) -> list[str]:
     """What a record says, a text for each field."""
-    return [f"{name} {_text(one)}" for name, one in record.to_json().items() if one is not None]
+    return [f"{name} {_text(value)}" for name, value in record.to_json().items() if value is not None]
 
 
 def _text(value: object) -> str:
@@ -218,7 +224,7 @@ def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Itera
     ]
     for holder in sorted(holders):
         account = facts.accounts[partition.ref, holder]
-        before, after = (account_status(facts, account, one) for one in bounds)
+        before, after = (account_status(facts, account, bound) for bound in bounds)
         if (before.epsilon_max, before.share_max) != (after.epsilon_max, after.share_max):
             yield AccountChange(after, before, after.over and not before.over, before.over and not after.over)
 
@@ -237,10 +243,14 @@ def _contracts(
     for name in sorted(facts.contract_heads):
         contract = facts.contracts[facts.contract_heads[name]]
         document = read_contract(facts.documents[contract.document])
-        touched = [bounds[one.ref] for one in mine if DatasetName(one.dataset, one.provider) in document.datasets]
+        touched = [
+            bounds[partition.ref]
+            for partition in mine
+            if DatasetName(partition.dataset, partition.provider) in document.datasets
+        ]
         if contract.ends <= at or not touched:
             continue
-        before, after = (_under(document, [one for one in side if one]) for side in zip(*touched, strict=True))
+        before, after = (_under(document, [bound for bound in side if bound]) for side in zip(*touched, strict=True))
         if before != after:
             yield Change(after, before, name)
 
@@ -248,13 +258,13 @@ def _contracts(
 def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> ContractBounds:
     """The strictest bounds on the runs of a contract."""
     own, share = document.lineage and document.lineage.epsilon_max, document.share_max
-    lineage = [*(one.lineage_epsilon_max for one in bounds), *([own] if own is not None else ())]
-    shares = [one for one in (share, *(one.share_max for one in bounds)) if one is not None]
+    lineage = [*(bound.lineage_epsilon_max for bound in bounds), *([own] if own is not None else ())]
+    shares = [one for one in (share, *(bound.share_max for bound in bounds)) if one is not None]
     return ContractBounds(
-        **structs.asdict(strictest((document.run, *(one.run for one in bounds)))),
+        **structs.asdict(strictest((document.run, *(bound.run for bound in bounds)))),
         lineage_epsilon_max=min(lineage) if bounds else None,
-        pipeline=any(one.pipeline for one in bounds),
-        run_epsilon_max=min(document.run.epsilon_max, *(one.run_epsilon_max for one in bounds)) if bounds else None,
+        pipeline=any(bound.pipeline for bound in bounds),
+        run_epsilon_max=min(document.run.epsilon_max, *(bound.run_epsilon_max for bound in bounds)) if bounds else None,
         share_max=min(shares, default=None),
     )
 
@@ -263,7 +273,7 @@ def _undeclared(facts: Facts, policy: Policy) -> Iterator[str]:
     """The coalitions that a policy names and that are not declared: their members cannot charge."""
     declared = [node for node in facts.nodes.values() if node.kind is NodeKind.COALITION]
     for named in policy.coalitions:
-        if not any(covers(named, one) for one in declared):
+        if not any(covers(named, name) for name in declared):
             yield f"{named.name}: {', '.join(did for did in named.members if did in facts.organisations)}"
 
 
@@ -275,7 +285,7 @@ def _pending(
     accounts: tuple[AccountChange, ...],
 ) -> Iterator[PendingChange]:
     old, new = policies
-    frozen = {(one.after.partition, one.after.holder) for one in accounts if one.freezes}
+    frozen = {(account.after.partition, account.after.holder) for account in accounts if account.freezes}
     for name in names:
         charge = facts.charges.get(name)
         if charge is None or charge.state is not ChargeState.PENDING:

@@ -65,9 +65,9 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
     What fits in the one with the most fits in truth, and what does not fit in the one with the least does not.
     """
     bound = zip(partitions, bindings(facts, partitions, now), strict=True)
-    rounded = [one for one, binds in bound if binds is None or binds.policy.shared_accounts == "rounded"]
+    rounded = [partition for partition, binds in bound if binds is None or binds.policy.shared_accounts == "rounded"]
     holders: dict[str, Fraction | None] = {GLOBAL: None, **_coalitions(facts, own_holder)}
-    facts.fetch_accounts([one.ref for one in rounded], [*holders, own_holder])
+    facts.fetch_accounts([partition.ref for partition in rounded], [*holders, own_holder])
     most, least = dict[tuple[str, str], Account](), dict[tuple[str, str], Account]()
     for one in rounded:
         for holder, epsilon in holders.items():
@@ -77,7 +77,7 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
         return None
     # What counts of them is in them already.
     counted = dict.fromkeys(most, None)
-    return ShownStates(*(HypotheticalFacts(facts, accounts=one, forgiven=counted) for one in (most, least)))
+    return ShownStates(*(HypotheticalFacts(facts, accounts=accounts, forgiven=counted) for accounts in (most, least)))
 
 
 def facts_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_holder: str) -> Facts:
@@ -105,9 +105,9 @@ def charge_as_shown(
 
 def _coalitions(facts: Facts, own_holder: str) -> dict[str, Fraction | None]:
     """The coalitions that a lineage is in and their ε, by holder: its members would see each other's part."""
-    known = [one for one in _node(own_holder) if one in facts.nodes]
-    found = (one for node in known for one in coalitions_of(facts.nodes, node))
-    return {holder_of(one): facts.nodes[one].epsilon for one in found}
+    known = [node for node in _node(own_holder) if node in facts.nodes]
+    found = (coalition for node in known for coalition in coalitions_of(facts.nodes, node))
+    return {holder_of(node): facts.nodes[node].epsilon for node in found}
 
 
 def _node(holder: str) -> list[int]:
@@ -134,6 +134,6 @@ def _bounds(
     # After a decree less may count of everyone's account than of one's own.
     mine = Loss(tuple(map(min, own.finite, whole.finite)), tuple(map(min, own.infinite, whole.infinite)))
     shown = others_rounded_up(whole, mine, capacity)
-    most, least = (mine + one for one in (shown, least_of_others(shown, capacity)))
+    most, least = (mine + others for others in (shown, least_of_others(shown, capacity)))
     nothing = empty.pending
     return Account(partition.ref, holder, most, nothing), Account(partition.ref, holder, least, nothing)

@@ -154,7 +154,7 @@ def _steps(rule: Rule, cap: Cap | None, priced: _PricedPlan | None) -> int:
     if priced is not None:
         return steps_that_fit(rule, Loss.zero(places), cap, priced.segments, priced.plan.steps)
     # The least loss: one unit at each coordinate but the slack, which a run without a black box leaves alone.
-    least = tuple(int(one.name != "delta slack") for one in rule.coordinates)
+    least = tuple(int(coordinate.name != "delta slack") for coordinate in rule.coordinates)
     return int(rule.admits(Loss(least, (0,) * places), cap))
 
 
@@ -195,7 +195,7 @@ def _sentence(steps: int, plan_steps: int | None, least: Fraction | None, why: s
 
 def policy_caps(facts: Facts, policy: Policy, declared: Declared) -> Iterator[CapReport]:
     """The caps that a policy would set on the open partitions of its domain, each distinct one once."""
-    mine = (one for one in _open(facts) if dataset_of(facts, one).domain == policy.domain)
+    mine = (partition for partition in _open(facts) if dataset_of(facts, partition).domain == policy.domain)
     yield from cap_reports(mine, policy_states(policy), lambda one: policy.load or declared(one))
 
 

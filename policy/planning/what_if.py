@@ -71,7 +71,7 @@ class PlannedRun(PlannedCharge, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, value: object, actor: str) -> PlannedRun:
         """Read a charge's body, whose clean room and deadline are ignored. Raises: Malformed."""
-        needed = {name: one for name, one in c.members(value, "").items() if name not in {"clean_room", "deadline"}}
+        needed = {name: field for name, field in c.members(value, "").items() if name not in {"clean_room", "deadline"}}
         return cls.of(actor, convert(PlannedCharge, needed))
 
     @classmethod
@@ -149,7 +149,9 @@ class WhatIf:
         decided = self.decide()
         try:
             body = self.body(self.run.plan)
-            epsilons = tuple((one.ref, COMPUTED.epsilon(group[0], body)) for group in self.alike for one in group)
+            epsilons = tuple(
+                (partition.ref, COMPUTED.epsilon(group[0], body)) for group in self.alike for partition in group
+            )
             verdict = self.verdict(epsilons)
             rooms = self.rooms(self.run.plan) if verdict.permit else []
         except (Rejected, Malformed, KeyError):
@@ -186,7 +188,9 @@ class WhatIf:
         Raises:
             KeyError, Rejected.
         """
-        return group_by_terms(self.partitions) if self.run.ranges else tuple((one,) for one in self.partitions)
+        return (
+            group_by_terms(self.partitions) if self.run.ranges else tuple((partition,) for partition in self.partitions)
+        )
 
     @property
     def author(self) -> Organisation:
@@ -201,7 +205,7 @@ class WhatIf:
     @cached_property
     def without_epsilon(self) -> Verdict:
         """The gate's verdict on a run of zero ε: no change of noise or steps lifts what it denies."""
-        return self.verdict([(one.ref, Fraction(0)) for one in self.partitions])
+        return self.verdict([(partition.ref, Fraction(0)) for partition in self.partitions])
 
     @cached_property
     def limits(self) -> list[GroupLimit]:
@@ -211,8 +215,8 @@ class WhatIf:
         members = {group[0].ref: tuple(one.ref for one in group) for group in groups}
         firsts = tuple(group[0] for group in groups)
         limits = limits_on(self.facts, firsts, self.without_epsilon, self.author)
-        exact = [replace(one, rounded=False) for one in limits] if self.exact else limits
-        return [GroupLimit(one, members[one.partition]) for one in exact]
+        exact = [replace(limit, rounded=False) for limit in limits] if self.exact else limits
+        return [GroupLimit(limit, members[limit.partition]) for limit in exact]
 
     def rooms(self, plan: RunPlan) -> list[Room]:
         """Every account it would be charged to, before and after; of equal ones in ranges, the first.
@@ -221,7 +225,7 @@ class WhatIf:
             Rejected, Malformed: if it has no price.
         """
         body = self.body(plan)
-        prices = {one.ref: COMPUTED.price(group[0], body) for group in self.alike for one in group}
+        prices = {partition.ref: COMPUTED.price(group[0], body) for group in self.alike for partition in group}
         found: list[Room] = []
         for limit in self.limits:
             rooms = limit.rooms(self.facts, prices[limit.limit.partition], plan.steps)
@@ -234,7 +238,8 @@ class WhatIf:
         while high - low > 1:
             middle = (low + high) // 2
             epsilons = [
-                (one.ref, Fraction(middle, _EPSILON_UNIT) if one.ref == ref else Fraction(0)) for one in self.partitions
+                (partition.ref, Fraction(middle, _EPSILON_UNIT) if partition.ref == ref else Fraction(0))
+                for partition in self.partitions
             ]
             low, high = (middle, high) if self.verdict(epsilons).permit else (low, middle)
         return Fraction(low, _EPSILON_UNIT)

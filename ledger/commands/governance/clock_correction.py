@@ -78,7 +78,11 @@ class CorrectClock(Record, frozen=True):
 
 def open_sros(facts: Facts) -> frozenset[str]:
     """The SROs with an open partition: the issuers of the policies of every partition that is not retired."""
-    domains = {facts.datasets[one.provider, one.dataset].domain for one in facts.partitions.values() if not one.retired}
+    domains = {
+        facts.datasets[partition.provider, partition.dataset].domain
+        for partition in facts.partitions.values()
+        if not partition.retired
+    }
     return frozenset(facts.policies[domain][-1].issuer for domain in domains)
 
 
@@ -93,7 +97,7 @@ def decide(context: Context[CorrectClock]) -> Decision:
         )
         raise Rejected(Code.CONFLICT, detail, "body.ahead")
     claim = body.claim(context.command.id)
-    signed = {_signer(context, claim, one, place) for place, one in enumerate(body.signatures)}
+    signed = {_signer(context, claim, signature, place) for place, signature in enumerate(body.signatures)}
     missing = sorted((open_sros(facts) | {context.command.actor}) - signed)
     if missing:
         detail = f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not signed the correction"
@@ -119,12 +123,12 @@ def _signer(context: Context[CorrectClock], claim: bytes, signature: str, place:
 def apply(change: Change[CorrectClock]) -> None:
     """Move what is counted in time back with the time; see the module."""
     state, body = change.state, change.body
-    for name in [name for name, one in state.charges.items() if one.state is ChargeState.PENDING]:
+    for name in [name for name, charge in state.charges.items() if charge.state is ChargeState.PENDING]:
         state.change_charge(name, lambda charge: corrected(charge, body))
     for ref, partition in [*state.partitions.items()]:
         state.partitions[ref] = _partition(partition, body)
     for domain, versions in [*state.policies.items()]:
-        state.policies[domain] = tuple(_version(one, body) for one in versions)
+        state.policies[domain] = tuple(_version(version, body) for version in versions)
     for document, contract in [*state.contracts.items()]:
         if body.time < contract.ends <= body.ahead:
             state.contracts[document] = contract._replace(ends=body.time)

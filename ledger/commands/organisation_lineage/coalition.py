@@ -25,7 +25,7 @@ class Declare(Record, frozen=True):
 def decide(context: Context[Declare]) -> Decision:
     """Decide a coalition."""
     members = context.organisations(context.body.members, "members")
-    return context.permit(Parents(tuple(sorted({one.node for one in members}))))
+    return context.permit(Parents(tuple(sorted({member.node for member in members}))))
 
 
 def draw(edit: LineageEdit, entry: Recorded[Declare]) -> None:

@@ -32,7 +32,7 @@ def decide(context: Context[Collude]) -> Decision:
     found = context.organisations(body.organisations, "organisations")
     if body.effective > context.now:
         raise Rejected(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
-    former = {one.node_at(body.effective) for one in found}
+    former = {organisation.node_at(body.effective) for organisation in found}
     parents = _occupied(facts, descendants(facts.nodes, former, body.effective))
     if len(former) == 1:
         raise Rejected(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
@@ -70,7 +70,7 @@ def _occupied(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:
 def _given_since(facts: Facts, family: frozenset[int], effective: int) -> list[int]:
     given = (facts.nodes[arrow.node] for node in family for arrow in facts.nodes[node].children)
     kinds = (NodeKind.MODEL, NodeKind.PUBLIC)
-    return sorted({one.index for one in given if one.kind in kinds and one.time > effective})
+    return sorted({node.index for node in given if node.kind in kinds and node.time > effective})
 
 
 COLLUSION: Final = CommandKind(

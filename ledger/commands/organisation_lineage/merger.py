@@ -57,7 +57,7 @@ def _decide(field: str) -> Callable[[Context[Join]], Decision]:
     def decide(context: Context[Join]) -> Decision:
         into = context.organisation(context.body.organisation, "organisation")
         parents = context.organisations(context.body.parents, field)
-        nodes = {one.node for one in (into, *parents)}
+        nodes = {parent.node for parent in (into, *parents)}
         if len(nodes) == 1:
             raise Rejected(Code.CONFLICT, "these organisations are one lineage already", "body.parents")
         return context.permit(Parents(tuple(sorted(nodes))))

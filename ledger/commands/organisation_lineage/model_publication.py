@@ -95,8 +95,8 @@ def draw(edit: LineageEdit, entry: Recorded[Publish]) -> None:
     edit.add_edge(recorded.node, edit.index, edit.index if recorded.before is None else recorded.before)
     if recorded.before is not None and last is not None:
         edit.add_edge(last, edit.index, None)
-    for one in sorted({organisation.node for organisation in edit.facts.organisations.values()}):
-        edit.add_edge(edit.index, one, None)
+    for node in sorted({organisation.node for organisation in edit.facts.organisations.values()}):
+        edit.add_edge(edit.index, node, None)
 
 
 PUBLICATION: Final = CommandKind(

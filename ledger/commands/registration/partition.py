@@ -109,7 +109,7 @@ def decide(context: Context[OpenPartition]) -> Decision:
     caps, rule = opening(context)
     named = dict.fromkeys((body.epsilon, caps.lineage))
     try:
-        opened = Opened(tuple(prices.capacity(rule, one) for one in named), rule)
+        opened = Opened(tuple(prices.capacity(rule, epsilon) for epsilon in named), rule)
         _require_blocks(body, opened)
     except NoRoom as closed:
         raise _closed(body, closed) from None

@@ -103,7 +103,7 @@ def _spans(book: ReadableBook, ref: str, holder: str) -> list[Span]:
     holders = book.holders(ref, LINEAGES_MAX + 2)
     if len(holders) > LINEAGES_MAX + 1:
         return []
-    return [Span(_node(one), 0, book.size) for one in holders if one != GLOBAL]
+    return [Span(_node(holder), 0, book.size) for holder in holders if holder != GLOBAL]
 
 
 def _node(holder: str) -> int:

@@ -49,7 +49,7 @@ def charged_epsilon(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ..
         Malformed, Rejected.
     """
     body = charged_body(book, charge)
-    return tuple(run_epsilon(one, body) for one in reported_partitions(book, body))
+    return tuple(run_epsilon(partition, body) for partition in reported_partitions(book, body))
 
 
 def epsilon_with_ancestry(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ...]:

@@ -177,7 +177,7 @@ def _lapsed(entry: Recorded[Settle]) -> Settled:
 
 def _check_outcome(entry: Recorded[Record], *codes: Code) -> None:
     if entry.code not in codes:
-        raise Malformed("body.outcome", f"must be {' or '.join(one.word for one in codes)}")
+        raise Malformed("body.outcome", f"must be {' or '.join(code.word for code in codes)}")
 
 
 POST: Final = CommandKind("post", Post, _post, (CCR,), "/v1/posts", effect=_posted, recorded=PostRecord)

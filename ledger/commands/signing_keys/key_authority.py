@@ -74,13 +74,13 @@ def require_key_in_force(facts: Facts, key_id: str, now: int) -> None:
 
 def keys_in_force(facts: Facts, did: str, now: int) -> list[str]:
     """The ids of an organisation's keys whose signatures count at a time (ms)."""
-    return [one.key_id for one in facts.keys_of(did) if not terms_of(facts, one).refusal(now)]
+    return [key.key_id for key in facts.keys_of(did) if not terms_of(facts, key).refusal(now)]
 
 
 def require_room(facts: Facts, did: str, now: int) -> None:
     """Check that an organisation may have one more key. Raises: Rejected."""
-    all_terms = (terms_of(facts, one) for one in facts.keys_of(did))
-    live = [one for one in all_terms if one.revoked is None and (one.until is None or now < one.until)]
+    all_terms = (terms_of(facts, key) for key in facts.keys_of(did))
+    live = [terms for terms in all_terms if terms.revoked is None and (terms.until is None or now < terms.until)]
     if len(live) >= KEYS_MAX:
         raise Rejected(Code.CONFLICT, f"{did} has {KEYS_MAX} keys: revoke one, or wait for one to retire", "body.key")
 
@@ -111,7 +111,7 @@ def _may_recover_an_sro(facts: Facts, did: str) -> bool:
     found = [did]
     for one in found:
         found += [other for other in recovers.pop(one, ()) if other not in found]
-    return any(SRO in facts.organisations[one].roles for one in found)
+    return any(SRO in facts.organisations[organisation].roles for organisation in found)
 
 
 def named_keys(context: Context[Any], key_ids: Iterable[str]) -> list[SigningKey]:
@@ -134,23 +134,23 @@ def touched_runs(facts: Facts, owners: Iterable[str]) -> TouchedRuns:
     whose = set(owners)
     found = sorted(
         (
-            one
-            for one in facts.pending_charges()
-            if one.actor in whose or not whose.isdisjoint(facts.contracts[one.contract].providers)
+            charge
+            for charge in facts.pending_charges()
+            if charge.actor in whose or not whose.isdisjoint(facts.contracts[charge.contract].providers)
         ),
         key=lambda one: one.index,
     )
     named = found[:RUNS_NAMED_MAX]
-    withheld = (one.id for one in named if one.key_release is None and one.actor in whose)
-    return TouchedRuns(len(found), tuple(one.id for one in named), tuple(withheld))
+    withheld = (charge.id for charge in named if charge.key_release is None and charge.actor in whose)
+    return TouchedRuns(len(found), tuple(charge.id for charge in named), tuple(withheld))
 
 
 def revoked_since(facts: Facts, did: str, index: int) -> str:
     """A key of an organisation that was there before the entry at ``index`` and was revoked after it; empty if none."""
-    for one in facts.key_terms.values():
-        revoked = one.revoked if one.owner == did else None
-        if revoked is not None and revoked > index > facts.keys[one.key_id].index:
-            return one.key_id
+    for terms in facts.key_terms.values():
+        revoked = terms.revoked if terms.owner == did else None
+        if revoked is not None and revoked > index > facts.keys[terms.key_id].index:
+            return terms.key_id
     return ""
 
 

@@ -161,9 +161,9 @@ def _quorum_of(context: Context[RecoverKey]) -> RecoveryQuorum:
 def _require_signed(context: Context[Any], quorum: RecoveryQuorum, claim: bytes, signatures: Iterable[str]) -> None:
     """Check that enough members of a quorum have signed a claim, by keys in force. Raises: Rejected."""
     signed = set()
-    for place, one in enumerate(signatures):
+    for place, signature in enumerate(signatures):
         try:
-            signed.add(signer_of(context.facts, claim, one, context.now))
+            signed.add(signer_of(context.facts, claim, signature, context.now))
         except Malformed as error:
             raise Rejected(Code.SIGNATURE_INVALID, str(error), f"body.signatures[{place}]") from None
     count = len(signed & set(quorum.members))

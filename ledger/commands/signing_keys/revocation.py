@@ -40,14 +40,14 @@ def decide(context: Context[RevokeKeys]) -> Decision:
     """Decide a revocation."""
     keys = named_keys(context, context.body.keys)
     _require_one_left(context, keys)
-    return context.permit(touched_runs(context.facts, {one.owner for one in keys}))
+    return context.permit(touched_runs(context.facts, {key.owner for key in keys}))
 
 
 def _require_one_left(context: Context[RevokeKeys], keys: list[SigningKey]) -> None:
     """An SRO without a quorum that could recover it keeps one key: without one, no one governs. Raises: Rejected."""
     facts, revoked = context.facts, set(context.body.keys)
-    for did in {one.owner for one in keys}:
-        left = [one for one in keys_in_force(facts, did, context.now) if one not in revoked]
+    for did in {key.owner for key in keys}:
+        left = [key for key in keys_in_force(facts, did, context.now) if key not in revoked]
         if not left and SRO in facts.organisations[did].roles and did not in facts.recovery_quorums:
             detail = f"{did} would be left without a key, and has named no quorum to recover it: rotate first"
             raise Rejected(Code.CONFLICT, detail, "body.keys")

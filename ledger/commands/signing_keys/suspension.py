@@ -47,7 +47,7 @@ def _require_governs(context: Context[SuspendKeys], key: SigningKey, by: str) ->
 def _require_one_left(context: Context[SuspendKeys], keys: list[SigningKey]) -> None:
     """An SRO keeps one key in force, as only it could resume the others. Raises: Rejected."""
     facts = context.facts
-    for did in {one.owner for one in keys}:
+    for did in {key.owner for key in keys}:
         left = set(keys_in_force(facts, did, context.now)) - set(context.body.keys)
         if not left and SRO in facts.organisations[did].roles:
             raise Rejected(Code.CONFLICT, f"{did} would be left without a key that could resume them", "body.keys")

@@ -82,9 +82,9 @@ class Contract:
         """
         groups: list[list[Dataset]] = []
         for dataset in self.datasets:
-            joined = [group for group in groups if any(_same_key(dataset, one) for one in group)]
+            joined = [group for group in groups if any(_same_key(dataset, member) for member in group)]
             rest = [group for group in groups if group not in joined]
-            groups = [*rest, [*(one for group in joined for one in group), dataset]]
+            groups = [*rest, [*(member for group in joined for member in group), dataset]]
         places = {id(dataset): place for place, dataset in enumerate(self.datasets)}
         ordered = (sorted(group, key=lambda one: places[id(one)]) for group in groups)
         return tuple(tuple(group) for group in sorted(ordered, key=lambda group: places[id(group[0])]))
@@ -98,7 +98,7 @@ class Contract:
         return min((bound.delta for bound in self._of(datasets) if bound.delta is not None), default=None)
 
     def _of(self, datasets: tuple[Dataset, ...] | None) -> list[Bound]:
-        named = {one.id for one in (self.datasets if datasets is None else datasets)}
+        named = {dataset.id for dataset in (self.datasets if datasets is None else datasets)}
         return [bound for bound in self.bounds if datasets is None or bound.dataset in named]
 
 
@@ -130,7 +130,7 @@ def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - J
 
 def _tdps(top: Fields) -> tuple[str, ...]:
     named = top.items("tdps", PARTIES_MAX)
-    read = (read_did(one, f"{PATH}.tdps[{place}]", top.reasons) for place, one in enumerate(named))
+    read = (read_did(did, f"{PATH}.tdps[{place}]", top.reasons) for place, did in enumerate(named))
     return tuple(dict.fromkeys(did for did in read if did is not None))
 
 
@@ -190,13 +190,13 @@ def _check_identities(contract: Contract, reasons: Reasons) -> None:
         seen.add(pair)
     for group in contract.by_key():
         if len(group) > 1:
-            names = ", ".join(one.name or one.id or one.path for one in group)
+            names = ", ".join(dataset.name or dataset.id or dataset.path for dataset in group)
             reasons.warn("keys_together", f"{group[0].path}.key.properties.kid", group[0].key, names)
 
 
 def _check_bounds(contract: Contract, reasons: Reasons) -> None:
     held = Counter(dataset.id for dataset in contract.datasets if dataset.id)
-    providers = {one: {dataset.provider for dataset in contract.datasets if dataset.id == one} for one in held}
+    providers = {name: {dataset.provider for dataset in contract.datasets if dataset.id == name} for name in held}
     named = Counter(bound.dataset for bound in contract.bounds if bound.dataset)
     seen: set[str] = set()
     for bound in contract.bounds:

@@ -82,7 +82,7 @@ class Envelope:
             "feed": self.feed,
             "labels": self.labels,
             "participants": list(self.participants),
-            "signers": [one.signer for one in self.signatures],
+            "signers": [signature.signer for signature in self.signatures],
         }
 
 
@@ -110,9 +110,9 @@ def read_envelope(data: bytes) -> Envelope:
         raise Malformed("envelope.payload", "must be bytes: a detached payload is not accepted")
     if not isinstance(signatures, list) or not 1 <= len(signatures) <= SIGNATURES_MAX:
         raise Malformed("envelope.signatures", f"must be 1 to {SIGNATURES_MAX}")
-    read = tuple(_signature(one, f"envelope.signatures[{place}]") for place, one in enumerate(signatures))
+    read = tuple(_signature(signature, f"envelope.signatures[{place}]") for place, signature in enumerate(signatures))
     feed, labels = _labelled(header, _FEEDS, "envelope.protected", "")
-    spelled = {label for label in (labels, *(one[1] for one in read)) if label}
+    spelled = {label for label in (labels, *(signature[1] for signature in read)) if label}
     return Envelope(
         protected=protected,
         payload=payload,
@@ -120,9 +120,9 @@ def read_envelope(data: bytes) -> Envelope:
         participants=_participants(header.get(_PARTICIPANTS)),
         feed=feed,
         labels=" and ".join(sorted(spelled)),
-        signatures=tuple(one[0] for one in read),
+        signatures=tuple(signature[0] for signature in read),
         receipts=tuple(
-            one for label in _RECEIPTS if isinstance(unprotected.get(label), list) for one in unprotected[label]
+            receipt for label in _RECEIPTS if isinstance(unprotected.get(label), list) for receipt in unprotected[label]
         ),
     )
 
@@ -149,7 +149,7 @@ def _header(protected: object, unprotected: object, path: str) -> dict[Any, Any]
     if not isinstance(header, dict):
         raise Malformed(f"{path}.protected", "must be a map")
     critical = header.get(_CRITICAL, [])
-    known = isinstance(critical, list) and all(isinstance(one, int) and one in _KNOWN for one in critical)
+    known = isinstance(critical, list) and all(isinstance(label, int) and label in _KNOWN for label in critical)
     if not known:
         raise Malformed(f"{path}.protected.2", "names a critical header that is not known here")
     return header
@@ -170,7 +170,7 @@ def _labelled(header: dict[Any, Any], labels: dict[int, str], path: str, default
 def _participants(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= SIGNATURES_MAX:
         raise Malformed("envelope.protected.491", f"must be a list of 1 to {SIGNATURES_MAX} participants")
-    named = tuple(_text(one, "envelope.protected.491") for one in value)
+    named = tuple(_text(text, "envelope.protected.491") for text in value)
     if len(set(named)) < len(named):
         raise Malformed("envelope.protected.491", "names a participant twice")
     return named
@@ -179,7 +179,7 @@ def _participants(value: object) -> tuple[str, ...]:
 def _certificates(value: object, path: str) -> tuple[bytes, ...]:
     """One certificate is plain, several are a list (RFC 9360, section 2); a list of one occurs too."""
     listed = [] if value is None else value if isinstance(value, list) else [value]
-    if len(listed) > CERTIFICATES_MAX or not all(isinstance(one, bytes) for one in listed):
+    if len(listed) > CERTIFICATES_MAX or not all(isinstance(certificate, bytes) for certificate in listed):
         raise Malformed(path, f"must be at most {CERTIFICATES_MAX} certificates")
     return tuple(listed)
 

@@ -88,7 +88,7 @@ def _no_constant(text: str) -> NoReturn:
 
 def _check_depth(value: Any, what: str, depth: int) -> None:  # noqa: ANN401 - JSON
     if isinstance(value, str):
-        if any("\ud800" <= one <= "\udfff" for one in value):
+        if any("\ud800" <= character <= "\udfff" for character in value):
             raise Malformed(what, "holds a lone surrogate")
     elif isinstance(value, dict | list):
         if depth > DEPTH_MAX:

@@ -72,7 +72,7 @@ def read_keys(documents: Iterable[bytes]) -> dict[str, Methods]:
 def check_signatures(envelope: Envelope, contract: Contract, keys: Mapping[str, Methods], reasons: Reasons) -> None:
     """That exactly the contract's parties are its participants, and that each of them has signed; else noted."""
     parties = {*contract.tdps, contract.tdc} - {None}
-    for party in sorted(one for one in parties if one is not None and one not in envelope.participants):
+    for party in sorted(party for party in parties if party is not None and party not in envelope.participants):
         reasons.refuse("participants_differ", "envelope.protected.491", party, "a party of the contract is missing")
     signed: set[str] = set()
     for signature in envelope.signatures:
@@ -151,11 +151,11 @@ def _held(value: Any, name: str, did: str, where: str) -> Iterator[tuple[str, Ke
     listed = value.get(name, [])
     if not isinstance(listed, list) or len(listed) > METHODS_MAX:
         raise Malformed(f"{where}.{name}", f"must list at most {METHODS_MAX} methods")
-    for one in listed:
-        named = one.get("id") if isinstance(one, dict) else one
+    for item in listed:
+        named = item.get("id") if isinstance(item, dict) else item
         if not isinstance(named, str) or named.rpartition("#")[0] not in {"", did} or "#" not in named:
             continue  # of another document, or without a name that a signature could give
-        yield named.rpartition("#")[2], _key(one.get("publicKeyJwk"), where) if isinstance(one, dict) else None
+        yield named.rpartition("#")[2], _key(item.get("publicKeyJwk"), where) if isinstance(item, dict) else None
 
 
 def _key(jwk: object, where: str) -> Key | Malformed:

@@ -77,8 +77,8 @@ class Fields:
 
     def objects(self, name: str, most: int, least: int = 1) -> Iterator[Fields]:
         """The objects of such a list, each noted where it is none when its turn comes."""
-        for place, one in enumerate(self.items(name, most, least)):
-            yield self._inside(one, f"{self.at(name)}[{place}]")
+        for place, item in enumerate(self.items(name, most, least)):
+            yield self._inside(item, f"{self.at(name)}[{place}]")
 
     def text(self, name: str, *, empty: bool = False) -> str | None:
         """A string of at most 20,000 characters."""

@@ -87,4 +87,4 @@ def _names(known: Fields, name: str) -> tuple[str, ...]:
     for place, one in enumerate(listed):
         if not isinstance(one, str):
             known.reasons.refuse("field_type", f"{known.at(name)}[{place}]", one, "must be a string")
-    return tuple(one for one in listed if isinstance(one, str))
+    return tuple(item for item in listed if isinstance(item, str))

@@ -78,7 +78,7 @@ class Receipt:
 
     def root(self, envelope: Envelope) -> bytes:
         """The tree's root, if the leaf is this envelope's."""
-        signers = b"".join(one.protected + one.signature for one in envelope.signatures)
+        signers = b"".join(signature.protected + signature.signature for signature in envelope.signatures)
         parts = ["CounterSignatureV2", envelope.protected, self.protected, b"", envelope.payload, [signers]]
         claims = sha256(cbor2.dumps(parts)).digest()
         node = sha256(self.internal_hash + sha256(self.internal_data).digest() + claims).digest()
@@ -138,7 +138,7 @@ def read_receipt(value: object) -> Receipt:
         else c.integer(registered, f"{PATH}.protected.registration_time", 0, _TIME_MAX),
         signature=_bytes(signature, f"{PATH}.signature", 132),  # P-521
         node_certificate=_bytes(certificate, f"{PATH}.node_certificate", CERTIFICATE_BYTES_MAX),
-        proof=tuple(_step(one, f"{PATH}.proof[{place}]") for place, one in enumerate(_listed(proof))),
+        proof=tuple(_step(step, f"{PATH}.proof[{place}]") for place, step in enumerate(_listed(proof))),
         internal_hash=_hash(internal_hash, f"{PATH}.internal_hash"),
         internal_data=_bytes(internal_data, f"{PATH}.internal_data", RECEIPT_BYTES_MAX),
     )

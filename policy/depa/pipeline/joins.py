@@ -53,7 +53,7 @@ def read_join(name: str, known: Fields, contract: Contract) -> Join:
     """A join stage's config; every error is noted."""
     known.only(("datasets", "joined_dataset", BOUND))
     datasets = list(known.objects("datasets", DATASETS_MAX))
-    read = [_dataset(one, contract) for one in datasets]
+    read = [_dataset(dataset, contract) for dataset in datasets]
     output = _spark(known, datasets, contract) if name in SPARK else known.text("joined_dataset")
     rows = known.whole(BOUND, 1, GROUP_MAX) if known.has(BOUND) else None
     return Join(known.path, output, tuple(mount for mount in read if mount), rows)
@@ -62,13 +62,15 @@ def read_join(name: str, known: Fields, contract: Contract) -> Join:
 def _dataset(known: Fields, contract: Contract) -> str | None:
     known.only(_DATASET)
     wanted = known.name("id")
-    found = [one for one in contract.datasets if wanted is not None and one.id == wanted]
+    found = [dataset for dataset in contract.datasets if wanted is not None and dataset.id == wanted]
     if wanted is not None and not found:
         known.refuse("dataset_not_in_contract", "id")
     if found and known.has("provider"):
         provider = known.text("provider")
-        if provider is not None and not any(provider in {one.owner, one.provider} for one in found):
-            providers = " or ".join(dict.fromkeys(one.owner or one.provider or "no provider" for one in found))
+        if provider is not None and not any(provider in {dataset.owner, dataset.provider} for dataset in found):
+            providers = " or ".join(
+                dict.fromkeys(dataset.owner or dataset.provider or "no provider" for dataset in found)
+            )
             known.refuse("provider_differs", "provider", providers)
     return known.text("mount_path") if known.has("mount_path") else None
 
@@ -80,10 +82,12 @@ def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | N
     joined.only(_JOINED)
     key, query = joined.text("joining_key"), joined.text("joining_query")
     if key is not None and query is not None:
-        names = [one.text("name") for one in datasets]
+        names = [dataset.text("name") for dataset in datasets]
         _check_query(joined, key, query, {name.upper() for name in names if name is not None})
     for bound in contract.bounds:
-        used = bound.dataset in {one.value.get("id") for one in datasets if isinstance(one.value.get("id"), str)}
+        used = bound.dataset in {
+            dataset.value.get("id") for dataset in datasets if isinstance(dataset.value.get("id"), str)
+        }
         if key is not None and used and bound.join_keys and key not in bound.join_keys:
             joined.refuse("join_key_not_permitted", "joining_key", ", ".join(bound.join_keys))
     output = joined.text("joined_dataset")

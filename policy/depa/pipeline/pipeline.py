@@ -37,7 +37,8 @@ def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:
     read = [_stage(stage, contract) for stage in top.objects("pipeline", STAGES_MAX)]
     known = [stage for stage in read if stage is not None]
     pipeline = Pipeline(
-        tuple(one for one in known if isinstance(one, Join)), tuple(one for one in known if isinstance(one, Training))
+        tuple(stage for stage in known if isinstance(stage, Join)),
+        tuple(stage for stage in known if isinstance(stage, Training)),
     )
     if not pipeline.trainings and len(known) == len(read):
         reasons.refuse("training_missing", top.at("pipeline"))

@@ -60,7 +60,7 @@ def exact_metrics(known: Fields) -> tuple[Exposure, ...]:
     """The exact results that a stage requests."""
     if not known.has("metrics"):
         return ()
-    named = [_metric(one) for one in known.items("metrics", METRICS_MAX, least=0)]
+    named = [_metric(item) for item in known.items("metrics", METRICS_MAX, least=0)]
     return (Exposure("metrics_exact", known.at("metrics"), ", ".join(named), ""),) if named else ()
 
 

@@ -19,12 +19,12 @@ def newest_window(facts: Facts, slices: Sequence[Slice], at: int) -> tuple[Parti
     """
     inside: list[Partition] = []
     most = WINDOW_MAX
-    for one in reversed(slices):
-        found = one.partition
+    for partition in reversed(slices):
+        found = partition.partition
         if found is None:
             continue
         # What is retired stays so; to look at its terms would cost more with every slice of the past.
-        if one.status == RETIRED or slice_status(facts, found, at).status != OPEN:
+        if partition.status == RETIRED or slice_status(facts, found, at).status != OPEN:
             if inside:
                 break
             continue

@@ -59,7 +59,7 @@ def stream_slices(
     if stream is None:
         return ()
     every = facts.partitions.values() if partitions is None else partitions
-    found = [slice_status(facts, one, now) for one in slices_of(facts, provider, dataset, every)]
+    found = [slice_status(facts, partition, now) for partition in slices_of(facts, provider, dataset, every)]
     ordered: list[Slice] = []
     for one in found:
         ordered += [Slice(name, MISSED) for name in _between(stream.period, ordered, one.period)]
@@ -98,7 +98,7 @@ def _room(facts: Facts, partition: Partition) -> str:
 def _between(kind: str, ordered: list[Slice], name: str) -> Iterator[str]:
     """The periods after the last slice and before another one."""
     start = start_of(kind, name)
-    last = next((span for one in reversed(ordered) if (span := span_of(one.period))), None)
+    last = next((span for slice_ in reversed(ordered) if (span := span_of(slice_.period))), None)
     if kind == BY_HAND or start is None or last is None:
         return iter(())
     return (

@@ -163,7 +163,7 @@ class StreamFigures:
         stream = stream_in_force(self.facts, self.provider, self.dataset)
         if stream is None:
             return None
-        self.facts.fetch_accounts([one.ref for one in self.partitions], sorted({GLOBAL, self.holder}))
+        self.facts.fetch_accounts([partition.ref for partition in self.partitions], sorted({GLOBAL, self.holder}))
         slices = stream_slices(self.facts, self.provider, self.dataset, self.now, self.partitions)
         opened = [one.partition for one in slices if one.partition is not None]
         most = shown_at_most(self.facts, self.provider, self.dataset, opened)
@@ -280,4 +280,4 @@ def _months(now: int) -> list[int]:
     names = periods_from(MONTH, period_of(MONTH, now))
     next(names)
     starts = (start_of(MONTH, name) for name, _ in zip(names, range(MONTHS_AHEAD), strict=False))
-    return [one for one in starts if one is not None]
+    return [start for start in starts if start is not None]
