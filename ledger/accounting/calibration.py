@@ -1,6 +1,6 @@
 """Calibration: the least noise for a target (ε, δ), or the most steps for a given noise.
 
-An evaluation takes tenths of a second, so few are made: a coarse bound narrows the search, and the reported ε decides.
+An evaluation takes tenths of a second, so a coarse bound narrows the search first, and the reported ε decides.
 Both sides of a result were evaluated: it keeps the target, and its neighbour does not.
 """
 
@@ -17,7 +17,7 @@ from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, Mechanism, Poisson
 from ledger.wire.malformed import Malformed
 
 NOISE_PLACES: Final = 10_000
-"""Noise is looked for in ten-thousandths."""
+"""The search's resolution: ten-thousandths of the noise multiplier."""
 _NOISE_LEAST: Final = int(NOISE_MIN * NOISE_PLACES)
 _NOISE_MOST: Final = int(NOISE_MAX * NOISE_PLACES)
 _GUESS: Final = 1_000
@@ -26,7 +26,7 @@ _PATIENCE: Final = 5
 _TINY: Final = 1e-15
 _FAR: Final = 1e6
 _NEAR: Final = 1e-4
-"""Places closer than this, as logarithms, say nothing of a slope: the grids' noise would decide."""
+"""Places closer than this, as logarithms, give no slope: the noise of the grids would decide it."""
 
 
 def calibrate_noise(
@@ -112,12 +112,12 @@ class Crossing:
 def find_crossing(excess: Callable[[int], float], good: int, bad: int, guess: Crossing) -> Crossing:
     """Root finding on a monotone test: the last place that holds on the way from ``good`` to ``bad``.
 
-    Secants in the logarithm of the place; where five of them did not halve the range's logarithm, it is halved.
+    Secants in the logarithm of the place; if five of them do not halve the range's logarithm, it is bisected.
     ``good`` itself and ``bad`` are taken as known.
 
     Args:
         excess: at most 0 where the test holds; how far it is from turning, roughly.
-        guess: where to look first.
+        guess: the first place to test.
     """
     seen: dict[int, float] = {}
     slope, aim, width = guess.slope, math.log(max(1, guess.place)), math.inf
@@ -138,7 +138,7 @@ def find_crossing(excess: Callable[[int], float], good: int, bad: int, guess: Cr
 
 
 def _slope(seen: Mapping[int, float], before: float) -> float:
-    """Between the last two places; the same as before where they say nothing."""
+    """Between the last two places; the slope before them where they are too close."""
     if len(seen) < 2:
         return before
     (one, first), (other, last) = (*seen.items(),)[-2:]

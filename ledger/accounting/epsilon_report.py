@@ -25,7 +25,7 @@ from ledger.wire.malformed import Malformed
 
 ORDERS: Final = (*range(2, 65), 96, 128, 192, 256)
 _PLD_EPSILON_MAX: Final = 256
-"""Twice the largest budget. Where Rényi says more, a PLD's grid would take gigabytes and change no decision."""
+"""Twice the largest budget. Where RDP gives more, a PLD's grid would take gigabytes and change no decision."""
 _STABLE: Final = 0.01
 """A finer grid that changes ε by less than this part of it is the last one."""
 _PLACES: Final = 9
@@ -36,7 +36,7 @@ class Report:
     """The ε of one fixed run at δ, rounded up to a billionth: never of adaptively chosen runs together.
 
     Attributes:
-        accountant: ``PLD``, ``Rényi`` or ``basic`` (the sum of pure losses); whichever proves least.
+        accountant: ``PLD``, ``Rényi`` or ``basic`` (the sum of pure losses), the one that proves the least ε.
         version: of the library that computed it.
     """
 
@@ -62,7 +62,7 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
     """The least ε that an accountant proves of this run at δ: by PLD, by Rényi orders, or as a pure sum.
 
     Connect-the-dots discretisation is pessimistic, most of all for many tiny steps: it is refined while it changes
-    by more than a hundredth or while Rényi says less.
+    by more than a hundredth or while RDP gives less.
 
     Raises:
         Malformed: if δ is below 1e-11 and not 0, or the ε is infinite.

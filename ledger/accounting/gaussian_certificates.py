@@ -4,7 +4,7 @@ A mechanism whose hockey-stick curves keep H_e(P‖Q) <= τ + H_e(G_μ) at every
 at most a Gaussian of parameter μ but for a part τ: adaptively, Σμ² and Σδ' add up (:mod:`ledger.filters.gaussian`).
 Here H_e(G_μ) = Φ(-e/μ + μ/2) - e^e·Φ(-e/μ - μ/2) (Dong, Roth, Su 2022, Corollary 2.13).
 
-What is searched for here may be checked where arithmetic differs in its last places. A check evaluates once what it is
+A number that is searched for here may be checked on a machine whose arithmetic differs in its last places. A check
 given, with the margins that make it sound: the noise of a distribution, ``MARGIN`` for a Gaussian's curve, half of
 ``PURE_MARGIN``. To issue takes ``Distribution.issued``, the others twice, and a grid of at least twice the width, whose
 points are among those of the check. So every machine accepts it whose curves differ by no more than that.

@@ -1,4 +1,4 @@
-"""The potential of a catalogue of steps: the most that an adaptive analyst can still reach with so many ticks left.
+"""The potential of a catalogue of steps: the most that an adaptive analyst can still reach with b ticks left.
 
     V_0(l) = (1 - e^(ε - l))+        V_b(l) = max{V_(b-1)(l), max_i E V_(b-c_i)(l + L_i)}
 

@@ -132,12 +132,10 @@ class Distribution:
     points: int
 
     @classmethod
-    def of(cls, distribution: PrivacyLossDistribution) -> Self:
-        """One step, as the library made it."""
+    def of(cls, pld: PrivacyLossDistribution) -> Self:
+        """One step's distribution as dp_accounting computes it."""
         # The version is pinned, and nothing public gives the laws.
-        laws = (
-            [distribution._pmf_remove] if distribution._symmetric else [distribution._pmf_remove, distribution._pmf_add]
-        )  # noqa: SLF001 - no public name
+        laws = [pld._pmf_remove] if pld._symmetric else [pld._pmf_remove, pld._pmf_add]  # noqa: SLF001 - no public name
         for law in laws:
             if hasattr(law, "_loss_probs"):
                 places = list(law._loss_probs)  # noqa: SLF001 - as above

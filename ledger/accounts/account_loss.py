@@ -1,4 +1,4 @@
-"""What counts of an account against its caps, and which accounts are over (frozen), by how much.
+"""The part of an account's loss that counts against its caps, and which accounts exceed a cap (are frozen).
 
 An account keeps every loss it ever had. A decree of an SRO resets it: against its caps it then counts without what was
 settled when the last decree on it was entered; what was pending then goes on counting. Nothing recorded changes by a

@@ -1,4 +1,4 @@
-"""What runs add to accounts and take from them: sums of losses, put down together.
+"""Changes of accounts by runs, batched: sums of losses that are written to the state together.
 
 Nearly all entries of a book are of runs, and many runs in a row cost the same on the same accounts: equal losses are
 counted, and added once.
@@ -23,10 +23,10 @@ Places = tuple[tuple[str, str], ...]
 
 
 class AccountSums:
-    """What runs add to accounts, as counts of equal losses, to be put down together.
+    """A batch of changes of accounts, as counts of equal losses.
 
     Attributes:
-        entry: the index and the secret of the entry that is being applied, where :meth:`last` will be asked.
+        entry: the index and the secret of the entry that is being applied, where :meth:`last` is needed.
     """
 
     def __init__(self, state: MemoryState) -> None:
@@ -37,7 +37,7 @@ class AccountSums:
 
     def add(self, places: Places, segments: tuple[Segment, ...], steps: int, posted: int, pending: int) -> None:
         """So many losses of the first ``steps`` steps more, at each place."""
-        # By what they are and not by what they say, which is long; the count holds them, so no other gets their ids.
+        # Keyed by identity, since hashing their values takes long; the count holds them, so their ids are not reused.
         key = id(places), id(segments), steps
         count = self._counts.get(key)
         if count is None:
@@ -48,26 +48,26 @@ class AccountSums:
             count.entry = self.entry
 
     def __bool__(self) -> bool:
-        """Whether anything is yet to be put down."""
+        """Whether a change is not written yet."""
         return bool(self._counts)
 
     def last(self) -> dict[tuple[str, str], bytes]:
-        """The secret of the last entry that touched each account since they were put down."""
+        """The secret of the last entry that touched each account since the last write."""
         in_order = sorted(self._counts.values(), key=lambda one: one.entry)
         return {place: count.entry[1] for count in in_order for place in count.places}
 
     def put(self) -> None:
-        """Put them down. Raises: AssertionError, where more would be taken away than there is."""
+        """Write the batch to the state. Raises: AssertionError, if a sum would fall below zero."""
         if not self._counts:
             return
-        # Empty before the state is asked: one that puts them down when it is read has nothing left to do.
+        # Emptied before the state is read: a state that flushes this batch on a read then finds nothing to do.
         counts, self._counts = self._counts, {}
         accounts, changed = self._state.accounts, dict[tuple[str, str], Account]()
-        # What is added first: on the way no sum is less than what it holds in the end.
+        # Additions first, so that no sum is below its final value on the way.
         for count in sorted(counts.values(), key=lambda one: -one.pending):
             loss = loss_of(count.segments, count.steps)
             zero = _zero(len(loss.finite))
-            # Of many partitions most accounts are equal, and equal ones share their sums.
+            # Many partitions usually have equal accounts, and equal accounts share their sums.
             moved: dict[tuple[Loss, Loss], tuple[Loss, Loss]] = {}
             for place in count.places:
                 had = changed.get(place) or accounts.get(place)

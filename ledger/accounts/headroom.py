@@ -2,7 +2,7 @@
 
     order 8: 6.9000 + 0.8000 > 7.5000 nat
 
-What counts already, the run and the capacity, the first two rounded up and the last one down; in whole units where no
+The current loss, the run and the capacity, the first two rounded up and the last one down; in whole units where no
 decimals up to a dozen places keep the sides as they are. An author may be shown the part of
 others in an account rounded up; the decision itself is made on the exact sum.
 """
@@ -34,7 +34,7 @@ class Limit:
     """A cap on one account, as it binds one charge; ``share`` where it is a quota, so much of the capacity.
 
     Attributes:
-        source: the document and version that says so; empty where the partition's own budget does.
+        source: the document and version that states it; empty for the partition's own budget.
         rounded: whether the author is shown the part of others rounded up.
     """
 
@@ -67,7 +67,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, facts: Facts, limit: Limit, segments: tuple[Segment, ...], steps: int) -> Room:
-        """The account as it is now; one without charges is empty."""
+        """The current account; an account without charges is empty."""
         rule = read_rule(facts.partitions[limit.partition].terms)
         account = facts.accounts.get((limit.partition, limit.holder))
         before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
@@ -99,7 +99,7 @@ class Room(NamedTuple):
         return self.rule.runs(self.before, self.limit.cap, self.run)
 
     def as_shown(self, accounts: Accounts, own: str) -> Room:
-        """As the holder of the account ``own`` is shown it: never less used than it is."""
+        """The room as shown to the holder of the account ``own``: never less used than it is."""
         if not self.limit.rounded:
             return self
         part = self._own_part(accounts, own)
@@ -110,15 +110,15 @@ class Room(NamedTuple):
         return mine.loss if mine is not None else Loss.zero(len(self.rule.coordinates))
 
     def _is_shared(self, accounts: Accounts, own: str) -> bool:
-        """Whether others have a part that the holder of the account ``own`` is shown rounded, be it rounded before."""
+        """Whether the holder of the account ``own`` is shown the part of others rounded, now or already before."""
         return self.limit.rounded and self.before.finite != self._own_part(accounts, own).finite
 
     def check(self, accounts: Accounts, own: str) -> Check:
-        """As a decision lists it. Of a coalition's account it shows only whether it has room.
+        """The check that a decision lists. A coalition's account shows only whether it has room.
 
         Args:
             accounts: of the state that it is decided on, by partition and holder.
-            own: the holder of the lineage that asks.
+            own: the holder of the lineage that sent the command.
         """
         limit = self.limit
         if limit.holder not in {GLOBAL, own}:
@@ -200,7 +200,7 @@ class GroupLimit:
         """The partitions whose accounts have no room for a run."""
         cap, holder, accounts, forgiven = self.limit.cap, self.limit.holder, facts.accounts, facts.forgiven
         rule, run = read_rule(facts.partitions[self.partitions[0]].terms), loss_of(segments, steps)
-        # Of many partitions most accounts are equal.
+        # Many partitions usually have equal accounts.
         admitted: dict[Loss, bool] = {}
         full = []
         for ref in self.partitions:
@@ -218,7 +218,7 @@ class GroupLimit:
 
 
 def silent(partition: str, *, enough: bool) -> str:
-    """No more than that: the amounts would show one member what the others did."""
+    """Without amounts, which would show one member what the others spent."""
     return f"an account of a coalition has {'' if enough else 'no '}room on {partition}"
 
 

@@ -1,4 +1,4 @@
-"""Which caps limit a charge: the policy's on everyone and on its lineage, and those of coalitions that follow it."""
+"""Which caps limit a charge: the policy's on the global account and on its lineage, and those of its coalitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions of one charge that are priced and limited alike: one number serves a whole group of them.
+"""Groups of a charge's partitions that share one price and one limit.
 
 A charge that names ranges may be on a thousand partitions, nearly all of the same terms. Its prices and capacities are
 computed once for each group, recorded once for each, and every partition of it is charged and checked by itself.
@@ -27,7 +27,7 @@ def group_by_terms(partitions: Sequence[Partition]) -> tuple[Group, ...]:
 
 
 def group_by_caps(partitions: Sequence[Partition], caps: dict[str, Caps]) -> tuple[Group, ...]:
-    """Those that have the same caps too. Raises: Rejected, for too many groups."""
+    """Partitions of equal price that have the same caps too. Raises: Rejected, for too many groups."""
 
     def alike(partition: Partition) -> Hashable:
         stated = caps[partition.ref]
@@ -58,7 +58,7 @@ def _grouped(partitions: Sequence[Partition], key: Callable[[Partition], Hashabl
 
 
 def group_runs(partitions: Sequence[Partition], groups: Sequence[Group]) -> list[c.Json]:
-    """The partitions in order, as numbers of groups, each with how many in a row are of it."""
+    """The partitions in order, run-length encoded: a group's number and how many in a row belong to it."""
     number = {partition.ref: place for place, group in enumerate(groups) for partition in group}
     return [[group, sum(1 for _ in run)] for group, run in groupby(number[partition.ref] for partition in partitions)]
 

@@ -29,8 +29,8 @@ From 1 - Πx_g <= Σ(1 - x_g) with x_g = min(1, e^(ε_g(n_g) - L_g(n_g))), and s
 
 With the whole of δ for every count of units, or for every second plan that might be chosen, an analyst who stops
 where the number is exceeded reaches more than δ; the tests play both. Runs of others between these are part of what
-the analyst sees. Both bound runs that were named one after the other. Who compares finished runs, and lets a model
-descend from the one whose outputs reveal most, chooses among several such numbers, which do not hold at one δ
+the analyst sees. Both bound runs that were chosen one after the other. An analyst who compares finished runs, and lets
+a model descend from the one whose outputs reveal most, chooses among several such numbers, which do not hold at one δ
 together; an account's does.
 """
 
@@ -57,7 +57,7 @@ ORDERS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 GROUPS_MAX: Final = 8
 """Kinds of steps that are computed together; a privacy loss distribution for each."""
 UNITS: Final = 4
-"""The first run of a group has so many."""
+"""How many units the first run of a group has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Bound:
     """A cap on one account before it is a number of the partition's rule; ``share`` where it is a quota.
 
     Attributes:
-        source: the document and version that says so; empty where the partition's own budget does.
+        source: the document and version that states it; empty for the partition's own budget.
     """
 
     partition: Partition
@@ -95,14 +95,14 @@ COMPUTED: Final = ComputedPrices()
 
 
 class CollectedPrices(ComputedPrices):
-    """Computes every number and keeps it, errors included, for :class:`PreparedPrices`."""
+    """Computes every number and caches it, errors included, for :class:`PreparedPrices`."""
 
     def __init__(self) -> None:
         """Begin with no number."""
         self._results: dict[Hashable, object] = {}
 
     def number(self, compute: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Compute one number and keep it."""
+        """Compute one number and cache it."""
         try:
             result = compute(*args)
         except (Rejected, NoRoom, NotPriced, Malformed) as error:
@@ -115,7 +115,7 @@ class CollectedPrices(ComputedPrices):
         """The numbers as a value."""
         for result in self._results.values():
             if isinstance(result, Exception):
-                # The frames of a traceback would keep the state of the database that they read.
+                # The frames of a traceback would hold a reference to the database state that they read.
                 result.__traceback__ = result.__context__ = None
         return PreparedPrices(self._results)
 
@@ -127,7 +127,7 @@ class PriceMissing(Exception):  # noqa: N818 - what is the case
 class PreparedPrices(ComputedPrices):
     """The numbers that were computed for one command: a value that travels with it. Computes nothing.
 
-    Each number is kept under all the values that determine it, so that one that is found is never outdated.
+    Each number is stored under all the values that determine it, so a stored number is never outdated.
     """
 
     def __init__(self, results: Mapping[Hashable, object]) -> None:
@@ -151,7 +151,7 @@ class PreparedPrices(ComputedPrices):
 
 
 UNPREPARED: Final = PreparedPrices({})
-"""Of a command that no worker has decided yet."""
+"""The prices of a command that no worker has prepared."""
 
 
 def whole_run(partition: Partition, run: PricedRun) -> Mechanism:
@@ -161,7 +161,7 @@ def whole_run(partition: Partition, run: PricedRun) -> Mechanism:
 
 
 def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...]) -> bool:
-    """Whether a run costs at most this, on whichever machine it was computed. Slow when new, cached afterwards.
+    """Whether a run costs at most these prices, on whatever machine they were computed. Slow at first, then cached.
 
     Raises:
         Malformed, Rejected: as :meth:`ComputedPrices.price` does.
@@ -171,7 +171,7 @@ def covered(partition: Partition, run: PricedRun, segments: tuple[Segment, ...])
 
 
 def _group(partition: Partition, run: PricedRun) -> int:
-    """What one privacy unit of a partition is to a run. Raises: Malformed."""
+    """How a run sees one privacy unit of a partition. Raises: Malformed."""
     try:
         return group_of(run.plan, partition.unit, partition.unit_records_max, run.unit_records_max)
     except Malformed as error:

@@ -2,12 +2,12 @@
 
 It is the least ε that an accountant proves of all steps of the plan, given all that was released before, in the
 partition's unit and relation at the partition's δ. It does not shrink when the run stops early. What a run has released
-when it stops is a function of what the whole plan would have released and of what the stop looked at: so the number
+when it stops is a function of what the whole plan would have released and of what the stopping rule read: so the number
 bounds it whenever it stops, if the stop reads only released outputs, public data and coins, and if the plan states
 everything that is done with the records. A smaller number of fewer steps would bound a plan that was fixed to so few
 steps before the run saw data, and no run that stopped because of what it saw. A refund changes accounts, never this.
 
-One line a partition. Where one figure is shown alone, it is the greatest, and names its partition.
+One line for each partition. Where a single figure is shown, it is the greatest, and names its partition.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ChargeEpsilon(Record, frozen=True):
 
     @property
     def epsilon(self) -> RunEpsilon:
-        """The greatest line of the run."""
+        """The line with the greatest ε of the run."""
         return greatest(self.run_epsilon)
 
     @property

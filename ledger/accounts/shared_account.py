@@ -1,6 +1,6 @@
-"""Everyone's account as one of those who share it is shown it: its own part exactly, that of all others rounded up.
+"""The global account as one sharer sees it: its own part exactly, the part of all others rounded up.
 
-The exact sum less one's own part, divided by public prices, is a competitor's plan, as it happens. So the part of
+The exact sum less one's own part, divided by public prices, would reveal a competitor's plan. So the part of
 others is one amount, in steps of a twentieth of the capacity at each coordinate: it is never less than what counts.
 """
 
@@ -12,19 +12,19 @@ from typing import Final
 from ledger.mechanisms.loss import Loss
 
 STEPS: Final = 20
-"""Into so many steps the capacity is divided."""
+"""The capacity is divided into this many steps."""
 
 
 def others_rounded_up(whole: Loss, own: Loss, capacity: Sequence[int | None]) -> Loss:
     """The part of others in ``whole``, rounded up to steps of ``capacity``."""
-    # After a decree less may count for everyone than for one.
+    # After a decree the global account may count less than one lineage's.
     finite = (max(0, all_ - mine) for all_, mine in zip(whole.finite, own.finite, strict=True))
     infinite = (int(all_ > mine) for all_, mine in zip(whole.infinite, own.infinite, strict=True))
     return Loss(tuple(map(_rounded_up, finite, capacity)), tuple(infinite))
 
 
 def least_of_others(shown: Loss, capacity: Sequence[int | None]) -> Loss:
-    """The least that others may have where their part is shown as ``shown``; it follows from that and tells no more."""
+    """The least that others may have if their part is shown as ``shown``; it follows from that and reveals no more."""
     return Loss(tuple(map(_one_step_less, shown.finite, capacity)), shown.infinite)
 
 

@@ -1,11 +1,11 @@
 """Check one entry by deciding it again: its outcome must follow from the state before it and the recorded verdict.
 
-Everything the book itself decided is decided again; what the policy decided is, too, where its gate is given, and
-is taken as recorded where not. Numbers that came out of floats are not searched for again, since another machine's
-arithmetic ends a search elsewhere: the recorded prices and capacities are each checked by their own evidence
-(:mod:`ledger.audit.recorded_prices`), and the writer left room for that check. What follows is decided by them:
+Everything that the book itself decided is decided again. What the policy decided is decided again if its gate is
+given; otherwise the recorded verdict is used. Numbers computed in floats are not searched for again, since another
+machine's arithmetic ends a search elsewhere: the recorded prices and capacities are each checked by their own evidence
+(:mod:`ledger.audit.recorded_prices`), and the writer left room for that check. They decide everything that follows:
 who, where, which limits, which alerts, and whether there was room (:func:`check_fits`). The ε of a run, which only
-policies ask for, may differ by ``EPSILON_SLACK``, so that a verdict that was close does not turn.
+policies read, may differ by ``EPSILON_SLACK``, so that a close verdict does not change.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ Witness = Callable[[str, bytes, SignerKey], None]
 EPSILON_SLACK: Final = Fraction(1, 10**9)
 """How far the ε of a run may differ, relatively and absolutely: it is reported in billionths, rounded up."""
 NEARLY_FULL: Final = Fraction(999, 1_000)
-"""Used to so much at least, an account may have been refused what fits here: for lack of room, and so overstated."""
+"""An account used to at least this share may have been refused a run that fits here: the loss was overstated."""
 ZERO: Final = Fraction(0)
 PERMIT: Final = Verdict(permit=True, checks=(), until=TIME_MAX)
-"""A verdict that is taken as recorded: of every entry with the same bytes."""
+"""A recorded verdict that is used as it is, for every entry with the same bytes."""
 
 
 def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and where, and who decides and verifies
     facts: Facts, entry: Entry, index: int, log_x: str, witness: Witness, gate: Gate | None = None
 ) -> PricedCharge | None:
-    """Check an entry against the facts before it; what was found of a charge that is pending.
+    """Check an entry against the facts before it; return the priced charge of a pending one.
 
     Args:
         log_x: the log's first public key, which alone signs a lapse until an entry replaces it.
-        witness: is given every signature over an entry's command, to verify now or later.
-        gate: decides again what the policy decided; without one, its verdicts are taken as recorded.
+        witness: receives every signature over an entry's command, to verify now or later.
+        gate: decides again what the policy decided; without one, the recorded verdicts are used.
 
     Raises:
-        Malformed, Rejected, KeyError: whatever is the matter.
+        Malformed, Rejected, KeyError: the first error.
     """
     command = entry.command
     pending = PendingCommand(command, entry.command_body, command.to_bytes(), entry.signature)
@@ -102,7 +102,7 @@ def _check_code(decided: Decision, entry: Entry) -> None:
 
 
 def _check_refused(facts: Facts, pending: PendingCommand, index: int, gate: Gate, entry: Entry) -> None:
-    """A refusal is decided by numbers found here; for lack of room it may stand where there hardly is any."""
+    """A refusal is decided by numbers computed here; a refusal for lack of room is accepted if hardly any is left."""
     decided = decide_unsigned(facts, pending, entry.time, index, gate)
     if (entry.code, decided.code) == (Code.BUDGET_EXHAUSTED, Code.PENDING):
         rooms = price(CHARGE.context(facts, pending, entry.time, index, gate)).rooms(facts)
@@ -112,7 +112,7 @@ def _check_refused(facts: Facts, pending: PendingCommand, index: int, gate: Gate
 
 
 def _check_pending(context: Context[MakeCharge], entry: Entry) -> PricedCharge:
-    """Decided by the recorded numbers; whether there was room, :func:`check_fits` looks at."""
+    """Decided by the recorded numbers; :func:`check_fits` checks whether there was room."""
     _check_code(Decision(Code.PENDING), entry)
     facts, numbers = context.facts, RecordedPrices(entry)
     priced = price(structs.replace(context, prices=numbers))
@@ -140,7 +140,7 @@ def _check_alerts(facts: Facts, priced: PricedCharge, entry: Entry) -> None:
 def _lenient(gate: Gate, *, denied: bool) -> Gate:
     """The gate with the ε of a run moved a little towards the recorded verdict: it came from floats.
 
-    What an earlier program permitted, without a check that was made later, it permits too (``Request.permitted``).
+    It also permits what an earlier program permitted without a check that was added later (``Request.permitted``).
     """
     sign = 1 if denied else -1
 

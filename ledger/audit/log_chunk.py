@@ -1,4 +1,4 @@
-"""A chunk of the log read by itself: all that can be checked of stored entries without the state."""
+"""A chunk of the log: every check of stored entries that needs no state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledger.wire.malformed import Malformed
 FAULTS = (Malformed, Rejected, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
 """What reading or applying an entry that is wrong may raise."""
 Stored = tuple[int, str, str, int, bytes]
-"""An entry's position, the id, kind and time it is filed under, and its bytes."""
+"""An entry's position, the id, kind and time that it is stored under, and its bytes."""
 
 
 class Chunk(NamedTuple):
@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
 def read_chunk(start: int, stored: list[Stored], last: int, *, whole: bool) -> Chunk:
     """Read what is stored from the index ``start`` on: to decide it again, if ``whole``, or what applying it takes.
 
-    Every entry must stand at its place, have canonical bytes and bounded fields, be filed under its own id, kind and
+    Every entry must be at its place, have canonical bytes and bounded fields, be stored under its own id, kind and
     time, and be no older than the one before it; ``last`` is the least time of the first.
     """
     wrong: Wrong | None = None

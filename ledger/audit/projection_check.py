@@ -47,8 +47,8 @@ def _both_empty(*sums: tuple[Loss, Loss] | None) -> bool:
 def find_invalid_text(connection: Executor) -> None:
     """Read every text of every table as bytes. Raises: VerificationFailed, naming the first that is not UTF-8.
 
-    SQLite keeps any bytes as text, and its driver cannot read a row that holds others than UTF-8, nor say where it is.
-    PostgreSQL takes no such bytes.
+    SQLite stores any bytes as text, and its driver can neither read nor locate a row that is not UTF-8.
+    PostgreSQL rejects such bytes.
     """
     if not is_postgres(connection):
         there = set(connection.execute(_TABLES).scalars())

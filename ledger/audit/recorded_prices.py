@@ -1,8 +1,7 @@
 """The numbers of a charge as its entry records them: each checked by itself, none searched for again.
 
 A price must cover its run and a capacity keep its (ε, δ), by the evidence of the partition's rule
-(:class:`ledger.filters.Rule`). Where that holds they are as good as any that would be found here, and everything else
-is decided by them.
+(:class:`ledger.filters.Rule`). If it does, it is as sound as a number computed here, and decides everything else.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
 
 FOUND_PART: Final = Fraction(1, 1_000)
-"""By how much of it another machine may find a capacity greater or less: searches end within a twenty-thousandth."""
+"""The relative difference that another machine may find in a capacity: searches end within a twenty-thousandth."""
 
 
 class RecordedPrices(ComputedPrices):
     """The numbers of one permitted charge; the ε of a run is computed here, since no entry records it."""
 
     def __init__(self, entry: Entry, elsewhere: int = 0) -> None:
-        """Those of this entry; with capacities that it does not record as found here, or the most above or below it."""
+        """The numbers of this entry; capacities that it does not record are computed here, or moved up or down."""
         limits: Any = entry.body["limits"]
         self._prices: Any = entry.body["prices"]
         self._caps = {(limit["partition"], limit["holder"], limit.get("share")): limit["cap"] for limit in limits}
@@ -59,7 +58,7 @@ class RecordedPrices(ComputedPrices):
         return cap
 
     def watched(self, bound: Bound) -> Cap:
-        """As recorded where the account is capped too; found here where it is only watched."""
+        """As recorded where the account is capped too; computed here where it is only watched."""
         if (bound.partition.ref, bound.holder, None) in self._caps or bound.holder != GLOBAL:
             return self.cap(bound)
         rule = read_rule(bound.partition.terms)
@@ -68,7 +67,7 @@ class RecordedPrices(ComputedPrices):
 
 
 def _moved(cap: Cap, sign: int) -> Cap:
-    """As far up or down as a search may end elsewhere, by a unit at least."""
+    """Moved up or down as far as a search may end on another machine, by a unit at least."""
     moved = (None if bound is None else bound + sign * math.ceil(bound * FOUND_PART) for bound in cap.capacity)
     return Cap(cap.epsilon, tuple(moved))
 

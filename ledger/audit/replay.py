@@ -1,6 +1,6 @@
 """Replay: rebuild the state from the entries, and compare it with what the book has stored.
 
-Every entry's bytes, place and time are checked and what it says is made true; then each tree node, checkpoint,
+Every entry's bytes, place and time are checked and the entry is applied; then each tree node, checkpoint,
 document, account and registry row of the book must be what the entries make it, and each account the sum over its
 distinct runs. To verify is to replay and, entry by entry, to check the signature and to decide the command anew
 (:mod:`ledger.audit.entry_check`). The log is read in chunks and no more of it is held than one chunk; the state at
@@ -75,23 +75,23 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
 
     Args:
         book: the snapshot.
-        key: a public key that the log has or had, as someone kept it outside the book.
+        key: a public key that the log has or had, kept outside the book.
         step: called from time to time with the number of entries done, and of all.
-        gate: decides again what the policy decided; without one its verdicts are taken as recorded.
+        gate: decides again what the policy decided; without one, the recorded verdicts are used.
         kept: checkpoints of this log that were kept outside the book, their signatures checked.
         signatures: whether the signature over every entry's command is verified. Those over documents and
             checkpoints always are.
-        decisions: whether every command is decided again and the signature over it looked at. Without, the book is
-            replayed and no more: it is shown to be what its entries make it, not that they could stand.
-        processes: that work ahead of this one; as many as are of use, if None. They are started anew, and import the
+        decisions: whether every command is decided again and its signature verified. Without, the book is only
+            replayed: that proves that its rows follow from its entries, not that the entries are valid.
+        processes: worker processes; None for as many as are of use. They are spawned, and import the
             main module: a script that verifies a long book does so under ``if __name__ == "__main__":``.
 
     Raises:
-        VerificationFailed: naming the first entry that is wrong, or what else is.
+        VerificationFailed: naming the first entry that is wrong, or the first row that is.
         Fork: if the log's key has signed another history than the book's.
         Shorter: if the book ends before a checkpoint that was kept.
     """
-    # Only signatures are worth another process: to read an entry takes less time than to hand it over.
+    # Only signatures are worth another process: reading an entry takes less time than sending it.
     count = (worker_count(book.size) if decisions and signatures else 0) if processes is None else processes
     try:
         with WorkerPool(count, wait=processes is not None) as pool:
@@ -123,7 +123,7 @@ def _of_book(check: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatena
             reported = str(error.orig).strip().partition("\n")[0]
             raise VerificationFailed(None, f"the database cannot be read: {reported}") from None
         except UnicodeDecodeError:
-            # Of the database's own message, which names what is none.
+            # The message of the database itself quotes the invalid text.
             raise VerificationFailed(
                 None, "the database cannot be read: its schema holds text that is not UTF-8"
             ) from None
@@ -224,7 +224,7 @@ class _Replay:
                 self._statements.check(entry, row, time)
                 self._last = time
         except FAULTS as error:
-            # What an entry that was changed says may show only later, at the statement of the state that it makes.
+            # The effect of a changed entry may show only later, at the next statement of state.
             self._growth.check_leaves(chunk.leaves[: index - chunk.start])
             raise VerificationFailed(index, describe_error(error)) from None
         if chunk.wrong is not None:
@@ -232,7 +232,7 @@ class _Replay:
         return chunk.leaves
 
     def _decide_run(self, run: SignedRun, stored: Stored, index: int, sums: AccountSums) -> None:
-        """Decide by what is kept of a run alike, or in full."""
+        """Decide by the cached permit of an equal run, or in full."""
         key = self._permits.signer(run, index)
         if key is None:
             self._decide(run, Entry.parse(stored[-1]), index)

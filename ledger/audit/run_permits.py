@@ -1,11 +1,11 @@
-"""Permits of the policy that are kept for runs alike, as the writer keeps them, and what verification does by them.
+"""A cache of policy permits for equal runs, as the writer has one, and how verification uses it.
 
 Most entries of a long log are charges that differ from an earlier one in nothing but their id, clean room, deadline,
 time and signature: every other byte is the same. What was decided of the earlier one in full (roles, contract, policy,
-prices, limits) is then true of this one, until the moment and the number of runs that the verdict names, as long as
-nothing but runs was entered since. What is each run's own is checked here (``still_holds`` of the charge's module), and
-the room in every account. A settlement is decided by its own guards, and only the gate's permit is kept. Nothing is
-refused by what is kept: what it does not permit is decided in full, and so is one in a thousand that it does permit.
+prices, limits) then holds for this one, until the time and the number of runs that the verdict states, as long as
+only runs were entered since. What differs between runs is checked here (``still_holds`` of the charge's module), and
+the room in every account. A settlement is decided by its own guards, and only the gate's permit is cached. Nothing is
+refused by the cache: what it does not permit is decided in full, and so is one in a thousand that it does permit.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class _Permitted(NamedTuple):
 
 
 class RunPermits:
-    """What was decided of runs since the last entry that was of none.
+    """Decisions on runs since the last entry of another kind.
 
     Attributes:
-        gate: the policy's gate, to decide in full with; None where recorded verdicts are taken.
+        gate: the policy's gate, to decide in full with; None where recorded verdicts are used.
     """
 
     def __init__(self, state: MemoryState, gate: Gate | None, log_x: str) -> None:
-        """Of a state, which the entries change; ``log_x`` is the log's first public key."""
+        """For a state that the entries change; ``log_x`` is the log's first public key."""
         self._state, self._gate, self._log_x = state, gate, log_x
         self._charges: KeptVerdicts[_Permitted] = KeptVerdicts()
         self._others: KeptVerdicts[Verdict] = KeptVerdicts()
@@ -65,7 +65,7 @@ class RunPermits:
         return self._verdict
 
     def signer(self, run: SignedRun, index: int) -> SignerKey | None:
-        """The key that a run must verify with, if what is kept permits it; None if it must be decided in full."""
+        """The key that a run must verify with, if the cache permits it; None if it must be decided in full."""
         effect = run.read.effect
         if not isinstance(effect, Charged):
             verdict = self._others.get(run.alike)
@@ -81,7 +81,7 @@ class RunPermits:
         return permitted.key
 
     def _decided(self, run: SignedRun, verdict: Verdict, index: int) -> SignerKey | None:
-        """Decide what is no charge by its own guards, none of which looks at the untyped body."""
+        """Decide a run's other commands by their own guards, none of which reads the untyped body."""
         entry = run.entry
         if verdict.until is None or entry.time >= verdict.until:
             return None
@@ -101,11 +101,11 @@ class RunPermits:
         return all(_fit(state, *limit) for limit in limits)
 
     def keep(self, run: SignedRun | None, entry: Entry, key: SignerKey, priced: PricedCharge | None) -> None:
-        """Keep what was decided in full of an entry, which was applied; drop all that it may have changed.
+        """Cache the full decision on an applied entry; drop everything that the entry may have changed.
 
         Args:
             key: that it verifies with.
-            priced: what was found of a charge that is pending.
+            priced: the price of a pending charge.
         """
         verdict, self._verdict = self._verdict, None
         if KINDS[entry.kind].effect is None:
@@ -135,6 +135,6 @@ class RunPermits:
 
 def _fit(state: MemoryState, places: Places, rule: Rule, cap: Cap) -> bool:
     """Whether each of these accounts, which have one rule, is within a capacity."""
-    # Of many partitions most accounts are equal.
+    # Many partitions usually have equal accounts.
     losses = {counted_loss(state, state.accounts[place]) for place in places}
     return all(rule.admits(loss, cap) for loss in losses)

@@ -1,7 +1,7 @@
 """The signatures over the commands of a log, verified in batches behind the entries that are decided again.
 
 A batch is a task of another process where there is one: what goes in and what comes out is plain values. This module
-imports little, so that a process that does only this has soon begun.
+imports little, so that a process that does only this starts fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The entry of a run as verification reads it: what applying it takes, what is signed, and what makes it like another.
+"""The entry of a run as verification reads it: its effect, the signed bytes, and the key of its cached decision.
 
 Nearly every entry of a long log is of a run. Such an entry is not read strictly: the command that its signature is over
 is written again from the entry's declared record, whose own bytes are known to be the entry's.
@@ -34,7 +34,7 @@ class SignedRun(NamedTuple):
 
     Attributes:
         raw: the canonical bytes of the command, which the signature is over.
-        alike: what entries of runs alike have in common: of charges, all but the id, clean room, deadline, time and
+        alike: what entries of equal runs have in common: of charges, all but the id, clean room, deadline, time and
             signature; of other commands their kind and actor.
     """
 
@@ -61,7 +61,7 @@ def read_signed(data: bytes) -> SignedRun | None:
         request = body.request
         if request.base or body.alerts is not None:
             return None
-        # What is left in bytes has no hash by its contents.
+        # A Raw value is not hashed by its contents.
         recorded = tuple(bytes(term) if isinstance(term, Raw) else term for term in _recorded_terms(body))
         alike = entry.actor, entry.key_id, recorded, bytes(request.plan), shared_terms(request)
     raw = write(_SignedCommand(entry.actor, body.request, entry.id, entry.key_id, entry.kind))

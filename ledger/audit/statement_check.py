@@ -17,7 +17,7 @@ from ledger.wire.malformed import Malformed
 
 
 class StatementCheck:
-    """The tree of what was stated so far, and the changes since; the state's parts are the journal's."""
+    """The tree at the last statement, and the changes since; the parts of the state belong to the journal."""
 
     def __init__(self, statements: list[tuple[int, bytes]]) -> None:
         """Of an empty log that will have these ``statements``; without one no change is noted.
@@ -36,10 +36,10 @@ class StatementCheck:
         return {**self._journal.parts()} if self._noted else {}
 
     def check(self, applied: Effect | SignedRun, stored: Stored, time: int) -> None:
-        """Take note of an entry that was applied, and check it if it is a statement.
+        """Record an applied entry, and check it if it is a statement.
 
         Args:
-            applied: the entry, or what applying it took.
+            applied: the entry, or its effect.
             stored: as it is stored.
             time: the least time (ms) after it.
 

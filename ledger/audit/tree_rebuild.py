@@ -54,11 +54,11 @@ class TreeRebuild:
             self.newest = self._checked(size, note, roots[size])
 
     def check_leaves(self, leaves: list[bytes]) -> None:
-        """See that the next entries have the stored hashes. Raises: VerificationFailed, for the first that has not."""
+        """Check the stored hashes of the next entries. Raises: VerificationFailed, for the first that differs."""
         self._check(0, self.size, leaves)
 
     def finish(self) -> Checkpoint | None:
-        """The newest checkpoint, which covers all; None of a book without an entry, which has none.
+        """The newest checkpoint, which covers all entries; None for a book without entries.
 
         Raises:
             VerificationFailed: for what is stored beyond the entries too.
@@ -70,13 +70,13 @@ class TreeRebuild:
         for size in beyond:
             raise VerificationFailed(None, f"checkpoint at {size} claims {size} entries; the book has {self.size}")
         if self.size and (self.newest is None or self.newest.size != self.size):
-            raise VerificationFailed(None, "the newest entries stand under no checkpoint")
+            raise VerificationFailed(None, "the newest entries are under no checkpoint")
         return self.newest
 
     def _check(self, level: int, first: int, values: list[bytes]) -> None:
         within = {"level": level, "first": first, "last": first + len(values) - 1}
         result = self._book.connection.execute(_NODES, within)
-        # Each where a receipt looks for it: a hash under another key is none.
+        # Each at the key where a receipt looks it up: a hash under another key does not count.
         stored = {place: bytes(value) for at, place, value in result if at == level}
         for place, value in enumerate(values, first):
             if stored.get(place) != value:

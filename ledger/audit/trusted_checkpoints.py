@@ -15,13 +15,13 @@ from ledger.wire.malformed import Malformed
 
 
 def check_trusted(book: Snapshot, kept: Sequence[Checkpoint], trust: Trust) -> None:
-    """The book's newest head extends every head that was kept, by a consistency proof (RFC 9162, section 2.1.4).
+    """Check that the book's newest head extends every trusted head, by a consistency proof (RFC 9162, section 2.1.4).
 
-    The proof comes from the stored tree, which replay holds against the entries. A book whose newest checkpoint is
-    none of its own tree is damaged and no fork; replay names the place, so nothing is reported of it here.
+    The proof comes from the stored tree, which replay compares with the entries. A book whose newest checkpoint does
+    not match its own tree is damaged, not forked; replay names the place, so nothing is reported here.
 
     Raises:
-        Shorter: if the book ends before a head that was kept.
+        Shorter: if the book ends before a trusted head.
         Fork: if the book's head, signed by the same key, does not extend one.
     """
     heads = sorted(kept, key=lambda head: head.size)

@@ -13,7 +13,7 @@ class VerificationReport(Record, frozen=True, kw_only=True):
     """What a verification without errors covered.
 
     Attributes:
-        kept: how many checkpoints from outside the book it was compared with.
+        kept: how many checkpoints kept outside the book it was compared with.
         decided: whether every command was decided again.
         judged: whether the policy was evaluated again for every command.
         moved: the book that this one was moved to, if it was.

@@ -1,4 +1,4 @@
-"""Files that a command is given: the log's key, and checkpoints that were kept. None is read beyond a limit."""
+"""Files that a command reads: the log's key, and kept checkpoints. None is read beyond a limit."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ FILE_BYTES_MAX: Final = 65_536
 
 
 def find_key(log: Path | None, *places: Path | None) -> LogKey | None:
-    """The log's key: of the file that is named, else of a log.vkey beside one of these places.
+    """The log's key: from the named file, else from a log.vkey beside one of these places.
 
     Raises:
-        Malformed: if it cannot be read, or holds no key. FileNotFoundError: if the file that is named is not there.
+        Malformed: if it cannot be read, or holds no key. FileNotFoundError: if the named file does not exist.
     """
     from ledger.log.verification import parse_log_key
 
@@ -36,14 +36,14 @@ def need_key(log: Path | None, *places: Path | None) -> LogKey:
 
 
 def read_kept(kept: Path, key: LogKey | Policy) -> Checkpoint:
-    """A checkpoint that someone kept, its signature checked. Raises: Malformed, FileNotFoundError."""
+    """A kept checkpoint, its signature checked. Raises: Malformed, FileNotFoundError."""
     from ledger.log.verification import open_checkpoint
 
     return open_checkpoint(read_text(kept, "kept"), key)
 
 
 def trusted_in(url: str, key: LogKey) -> LogKey | Policy:
-    """All keys that a book's log had, if it proves that the one that is known is among them; else that one alone."""
+    """All keys that a book's log had, if it proves that the known key is among them; else the known key alone."""
     from sqlalchemy.exc import DatabaseError
 
     from ledger.store.engine import engine_of
@@ -54,7 +54,7 @@ def trusted_in(url: str, key: LogKey) -> LogKey | Policy:
         with engine.begin() as connection:
             return trusted(connection, key)
     except (DatabaseError, Malformed):
-        # What is wrong with the book, its verification says.
+        # Verification reports what is wrong with the book.
         return key
     finally:
         engine.dispose()
@@ -72,7 +72,7 @@ def read_bytes(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> bytes
     """A file whole.
 
     Raises:
-        Malformed: if it is longer than it may be, or cannot be read: a folder, or another's.
+        Malformed: if it is longer than it may be, or cannot be read: a folder, or a file of another user.
         FileNotFoundError: if there is none; its message is a sentence too.
     """
     try:

@@ -78,11 +78,9 @@ def verify(  # noqa: PLR0913 - one argument an option
             finding = verify_book(
                 url, key, step, gate=installed_gate(), kept=heads, signatures=signatures, decisions=decisions
             )
-        # Who replaces the book's folder replaces the key in it.
+        # An attacker who replaces the book's folder replaces the key in it too.
         whose = (
-            ""
-            if log is not None
-            else "; the log's key was taken from beside the book: compare it with the one you keep"
+            "" if log is not None else "; the log's key was read from beside the book: compare it with the one you keep"
         )
         if as_json:
             typer.echo(json.dumps({**finding.to_json(), **({} if log is not None else {"log_key_beside_book": True})}))
@@ -103,7 +101,7 @@ def log(
     from ledger.commands.entry import Entry
     from ledger.store.snapshot import Log
 
-    shown: list[tuple[int, Entry]] = []
+    entries: list[tuple[int, Entry]] = []
     names = {LEDGER_ACTOR: "this ledger"}
     with book_engine(book) as engine, engine.begin() as connection:
         whole = Log(connection)
@@ -117,11 +115,11 @@ def log(
             if as_json:
                 typer.echo(entry.to_bytes().decode())
             else:
-                shown.append((index, entry))
+                entries.append((index, entry))
         if refused and not as_json:
-            typer.echo("\n".join(_refusals(shown, names)) or "no entry is a refusal")
+            typer.echo("\n".join(_refusals(entries, names)) or "no entry is a refusal")
         elif not as_json:
-            print_tables((["entry", "time (UTC)", "what", "id", "sent by", "outcome"], _rows(shown, names)))
+            print_tables((["entry", "time (UTC)", "what", "id", "sent by", "outcome"], _rows(entries, names)))
 
 
 @app.command(epilog=examples("standing", "demo/book.sqlite", "demo/book.sqlite --as-of 12 --json"))
@@ -133,15 +131,17 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
 
     with book_snapshot(book, as_of, damage=FAULTS) as facts:
         accounts = [_account(facts, one) for _, one in sorted(facts.accounts.items())]
-        charges = [_charge(charge) for charge in sorted(facts.charges.values(), key=lambda one: charge.index)]
-        named = OrganisationMentions({organisation.did: organisation.name for organisation in facts.organisations.values()})
+        charges = [_charge(charge) for charge in sorted(facts.charges.values(), key=lambda charge: charge.index)]
+        mentions = OrganisationMentions(
+            {organisation.did: organisation.name for organisation in facts.organisations.values()}
+        )
         if as_json:
             typer.echo(json.dumps({"accounts": accounts, "charges": charges, "entries": facts.size}))
             return
         print_tables(
             _table([*map(_for_people, accounts)], "partition", "account_of", "used_of_the_budget", "ε_at_most"),
             _table(
-                [{**charge, "charged_by": named.text(str(charge["actor"]))} for charge in charges],
+                [{**charge, "charged_by": mentions.text(str(charge["actor"]))} for charge in charges],
                 *("entry", "id", "state", "steps", "steps_posted", "charged_by"),
             ),
         )
@@ -149,19 +149,19 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
 
 def installed_gate() -> Gate | None:
     """The gate installed beside this program; None if there is none. Raises: ValueError, if there are several."""
-    found = list(entry_points(group=GATES))
-    if len(found) > 1:
-        raise ValueError(f"several gates are installed: {', '.join(sorted(one.value for one in found))}")
-    gate: Gate | None = found[0].load() if found else None
+    gates = list(entry_points(group=GATES))
+    if len(gates) > 1:
+        raise ValueError(f"several gates are installed: {', '.join(sorted(one.value for one in gates))}")
+    gate: Gate | None = gates[0].load() if gates else None
     return gate
 
 
-def _rows(shown: Sequence[tuple[int, Entry]], names: Mapping[str, str]) -> Iterator[list[str]]:
+def _rows(entries: Sequence[tuple[int, Entry]], names: Mapping[str, str]) -> Iterator[list[str]]:
     """A row for each entry, with the organisation by its name."""
     from ledger.organisation_lineage.organisation_mentions import OrganisationMentions
 
     mentions = OrganisationMentions(names)
-    for index, one in shown:
+    for index, one in entries:
         yield [str(index), _utc(one.time), one.kind, one.id, mentions.text(one.actor), one.code.word]
 
 
@@ -194,44 +194,44 @@ def _for_people(account: c.Object) -> c.Object:
     return {**account, "account_of": account["name"], "used_of_the_budget": used, "ε_at_most": account["odometer"]}
 
 
-def _account(facts: Snapshot | PastSnapshot, one: Account) -> c.Object:
+def _account(facts: Snapshot | PastSnapshot, account: Account) -> c.Object:
     from ledger.commands.runs.account_epsilon import account_epsilon
     from ledger.filters import read_rule
     from ledger.organisation_lineage.holder_names import holder_name
     from ledger.wire.exact_numbers import ceil_decimal
 
-    partition = facts.partitions[one.partition]
+    partition = facts.partitions[account.partition]
     rule = read_rule(partition.terms)
-    epsilon = account_epsilon(facts, one)
+    epsilon = account_epsilon(facts, account)
     return {
         "bound": epsilon.bound,
-        "holder": one.holder,
-        "name": holder_name(facts, one.holder),
+        "holder": account.holder,
+        "name": holder_name(facts, account.holder),
         # An account may have no finite bound.
         "odometer": None if epsilon.epsilon is None else ceil_decimal(epsilon.epsilon, _PLACES),
-        "partition": one.partition,
-        "pending": _loss(one.pending),
-        "posted": _loss(one.posted),
-        "share_of_budget": ceil_decimal(rule.share(one.loss, rule.cap(partition.epsilon)), _PLACES),
+        "partition": account.partition,
+        "pending": _loss(account.pending),
+        "posted": _loss(account.posted),
+        "share_of_budget": ceil_decimal(rule.share(account.loss, rule.cap(partition.epsilon)), _PLACES),
     }
 
 
 def _loss(loss: Loss) -> c.Object:
-    # As text, because a sum over many runs may pass the integers that JSON keeps exactly.
+    # As text, because a sum over many runs may exceed the integers that JSON represents exactly.
     return {"finite": [str(one) for one in loss.finite], "infinite": list(loss.infinite)}
 
 
-def _charge(one: Charge) -> c.Object:
+def _charge(charge: Charge) -> c.Object:
     return {
-        "actor": one.actor,
-        "contract": one.contract,
-        "deadline": one.deadline,
-        "entry": one.index,
-        "id": one.id,
-        "partitions": list(one.partitions),
-        "state": one.state.value,
-        "steps": one.steps,
-        "steps_posted": one.steps_posted,
+        "actor": charge.actor,
+        "contract": charge.contract,
+        "deadline": charge.deadline,
+        "entry": charge.index,
+        "id": charge.id,
+        "partitions": list(charge.partitions),
+        "state": charge.state.value,
+        "steps": charge.steps,
+        "steps_posted": charge.steps_posted,
     }
 
 

@@ -72,7 +72,7 @@ def witness(
 
     with _opened(book, writes=True) as engine:
         requested = [Witness.parse(text) for text in witnesses]
-        answers = [_cosigned(engine, one) for one in requested]
+        answers = [_cosigned(engine, asked) for asked in requested]
         with engine.begin() as connection:
             note = cosigned_checkpoint(connection, Log(connection).size)
     if as_json:

@@ -9,7 +9,7 @@ import typer
 
 
 def print_tables(*tables: tuple[Sequence[str], Iterable[Sequence[object]]]) -> None:
-    """Tables, each of its columns' names and its rows; an unknown value is an empty cell, and none is cut."""
+    """Print tables with column names and rows; an unknown value is an empty cell, and no cell is truncated."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -39,6 +39,6 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def examples(command: str, *arguments: str, note: str = "") -> str:
-    """The end of a command's help: lines to type, each the command with other arguments, and a note."""
+    """The end of a command's help: example lines, each with other arguments, and a note."""
     lines = ["\nExamples:", *(f"  epsilon {command} {argument}" for argument in arguments), *([note] if note else [])]
     return "\n\n".join(lines) + "\n"

@@ -28,7 +28,7 @@ Step = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What a folder holds now: so many entries, of which so many files were written this time."""
+    """A folder's state: how many entries it holds, and how many files this publication wrote."""
 
     entries: int
     files: int
@@ -39,8 +39,8 @@ def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
 
     Args:
         book: the log, at one size.
-        folder: where the log is published; made if it is not there.
-        key: a public key that the log has or had, by which the folder's own checkpoint is known to be of this log.
+        folder: where the log is published; created if it does not exist.
+        key: a public key that the log has or had; the folder's own checkpoint must be signed with one of them.
         step: called with the number of files done, and of all.
 
     Raises:
@@ -98,7 +98,7 @@ def _published(book: Log, folder: Path, trust: Trust) -> int:
 
 
 def _is_there(folder: Path, tile: Tile, before: int) -> bool:
-    """Written whole by an earlier publication; what one left that did not come to its end is written again."""
+    """Whether an earlier publication wrote this file whole; a file that an interrupted one left is written again."""
     finished = (tile.index + 1) * TILE_WIDTH ** ((tile.level or 0) + 1) <= before
     return finished and tile.width == TILE_WIDTH and (folder / tile.path).is_file()
 

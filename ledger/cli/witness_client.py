@@ -29,7 +29,7 @@ from ledger.wire.malformed import Malformed
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 ATTEMPTS: Final = 3
-"""Requests to one witness: another submitter may advance it each time, and then it answers 409 with its size."""
+"""Requests to one witness at most: each time another submitter may advance it, and it answers 409 with its size."""
 
 ANSWER_S: Final = 60.0
 """The longest time that a slow answer may take."""
@@ -48,14 +48,14 @@ class WitnessRefused(Exception):  # noqa: N818 - what is the case
     """
 
     def __init__(self, what: str, *, alarming: bool = False) -> None:
-        """Say what it answered."""
+        """Build the error from the witness's answer."""
         super().__init__(what)
         self.alarming = alarming
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A witness: the key that it is known by, pinned, and the URL that checkpoints are submitted below."""
+    """A witness: its pinned key, and the base URL that checkpoints are submitted to."""
 
     key: WitnessKey
     url: httpx.URL
@@ -67,17 +67,17 @@ class Witness:
         vkey, mark, rest = text.partition("=http")
         try:
             url = httpx.URL(f"http{rest}".rstrip("/"))
-            known = bool(mark) and url.scheme in {"http", "https"} and url.host.encode("idna") != b""
+            valid = bool(mark) and url.scheme in {"http", "https"} and url.host.encode("idna") != b""
         except (httpx.InvalidURL, UnicodeError):
-            known = False
-        if not known or url.query or url.fragment:
+            valid = False
+        if not valid or url.query or url.fragment:
             raise Malformed("witness", f"must be VKEY=URL with an http or https URL, not {text[:200]!r}")
         return cls(parse_witness_key(vkey), url)
 
 
 @dataclass(frozen=True, slots=True)
 class Cosigned:
-    """What a witness did: its line over the checkpoint of this size, made now or before."""
+    """A witness's cosignature line over the checkpoint of this size, made now or before."""
 
     size: int
     line: str
@@ -92,19 +92,19 @@ class Cosigned:
 def witness_newest(
     engine: Engine, witness: Witness, *, reads: Engine | None = None, again: bool = False, empty: str | None = None
 ) -> Cosigned:
-    """Have the newest checkpoint of a book cosigned, and keep the cosignature beside the log.
+    """Have a witness cosign the newest checkpoint of a book, and store the cosignature beside the log.
 
     Args:
-        engine: one that writes; nothing is held open while the witness is waited for.
-        witness: whom to ask.
-        reads: one that reads, where reading must not wait for a writer.
-        again: ask also for a checkpoint that the witness has cosigned: what is stored proves nothing about what it
-            has seen since.
+        engine: a writing engine; no connection is open while the witness answers.
+        witness: the witness to submit to.
+        reads: a reading engine, where reading must not wait for a writer.
+        again: submit also a checkpoint that the witness has cosigned: the stored cosignature proves nothing about
+            what it has seen since.
         empty: the log's checkpoint of no entries, which is shown for an empty book; its cosignature is not stored.
 
     Raises:
         WitnessRefused: if the witness does not cosign, with its answer.
-        Malformed: if what it answered is no cosignature of its key.
+        Malformed: if its answer is not a cosignature of its key.
         httpx.RequestError: if it cannot be reached in time.
         KeyError: if the book is empty, and no ``empty`` is given.
     """
@@ -117,7 +117,7 @@ def witness_newest(
     done = _ask(reads or engine, witness, known, empty)
     if done.size and (stored is None or done.size != size):
         with suppress(IntegrityError), engine.begin() as connection:
-            # Another process may have kept one for the same size a moment before: that one stays.
+            # Another process may have stored a cosignature for the same size just before: that one stays.
             store_cosignature(connection, done.size, witness.key, done.line)
     return done
 
@@ -128,7 +128,7 @@ def _newest(connection: Connection, empty: str | None) -> tuple[int, str]:
 
 
 def _ask(engine: Engine, witness: Witness, known: int, empty: str | None) -> Cosigned:
-    # A proxy named in the environment has no business between this process and its own machine.
+    # A proxy from the environment must not be used for a witness on this machine.
     with httpx.Client(timeout=TIMEOUT, trust_env=not _is_loopback(witness.url.host)) as http:
         for _ in range(ATTEMPTS):
             # Read each time: another process may have committed, and shown its checkpoint, a moment ago.

@@ -1,4 +1,4 @@
-"""``--verbose``: digests, ids and arithmetic, which a command does not show to people unless they ask."""
+"""``--verbose``: digests, ids and arithmetic, which a command shows to people on request only."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Final
 HELP: Final = "Show digests, ids and arithmetic, too."
 _WANTED: Final = ContextVar("verbose", default=False)
 _ORDERS: Final = re.compile(r" \(order [^()]*\)")
-"""Of a sentence about an account: its orders, which are for those who check the arithmetic."""
+"""The Rényi orders in a sentence about an account, for readers who check the arithmetic."""
 
 
 def set_verbose(*, wanted: bool) -> None:
-    """Say of the running command whether it was asked for more than people need."""
+    """Set whether the running command shows digests, ids and arithmetic."""
     _WANTED.set(wanted)
 
 
 def is_verbose() -> bool:
-    """Whether the running command was asked for more than people need."""
+    """Whether the running command shows digests, ids and arithmetic."""
     return _WANTED.get()
 
 
 def plain(sentence: str) -> str:
-    """A sentence without its arithmetic, unless it was asked for."""
+    """A sentence without its arithmetic, unless the command is verbose."""
     return sentence if is_verbose() else _ORDERS.sub("", sentence)

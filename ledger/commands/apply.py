@@ -10,26 +10,26 @@ from ledger.domain.memory_state import MemoryState
 from ledger.wire.records import Record
 
 Effect = RunEffect | Entry | None
-"""What applying an entry takes of it; None if it changes nothing but the log."""
+"""The effect of an entry; None if it changes only the log."""
 
 
 def apply(state: MemoryState, entry: Entry, index: int) -> None:
-    """Make the entry at ``index`` true."""
+    """Apply the entry at ``index`` to the state."""
     sums = AccountSums(state)
     apply_effect(state, effect_of(entry), index, sums)
     sums.put()
 
 
 def effect_of(entry: Entry, body: Record | None = None) -> Effect:
-    """What applying an entry takes of it, read off the entry alone.
+    """The effect of an entry, read from the entry alone.
 
-    Of nearly all entries that is little, so that another process may read them and hand this over.
+    Most effects are small, so another process may read the entries and send their effects.
 
     Args:
-        body: the typed body of its command, where that was read before.
+        body: the typed body of its command, if it was read before.
 
     Raises:
-        Malformed: if the entry says what no entry of its kind says.
+        Malformed: if the entry has values that no entry of its kind has.
     """
     if entry.code.refused:
         return None
@@ -40,15 +40,15 @@ def effect_of(entry: Entry, body: Record | None = None) -> Effect:
 
 
 def apply_effect(state: MemoryState, effect: Effect, index: int, sums: AccountSums) -> None:
-    """Apply what the entry at ``index`` says; accounts change once the caller puts ``sums`` down.
+    """Apply the effect of the entry at ``index``; accounts change once the caller writes ``sums``.
 
     Raises:
-        KeyError, AssertionError: where that cannot be.
+        KeyError, AssertionError: if the effect contradicts the state.
     """
     if not isinstance(effect, Entry):
         if effect is not None:
             effect.apply(state, index, sums)
         return
-    # What is no run may look at accounts.
+    # Effects other than a run's may read accounts.
     sums.put()
     KINDS[effect.kind].change(Change(state, index, effect.recorded()))

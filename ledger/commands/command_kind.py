@@ -65,10 +65,10 @@ class Change(Generic[B_co]):
 
 
 class RunEffect(Protocol):
-    """What applying the entry of a run takes of it: plain values, so that another process may read the entry."""
+    """The effect of a run's entry: plain values, so that another process may read the entry."""
 
     def apply(self, state: MemoryState, index: int, sums: AccountSums) -> None:
-        """Apply the entry at ``index``; what accounts gain goes to ``sums``. Raises: KeyError, AssertionError."""
+        """Apply the entry at ``index``; changes of accounts go to ``sums``. Raises: KeyError, AssertionError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class CommandKind(Generic[B]):
 
     Attributes:
         decide: the guards on the current state, in order; changes nothing. Raises: Malformed, Rejected.
-        roles: the roles that may send it; a clean room's is ``CCR``. None sends what has no role but the book itself.
+        roles: the roles that may send it; a clean room's is ``CCR``. Without roles only the book itself makes it.
         path: where it is sent over HTTP.
         apply: how its entry changes the state.
-        edit: of a lineage event, the edit that its entry makes to the graph; a preview makes it too.
-        effect: of a run's entry, what applying it takes. Raises: Malformed.
+        edit: for a lineage event, the edit that its entry makes to the graph; a preview makes it too.
+        effect: for a run, reads the effect of its entry. Raises: Malformed.
         recorded: what its entry records beside the request and the outcome.
-        binds_all: its entries bind, or may bind, every organisation on record, which may all see them.
-        changes_prices: the prices of a later command are better prepared once it is recorded.
-        read_bytes: reads its body from canonical bytes faster than the record does; gives None for what must be read
-            strictly.
+        binds_all: its entries bind, or may bind, every registered organisation, so all of them may see the entries.
+        changes_prices: prices of later commands are prepared only once it is recorded.
+        read_bytes: reads its body from canonical bytes faster than the record does; returns None where the strict
+            reader must decide.
     """
 
     name: str
@@ -104,11 +104,11 @@ class CommandKind(Generic[B]):
 
     @property
     def changes_state(self) -> bool:
-        """Whether its entry, which is not one of a run, changes more than the log."""
+        """Whether its entry changes more than the log and is not a run's."""
         return self.apply is not None or self.edit is not None
 
     def change(self, change: Change[B]) -> None:
-        """Make its entry true."""
+        """Apply its entry to the state."""
         if self.apply is not None:
             self.apply(change)
         if self.edit is not None:
@@ -118,7 +118,7 @@ class CommandKind(Generic[B]):
 
     @property
     def asks_role(self) -> bool:
-        """Whether every sender needs a role on record, which is checked before anything else is."""
+        """Whether every sender needs a registered role, which is checked first."""
         return bool(self.roles) and not {FIRST, CCR} & set(self.roles)
 
     def context(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, and who decides
@@ -137,7 +137,7 @@ class CommandKind(Generic[B]):
         return Context(facts, pending.command, pending.body, pending.prices, self.roles, now, index, gate, kept)
 
     def read_certain(self, data: bytes) -> B | None:
-        """The typed body from its canonical bytes; None for what must be read strictly, which says what is wrong."""
+        """The typed body from its canonical bytes; None where the strict reader must read it and report the error."""
         return read_certain(self.body, data) if self.read_bytes is None else self.read_bytes(data)
 
     def read_body(self, command: Command) -> B:

@@ -25,13 +25,13 @@ B_co = TypeVar("B_co", bound=Record, covariant=True)
 
 
 class PendingCommand(NamedTuple):
-    """A command as it came in.
+    """A received command.
 
     Attributes:
-        verified_by: the ``x`` of a key that it was already seen to verify with.
-        refused_by: the ``x`` of a key that it was already seen not to verify with, and why.
-        prices: the numbers that were computed for it beforehand; else they are computed while it is decided.
-        request: the canonical bytes of its body, where they are known.
+        verified_by: the ``x`` of a key that it is known to verify with.
+        refused_by: the ``x`` of a key that it is known not to verify with, and why.
+        prices: the numbers that were prepared for it; else they are computed while it is decided.
+        request: the canonical bytes of its body, if they are known.
         nonce_once: whether it is not recorded if an entry holds its nonce.
     """
 
@@ -47,10 +47,10 @@ class PendingCommand(NamedTuple):
 
 
 class Context(Struct, Generic[B_co], frozen=True):
-    """One command and what it is decided on: the facts, the time (ms) and place of its entry, and the gate.
+    """One command and the inputs of its decision: the facts, the time (ms) and index of its entry, and the gate.
 
     Attributes:
-        kept: verdicts of the gate on commands alike; None where each is asked for.
+        kept: the cache of the gate's verdicts; None where the gate is called for each command.
     """
 
     facts: Facts
@@ -64,13 +64,13 @@ class Context(Struct, Generic[B_co], frozen=True):
     kept: KeptVerdicts[Any] | None = None
 
     def require_role(self) -> Organisation:
-        """The organisation that asks, in a role that may and by a key of its own. Raises: Rejected."""
+        """The organisation that sent the command, in a permitted role and by a key of its own. Raises: Rejected."""
         command = self.command
         organisation = self.facts.organisations.get(command.actor)
         key = self.facts.keys.get(command.key_id)
         if organisation is None or (key is not None and key.charge is not None):
             raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is not for a clean room's key", "key_id")
-        # Of a clean room its key says which one it is, and an organisation that is not on record has no role.
+        # A clean room is identified by its key, and an unregistered organisation has no role.
         roles = [role for role in self.roles if role not in {CCR, FIRST}]
         if not set(roles) & set(organisation.roles):
             raise Rejected(Code.NOT_AUTHORISED, f"{command.kind} is for the role {' or '.join(roles)}", "actor")
@@ -82,7 +82,7 @@ class Context(Struct, Generic[B_co], frozen=True):
         failed = [check for check in verdict.checks if not check.passed]
         if verdict.permit and not failed:
             return verdict
-        # Every check, as a rejection records them; a permit's can be replayed from the facts.
+        # A rejection records every check; a permit's checks can be recomputed from the facts.
         checks: c.Object = {"checks": [check.to_json() for check in verdict.checks]}
         detail = "; ".join(check.text for check in failed) or "the gate gave no reason"
         missing = "; ".join(check.text for check in failed if check.code == "signature_missing")
@@ -98,31 +98,31 @@ class Context(Struct, Generic[B_co], frozen=True):
         return Decision(code, derived={} if recorded is None else recorded.to_json())
 
     def permit_alike(self, code: Code) -> Decision:
-        """As :meth:`permit`, for what is the same for every run of the actor: by a kept verdict, where there is one.
+        """As :meth:`permit`, for a verdict that is the same for every run of the actor: by the cached one, if any.
 
         Raises:
             Rejected: if the gate does not permit.
-            AssertionError: if the gate denies one of those that it is asked of in spite of a kept permit.
+            AssertionError: if a sampled full decision denies what a cached permit permits.
         """
-        kept, alike = self.kept, (self.command.kind, self.command.actor)
-        found: Verdict | None = None if kept is None else kept.get(alike)
+        cache, key = self.kept, (self.command.kind, self.command.actor)
+        found: Verdict | None = None if cache is None else cache.get(key)
         holds = found is not None and found.until is not None and self.now < found.until
-        if kept is None or not holds or kept.is_sampled():
+        if cache is None or not holds or cache.is_sampled():
             try:
                 verdict = self.require_permit()
             except Rejected:
-                assert not holds, f"{self.command.kind} {self.command.id} has a kept permit, and none in full"
+                assert not holds, f"{self.command.kind} {self.command.id} has a cached permit, and none in full"
                 raise
-            if kept is not None and verdict.until is not None:
-                kept.keep(alike, verdict)
+            if cache is not None and verdict.until is not None:
+                cache.keep(key, verdict)
         return Decision(code)
 
     def organisation(self, did: str, field: str) -> Organisation:
         """A registered organisation that the body names. Raises: Rejected."""
-        found = self.facts.organisations.get(did)
-        if found is None:
+        organisation = self.facts.organisations.get(did)
+        if organisation is None:
             raise Rejected(Code.NOT_FOUND, f"{did} is not registered", f"body.{field}")
-        return found
+        return organisation
 
     def organisations(self, dids: Iterable[str], field: str) -> list[Organisation]:
         """Several of them. Raises: Rejected."""
@@ -130,33 +130,33 @@ class Context(Struct, Generic[B_co], frozen=True):
 
     def partition(self, ref: str, field: str = "partition") -> Partition:
         """A partition that the body names. Raises: Rejected."""
-        found = self.facts.partitions.get(ref)
-        if found is None:
+        partition = self.facts.partitions.get(ref)
+        if partition is None:
             raise Rejected(Code.NOT_FOUND, f"there is no partition {ref}", f"body.{field}")
-        return found
+        return partition
 
     def contract(self, document: str) -> Contract:
         """A contract that the body names by its document's digest. Raises: Rejected."""
-        found = self.facts.contracts.get(document)
-        if found is None:
+        contract = self.facts.contracts.get(document)
+        if contract is None:
             raise Rejected(Code.NOT_FOUND, f"there is no contract {document}", "body.contract")
-        return found
+        return contract
 
     def charge(self, name: str, field: str = "charge") -> Charge:
         """A charge that the body names. Raises: Rejected."""
-        found = self.facts.charges.get(name)
-        if found is None:
+        charge = self.facts.charges.get(name)
+        if charge is None:
             raise Rejected(Code.NOT_FOUND, f"there is no charge {name}", f"body.{field}")
-        return found
+        return charge
 
     def require_clean_room(self, charge: Charge) -> None:
-        """Check that the clean room of a charge asks. Raises: Rejected."""
+        """Check that the clean room of a charge sent the command. Raises: Rejected."""
         if self.command.key_id != charge.key_id:
-            detail = f"only the clean room of charge {charge.id} may ask for this"
+            detail = f"only the clean room of charge {charge.id} may request this"
             raise Rejected(Code.NOT_AUTHORISED, detail, "key_id")
 
     def require_new_clean_room(self, keys: CleanRoomKeys, use: str) -> None:
-        """Check that a clean room's signing key is used for nothing yet. Raises: Rejected."""
+        """Check that a clean room's signing key is not in use. Raises: Rejected."""
         if keys.signing.thumbprint in self.facts.keys:
             detail = f"the clean room's signing key is in use: one clean room, one {use}"
             raise Rejected(Code.CONFLICT, detail, "body.clean_room.signing")
@@ -174,7 +174,7 @@ def require_pending(charge: Charge) -> None:
 
 
 def require_model(charge: Charge, model: str) -> None:
-    """Check that a model is the one that the post of a run names, where it has to name one. Raises: Rejected.
+    """Check that a model is the one that the post of a run names, if it must name one. Raises: Rejected.
 
     A run of no steps has no model.
     """

@@ -34,11 +34,11 @@ def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, 
     log_x: str,
     kept: KeptVerdicts[Any] | None = None,
 ) -> Decision:
-    """Decide a command now, as the entry at ``index``. Never raises for anything that a caller can send.
+    """Decide a command now, as the entry at ``index``. Raises nothing, whatever a caller sends.
 
     Args:
         log_x: the log's public key, which alone signs the book's own entries until an entry replaces it.
-        kept: verdicts of the gate on commands alike.
+        kept: the cache of the gate's verdicts.
     """
     try:
         verify_signer(facts, pending, log_x)
@@ -92,9 +92,9 @@ def _other_request(call: Call | None, pending: PendingCommand) -> str:
 
 
 def check_elsewhere(key: SignerKey, pending: PendingCommand) -> Check | None:
-    """What another process may check in place of :func:`refusal_by`, which would find nothing if it holds.
+    """A signature check that another process may make in place of :func:`refusal_by`, with the same result if it holds.
 
-    None where it is refused without that, or by a key that is not Ed25519.
+    None if the command is refused without a signature check, or its key is not Ed25519.
     """
     if not isinstance(key, PublicKey):
         return None
@@ -111,7 +111,7 @@ def signing_key(facts: Facts, pending: PendingCommand, log_x: str) -> SignerKey:
     own: SignerKey | None = None
     key = facts.keys.get(command.key_id)
     if command.kind not in CLIENT_KINDS:
-        # A key of the log that an entry names may be retired there; which is in force, its terms say.
+        # A key of the log may be retired; its terms state whether it is in force.
         own = PublicKey("Ed25519", log_x) if key is None or key.owner != LEDGER_ACTOR else key.public
     elif isinstance(pending.body, RegisterOrganisation) and not facts.organisations:
         own = pending.body.key

@@ -1,4 +1,4 @@
-"""Entries: what happened, as it is stored for ever.
+"""Entries: the permanent record of what happened.
 
     {"actor":"did:web:bank-a.example","body":{"outcome":"pending","request":{...},...},"id":"run-1",
      "key_id":"8kPT...","kind":"charge","signature":"eyJh...","time":1795233600000,"v":1}
@@ -48,7 +48,7 @@ _OUTCOMES: Final = tuple(code.word for code in Code if code.recorded)
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry; ``time`` is Unix milliseconds as the book saw it, never before the last entry's ``time_after``."""
+    """One entry; ``time`` is Unix milliseconds by the book's clock, never before the last entry's ``time_after``."""
 
     kind: str
     id: str
@@ -83,46 +83,46 @@ class Entry:
 
     @property
     def time_after(self) -> int:
-        """The least time (ms) of the entry after it: its own, or the one that a clock correction goes back to."""
+        """The least time (ms) of the entry after it: its own, or the time that a clock correction sets."""
         if self.kind == CLOCK_CORRECTION.name and not self.code.refused:
             return CLOCK_CORRECTION.read_body(self.command).time
         return self.time
 
     def recorded(self, body: Record | None = None) -> Recorded[Record]:
-        """What applying it takes; ``body`` is the typed body of its command, if read before. Raises: Malformed."""
+        """Its effect; ``body`` is the typed body of its command, if read before. Raises: Malformed."""
         return Recorded(self.id, self.actor, self.time, self.code, body or self.command_body, self.body)
 
     @classmethod
     def parse(cls, data: bytes) -> Entry:
         """Read stored bytes; the exact inverse of :meth:`to_bytes`. Raises: Malformed."""
         names = ("actor", "body", "id", "key_id", "kind", "signature", "time", "v")
-        known = c.fields(c.parse_canonical(data, ENTRY_BYTES_MAX), "", names)
-        c.integer(known["v"], "v", 1, 1)
-        body = known["body"]
+        members = c.fields(c.parse_canonical(data, ENTRY_BYTES_MAX), "", names)
+        c.integer(members["v"], "v", 1, 1)
+        body = members["body"]
         if not isinstance(body, dict) or not isinstance(body.get("request"), dict):
             raise Malformed("body.request", "must be an object")
         c.one_of(body.get("outcome"), "body.outcome", _OUTCOMES)
         return cls(
-            kind=c.one_of(known["kind"], "kind", tuple(KINDS)),
-            id=c.name(known["id"], "id"),
-            time=c.integer(known["time"], "time", 0, TIME_MAX),
-            actor=c.did(known["actor"], "actor"),
-            key_id=c.key_bytes(known["key_id"], "key_id"),
+            kind=c.one_of(members["kind"], "kind", tuple(KINDS)),
+            id=c.name(members["id"], "id"),
+            time=c.integer(members["time"], "time", 0, TIME_MAX),
+            actor=c.did(members["actor"], "actor"),
+            key_id=c.key_bytes(members["key_id"], "key_id"),
             body=body,
-            signature=c.string(known["signature"], "signature", SIGNATURE_BYTES_MAX),
+            signature=c.string(members["signature"], "signature", SIGNATURE_BYTES_MAX),
         )
 
     def to_bytes(self, body: bytes = b"") -> bytes:
         """The bytes that are stored and hashed.
 
         Args:
-            body: the canonical bytes of the body, where they are known.
+            body: the canonical bytes of the body, if they are known.
 
         Raises:
             Malformed: beyond 65,535 bytes.
         """
-        spelled = Raw(body or c.dump(self.body))
-        data = write(_Written(self.actor, spelled, self.id, self.key_id, self.kind, self.signature, self.time))
+        canonical = Raw(body or c.dump(self.body))
+        data = write(_Written(self.actor, canonical, self.id, self.key_id, self.kind, self.signature, self.time))
         if len(data) > ENTRY_BYTES_MAX:
             raise Malformed("", f"an entry of {len(data)} bytes is more than the {ENTRY_BYTES_MAX} allowed")
         return data

@@ -1,7 +1,7 @@
 """Reading stored entries to apply them: the entries of runs by their declared records, all others strictly.
 
 Nearly every entry of a long book is a charge or its settlement. Such an entry is decoded by its declared record and
-accepted if it is written as the same bytes again; whatever is not, for whatever reason, is left to the strict reader.
+accepted if it encodes to the same bytes again; the strict reader reads every other entry.
 What a charge's entry records beside its request (prices, limits, alerts) repeats from entry to entry: its bytes are
 checked once and cached.
 """
@@ -37,7 +37,7 @@ _did: Final = matched_once(Did)
 
 
 class Read(NamedTuple):
-    """An entry's own id, kind and time, and what applying it takes."""
+    """An entry's own id, kind and time, and its effect."""
 
     id: str
     kind: str
@@ -127,26 +127,26 @@ _READERS: Final[dict[str, tuple[Callable[[bytes], RunEntry[Any] | None], Callabl
     "void": (canonical_reader(RunEntry[_Closing]), _closed),
     "lapse": (canonical_reader(RunEntry[_Closing]), _closed),
 }
-"""By kind: the reader of such an entry, and what applying it takes."""
+"""By kind: the entry's record, and the reader of its effect."""
 _KIND: Final = b'"kind":"'
 
 
 def read_entry(data: bytes) -> Read:
     """Read the stored bytes of an entry, to apply it. Raises: Malformed."""
-    if (found := _read_run(data)) is not None:
-        return found
+    if (run := _read_run(data)) is not None:
+        return run
     entry = Entry.parse(data)
     return Read(entry.id, entry.kind, entry.time, effect_of(entry))
 
 
 def _read_run(data: bytes) -> Read | None:
-    """The entry of a run, None if it is another or the strict reader has to look at it."""
-    found = read_run(data)
-    return None if found is None else found[0]
+    """The entry of a run; None for other entries, and where the strict reader must decide."""
+    run = read_run(data)
+    return None if run is None else run[0]
 
 
 def read_run(data: bytes) -> tuple[Read, RunEntry[Any]] | None:
-    """The same, with all that its entry says."""
+    """The same, with the whole body of its entry."""
     # No quote is bare inside a text, and after the kind there is no object: it is the last of that name.
     at = data.rfind(_KIND) + len(_KIND)
     kind = data[at : data.find(b'"', at)].decode(errors="replace")
@@ -165,7 +165,7 @@ def read_run(data: bytes) -> tuple[Read, RunEntry[Any]] | None:
 @lru_cache(maxsize=4_096)
 def _recorded(data: bytes) -> Any:  # noqa: ANN401 - JSON as recorded
     """A value that an entry's body records, in canonical bytes. Raises: Malformed."""
-    # Two levels around it, as in the entry: what is allowed of depth is counted from there.
+    # Two levels around it, as in the entry: the depth limit is counted from there.
     whole: Any = c.parse_canonical(b'{"body":{"value":%s}}' % data, ENTRY_BYTES_MAX)
     return whole["body"]["value"]
 

@@ -84,13 +84,13 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
 }
 """By name."""
 CLIENT_KINDS: Final = {name: kind for name, kind in KINDS.items() if kind.path}
-"""Those that clients send; the book lapses charges, states its state and replaces its key by itself."""
+"""The kinds that clients send; the book itself lapses charges, states its state and replaces its key."""
 PATHS: Final = {name: kind.path for name, kind in CLIENT_KINDS.items()}
-"""Where each of these is sent over HTTP."""
+"""The HTTP path of each of these."""
 
 
 class _Envelope(Record, frozen=True):
-    """A command whose body is left as the bytes that it has."""
+    """A command whose body is not decoded."""
 
     kind: Annotated[str, words(*KINDS)]
     id: Name
@@ -109,7 +109,8 @@ def read_command(raw: bytes, signature: str = "") -> PendingCommand:
     if envelope is not None:
         data = bytes(envelope.body)
         body: Record | None = KINDS[envelope.kind].read_certain(data)
-        # Each is certainly canonical, and so is the whole; all others are read strictly, which says what is wrong.
+        # Each part is certainly canonical, and so is the whole; the strict reader reads all others and reports the
+        # error.
         if body is not None:
             command = Command(envelope.kind, envelope.id, envelope.actor, envelope.key_id, decode(data))
             return PendingCommand(command, body, raw, signature, request=data)

@@ -95,7 +95,7 @@ def _header(signature: str) -> _Header:
         raise Malformed(where, 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')
     key_id = c.key_bytes(header["kid"], f"{where}.kid")
     members = {name: value for name, value in header.items() if name not in _PLAIN}
-    # It says nothing of a request, or everything.
+    # It names no part of a request, or all of it.
     return _Header(str(header["alg"]), key_id, convert(Call, members, where) if members else None)
 
 
@@ -109,7 +109,7 @@ def verify(signature: str, payload: bytes, key: SignerKey) -> Call | None:
 
 
 def ed25519_check(signature: str, payload: bytes, key: PublicKey) -> tuple[Call | None, ed25519.Check]:
-    """What :func:`verify` checks of a detached JWS by an Ed25519 key, for another process to do. Raises: Malformed."""
+    """The check of :func:`verify` for an Ed25519 key as plain values, for another process. Raises: Malformed."""
     protected, call = _matching_header(signature, key)
     value = c.unbase64url(signature[len(protected) + 2 :], "signature")
     return call, (_key_bytes(key.x), value, _signing_input(protected, payload))
@@ -118,7 +118,7 @@ def ed25519_check(signature: str, payload: bytes, key: PublicKey) -> tuple[Call 
 def _matching_header(signature: str, key: SignerKey) -> tuple[str, Call | None]:
     """The protected header of a signature that may be by a key, and the request that it is for. Raises: Malformed."""
     protected = _plain_header(key.thumbprint)
-    # An Ed25519 key has one plain header; what bears another is read for what it is, or for what is wrong with it.
+    # An Ed25519 key has one plain header; any other header is parsed, to accept it or to report its error.
     if isinstance(key, PublicKey) and signature.startswith(f"{protected}..") and len(signature) <= SIGNATURE_BYTES_MAX:
         return protected, None
     header = _header(signature)

@@ -1,4 +1,4 @@
-"""Ed25519 (RFC 8032, section 5.1.7): one rule for which signatures verify, whichever library says so first.
+"""Ed25519 (RFC 8032, section 5.1.7): one rule for which signatures verify, whichever library checks it first.
 
 The rule. With the 32 bytes A of a key and a signature of 32 bytes R and 32 bytes S (an integer, little-endian):
 
@@ -7,10 +7,10 @@ The rule. With the 32 bytes A of a key and a signature of 32 bytes R and 32 byte
 3. With h = SHA-512(R || A || message) mod L, the canonical encoding of [S]B - [h]A is equal to R, byte for byte. R is
    never decoded, and nothing is multiplied by the cofactor.
 
-OpenSSL computes exactly this and has the last word. libsodium (the 1.0.20 that PyNaCl bundles) computes the same [S]B -
+OpenSSL computes exactly this and decides. libsodium (the 1.0.20 that PyNaCl bundles) computes the same [S]B -
 [h]A from the same bytes and compares it with R, in half the time; before that it refuses S >= L, and an A or R that is
-of small order, and an A that is not canonical. So it accepts a subset: its acceptance is taken, and what it refuses
-OpenSSL decides. A build that multiplied by the cofactor would accept more, so each process first runs the published
+of small order, and an A that is not canonical. So it accepts a subset: its acceptance is final, and OpenSSL decides on
+what it refuses. A build that multiplied by the cofactor would accept more, so each process first runs the published
 edge cases (:mod:`ledger.crypto.ed25519_vectors`) on both libraries and verifies nothing with a build that answers
 otherwise. A signature that does not verify costs both checks.
 """
@@ -34,7 +34,7 @@ _Verifies = Callable[[bytes, bytes, bytes], bool]
 
 
 class UnknownLibrary(RuntimeError):  # noqa: N818 - what is the case
-    """A library of this installation verifies by another rule than the one that this program was tested with."""
+    """An installed library verifies by another rule than this program was tested with."""
 
 
 def verifies(key: bytes, signature: bytes, message: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Twelve published edge cases of Ed25519, and what the rule and libsodium say of each.
+"""Twelve published edge cases of Ed25519, and the answers of the rule and of libsodium.
 
 They are those of Chalkias, Garillot and Nikolaenko, "Taming the many EdDSAs" (2020, table 6c; ePrint 2020/1244), in its
 order. "Mixed" means of an order that is neither L nor a divisor of 8.

@@ -4,7 +4,7 @@
     {"crv":"P-256","kty":"EC","x":"...","y":"..."}   signs with ES256 (RFC 7518, section 3.4)
     {"e":"AQAB","kty":"RSA","n":"..."}               signs with RS256 (RFC 7518, section 3.3)
 
-A key has one algorithm and no other: what the header of a signature says has to be the key's own. Clean rooms and
+A key has exactly one algorithm, and the header of a signature must name it. Clean rooms and
 the log itself sign with Ed25519 alone.
 """
 
@@ -31,11 +31,11 @@ _JWK_BYTES_MAX: Final = 2_000
 
 
 class _WholeJwk(Record, frozen=True):
-    """A key that the registry keeps as its whole JWK."""
+    """A key that the registry stores as its whole JWK."""
 
     @property
     def x(self) -> str:
-        """The whole key as text, as the registry keeps it."""
+        """The whole key as text, as the registry stores it."""
         return write(self).decode()
 
     @property
@@ -85,7 +85,7 @@ class RsaKey(_WholeJwk, frozen=True, tag_field="kty", tag="RSA"):
     algorithm: ClassVar = "RS256"
 
     def __post_init__(self) -> None:
-        """Raises: Malformed, for a modulus that is none or of another size."""
+        """Raises: Malformed, for an invalid modulus or one of another size."""
         raw = c.unbase64url(self.modulus, "n")
         number = int.from_bytes(raw, "big")
         if not raw or raw[0] == 0 or number % 2 == 0:
@@ -118,7 +118,7 @@ def parse_organisation_key(value: object, where: str) -> SignerKey:
 
 @lru_cache(maxsize=4_096)
 def key_of(text: str) -> SignerKey:
-    """A key as the registry keeps it: the ``x`` of an Ed25519 key, the whole JWK of another. Raises: Malformed."""
+    """A key as the registry stores it: the ``x`` of an Ed25519 key, the whole JWK of another. Raises: Malformed."""
     if text.startswith("{"):
         return parse_organisation_key(c.parse(text.encode(), _JWK_BYTES_MAX, "key"), "key")
     return PublicKey("Ed25519", text)

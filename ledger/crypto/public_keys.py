@@ -22,8 +22,8 @@ def _points(*coordinates: int) -> frozenset[str]:
     return frozenset(c.base64url(encoded.to_bytes(32, "little")) for encoded in signed)
 
 
-# Every encoding, with either sign bit, of a point whose order divides 8: with one as a key, a signature verifies for
-# anyone and a shared secret is known to everyone (RFC 7748, section 6.1; RFC 8032, section 5.1.7).
+# Every encoding, with either sign bit, of a point whose order divides 8: with such a key any signature verifies and a
+# shared secret is known to everyone (RFC 7748, section 6.1; RFC 8032, section 5.1.7).
 _SMALL_ORDER: Final = {
     "Ed25519": _points(
         0,

@@ -17,13 +17,13 @@ class StepLeases(NamedTuple):
 
     Attributes:
         generation: the live one, which alone may lease, post and release; the first is 1.
-        steps: so many, from the first one on, are leased.
-        before: so many were leased when the live generation began.
+        steps: how many are leased, from the first one on.
+        before: how many were leased when the live generation began.
         newest: the id of the live generation's newest lease; empty if it has none.
         granted: how many leases all generations got.
         refund: what the policies of the charge state about leased steps that were not taken; empty if one is silent.
         chain: the digest of the chain of the live generation's lease ids; empty as long as it has none.
-        taken: so many steps count as taken at least, by the newest lease. Kept with ``refund`` alone, as ``chain`` is.
+        taken: how many steps count as taken at least, by the newest lease. Set with ``refund`` only, as ``chain`` is.
     """
 
     generation: int = 1
@@ -37,7 +37,7 @@ class StepLeases(NamedTuple):
 
     @property
     def stated(self) -> tuple[int | str, ...]:
-        """As its leaf states it: without what came later, where that is not used."""
+        """As its leaf states it: without fields of later versions that are not used."""
         return tuple(self) if self.refund else self[:5]
 
 
@@ -46,15 +46,16 @@ class Charge(NamedTuple):
 
     Attributes:
         author: the node that charged the run.
-        recipients: to whom the model goes, fixed before anything ran; ``(EVERYONE,)`` if it is to be published.
+        recipients: the organisations that get the model, fixed before anything ran; ``(EVERYONE,)`` if it is to be
+            published.
         base: the charges of the models that the run starts from.
         pipeline: the digest of what the clean room is to run; None where the charge does not say.
         notices: each model that was announced to the providers, and when (ms).
-        leases: of a run that leases its steps, what is leased; forgotten once it is settled. None of any other run.
+        leases: the leases of a run that leases its steps; empty once it is settled. None for any other run.
         post: the id of the post of a run that leased its steps.
         model: the digest of its one model, as the post names it.
-        groups: of a charge that names ranges, how its ``partitions`` are grouped: a group's number and how many
-            partitions in a row are of it. ``prices`` then names the first partition of each group. None of any other.
+        groups: for a charge that names ranges, how its ``partitions`` are grouped: a group's number and how many
+            partitions in a row belong to it. ``prices`` then names the first partition of each group. None otherwise.
     """
 
     id: str
@@ -106,22 +107,22 @@ class Charge(NamedTuple):
         return did in self.recipients or self.is_meant_for_everyone
 
     def settled(self, state: ChargeState, steps_posted: int | None) -> Charge:
-        """The same, posted for so many steps or voided; what was leased is in the log alone from then on."""
+        """The same, posted for ``steps_posted`` steps or voided; its leases are in the log only from then on."""
         leases = None if self.leases is None else StepLeases()
         return self._replace(state=state, steps_posted=steps_posted, leases=leases)
 
     def has_leased_since(self, before: Charge) -> bool:
-        """Whether it is the same pending charge with other leases, of which nothing is kept once it is settled."""
+        """Whether it is the same pending charge with other leases, which are dropped once it is settled."""
         return self.state is ChargeState.PENDING and self.leases != before.leases
 
 
 @lru_cache(maxsize=512)
 def grouped(partitions: tuple[str, ...], groups: tuple[tuple[int, int], ...]) -> tuple[tuple[str, ...], ...]:
-    """The partitions of each group. Raises: ValueError, where the groups are not of so many partitions."""
+    """The partitions of each group. Raises: ValueError, if the counts do not add up to the partitions."""
     members: list[list[str]] = []
     place = 0
     for number, count in groups:
-        # A group gets its number where its first partition is.
+        # Groups are numbered in the order of their first partitions.
         if number > len(members) or count < 1:
             message = f"group {number} is out of order"
             raise ValueError(message)

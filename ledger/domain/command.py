@@ -13,15 +13,15 @@ from ledger.wire.field_types import Did, KeyBytes, Name, Ref, constant, pattern
 from ledger.wire.records import Record, convert, write
 
 COMMAND_BYTES_MAX: Final = 32_768
-"""Half of what an entry may hold; the other half is left for what was decided."""
+"""Half of an entry's limit; the other half is for the decision."""
 LEDGER_ACTOR: Final = "did:web:ledger.invalid"
-"""The actor of entries that the book makes by itself, signed with the log's key."""
+"""The actor of the book's own entries, signed with the log's key."""
 REASON_MAX: Final = 2_000
 """Characters of the reason that a command gives."""
 
 
 class Command(Record, frozen=True):
-    """One command: who asks (``actor``, by the key ``key_id``) for what, under an id the client made."""
+    """One command of ``actor``, signed by the key ``key_id``, under an id that the client made."""
 
     kind: Annotated[str, pattern("[a-z_]{1,32}", "must be the name of a kind of command")]
     id: Name

@@ -14,8 +14,8 @@ class Decision:
     """An outcome before it is an entry; ``derived`` is what the entry's body adds to the request.
 
     Attributes:
-        spelled: the canonical bytes of the entry's body without the request, where they are known.
-        answered: what an answer says beside the entry, which records none of it.
+        spelled: the canonical bytes of the entry's body without the request, if they are known.
+        answered: fields of the answer that the entry does not record.
     """
 
     code: Code
@@ -27,7 +27,7 @@ class Decision:
 
 
 class Rejected(Exception):  # noqa: N818 - a rejection is a value; it is raised by one guard and ends in a Decision
-    """One guard that did not hold."""
+    """A guard rejects the command."""
 
     def __init__(self, code: Code, detail: str, where: str = "", derived: c.Object | None = None) -> None:
         """The decision that this rejection gives."""

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a command ends with."""
+    """The exit code of a command."""
 
     DONE = 0
     INTERNAL_ERROR = 1
@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
 
 
 def describe_error(error: Exception) -> str:
-    """An error in one sentence: of the operating system, which file and what it reported, without its number."""
+    """An error in one sentence: for an error of the operating system, the file and the reason, without its number."""
     if not isinstance(error, OSError):
         return str(error)
     where, what = str(error.filename or ""), error.strerror or str(error)

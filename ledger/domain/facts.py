@@ -44,9 +44,9 @@ class Organisation:
         return next((node for since, node in reversed(self.moves) if since <= time), self.moves[0][1])
 
 
-# Values of which there are as many as runs are named tuples: made, compared and hashed without a step of Python.
+# Records as numerous as runs are named tuples: built, compared and hashed in C.
 class SigningKey(NamedTuple):
-    """A public key and whose it is; a clean room's key is bound to its one charge.
+    """A public key and its owner; a clean room's key is bound to its one charge.
 
     Attributes:
         x: of an Ed25519 key; of another, the whole JWK.
@@ -137,7 +137,7 @@ class Contract(NamedTuple):
     revoked: bool = False
 
     def counting(self, runs: int) -> Contract:
-        """The same with so many more runs, or fewer."""
+        """The same with ``runs`` more runs (fewer, if negative)."""
         return self._replace(runs=self.runs + runs)
 
 
@@ -151,7 +151,7 @@ class Account(NamedTuple):
 
     @property
     def loss(self) -> Loss:
-        """What counts: pending counts in full."""
+        """The loss that counts: pending counts in full."""
         return self.posted + self.pending
 
 
@@ -172,13 +172,13 @@ class OpeningOrder:
     """
 
     def __init__(self, refs: Sequence[str] = ()) -> None:
-        """Of these partitions, in their order."""
+        """The order of these partitions."""
         self.refs = tuple(refs)
         self.places = {ref: place for place, ref in enumerate(self.refs)}
 
 
 class Facts(Protocol):
-    """The whole state, to read: what a gate may see."""
+    """The whole state, read-only: what a gate may read."""
 
     @property
     def organisations(self) -> Mapping[str, Organisation]:
@@ -194,7 +194,7 @@ class Facts(Protocol):
 
     @property
     def extended_quorums(self) -> Mapping[str, ExtendedQuorum]:
-        """By organisation: those whose quorum is that of each SRO too which they register."""
+        """By organisation: those whose quorum extends to each SRO that they register."""
 
     @property
     def recovery_quorums(self) -> Mapping[str, RecoveryQuorum]:
@@ -240,7 +240,7 @@ class Facts(Protocol):
         """By partition and holder; an account without charges is absent."""
 
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
-        """Read accounts, and what was forgiven of them, in one step where each look-up would be one."""
+        """Prefetch accounts, and what was forgiven of them, in one step instead of one for each look-up."""
 
     @property
     def forgiven(self) -> Mapping[tuple[str, str], Loss]:
@@ -252,7 +252,7 @@ class Facts(Protocol):
 
     @property
     def publication(self) -> int | None:
-        """The newest node of what was made public; it reaches the others. None if there is none."""
+        """The newest publication node; it reaches the others. None if there is none."""
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""

@@ -1,4 +1,4 @@
-"""The gate: the decision the book asks for inside its transaction. ``policy`` implements it.
+"""The gate: the policy's decision, which the book requests inside its transaction. ``policy`` implements it.
 
 The book passes the request and the current facts; the gate returns a verdict with every check that it made and the
 limits that bind. An error inside a gate denies.
@@ -21,7 +21,7 @@ from ledger.wire.records import Record
 
 REFUNDS: Final = ("never", "attested", "stated")
 """What a policy may state about leased steps that were not taken, the strictest first: they count; they return on fresh
-evidence; they return on the clean room's word."""
+evidence; they return on the clean room's statement."""
 Refund = Annotated[str, words(*REFUNDS)]
 _Milliseconds = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="Unix milliseconds")]
 _Source = Annotated[str, Meta(description="the document and version that requires it, or the holder of an account")]
@@ -37,9 +37,9 @@ class Check(Record, frozen=True):
 
 
 class Header(Record, frozen=True):
-    """What a document says of itself; fields that its kind does not have are empty or zero.
+    """The header of a document; fields that its kind does not have are empty or zero.
 
-    The book keeps it, and its entry records it: only ``policy`` reads inside the document.
+    The book stores it, and its entry records it: only ``policy`` reads the document itself.
     """
 
     kind: Annotated[str, words("policy", "recommendation", "dataset", "stream", "contract")]
@@ -60,7 +60,7 @@ class Caps:
         share: the most of the partition's capacity that one lineage may use.
         alerts: shares of a capacity whose crossing the charge's entry reports.
         rounded: whether a decision shows the author the part of others in everyone's account rounded up.
-        lineage_source: the document and version that says so, for people; ``share_source`` likewise.
+        lineage_source: the document and version that states it, for people; ``share_source`` likewise.
     """
 
     everyone: Fraction | None
@@ -79,8 +79,8 @@ class Request:
     Attributes:
         signers: the DIDs whose signatures over the entered document verify; empty for other kinds.
         epsilon: for a charge, per partition, the ε of the whole run at the partition's δ (PLD, rounded up).
-        permitted: whether replay asks, of an entry that is on record as permitted: a check that an earlier program did
-            not make binds those from the time on that it names.
+        permitted: whether replay decides an entry that is recorded as permitted: a check that an earlier program did
+            not have applies only from the time on that it names.
     """
 
     command: Command
@@ -98,10 +98,10 @@ class Verdict:
     Attributes:
         header: of the document entered, if the request enters one.
         caps: per partition, for a request that opens or charges it.
-        until: a permit is the same for every request alike before this moment (ms), as long as only runs are recorded:
-            charges, key releases and settlements. None if that is not known. Requests are alike that differ only in
+        until: a permit is the same for every equal request before this time (ms), as long as only runs are recorded:
+            charges, key releases and settlements. None if that is not known. Requests are equal if they differ only in
             what names one run: id, key and clean room, deadline, the charge that is settled, and for how many steps.
-        runs_max: so many runs of the contract at most, with this one, for the permit to be the same.
+        runs_max: the permit is the same up to this many runs of the contract, this one included.
         refund: for a charge, what the policies of all its partitions state about leased steps that were not taken: the
             strictest; empty if one of them is silent.
     """

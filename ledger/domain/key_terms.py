@@ -29,7 +29,7 @@ class KeyTerms(NamedTuple):
     index: int  # type: ignore[assignment]  # tuples have a method of that name, which is not used
 
     def refusal(self, now: int) -> str:
-        """Why a signature that is shown at a time (ms) does not count; empty if it does."""
+        """Why a signature that is received at a time (ms) does not count; empty if it does."""
         if self.revoked is not None:
             return f"was revoked by entry {self.revoked}"
         if self.suspended_by is not None:
@@ -43,7 +43,7 @@ class RecoveryQuorum(NamedTuple):
     """The organisations that may give another one a new key together, as it named them beforehand.
 
     Attributes:
-        organisation: whose key they may replace.
+        organisation: the one whose key they may replace.
         threshold: how many of them must sign.
     """
 
@@ -54,7 +54,7 @@ class RecoveryQuorum(NamedTuple):
 
 
 class ExtendedQuorum(NamedTuple):
-    """An organisation whose quorum, since it was named so, is that of each SRO too which the organisation registers.
+    """An organisation that has extended its quorum to each SRO that it registers.
 
     Attributes:
         index: the entry that first extended it.

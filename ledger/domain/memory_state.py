@@ -1,4 +1,4 @@
-"""The current state in memory, made of the entries by the writer and by replay."""
+"""The current state in memory, built from the entries by the writer and by replay."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ledger.domain.partition_ranges import OpeningOrders, PartitionRange, partit
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 
 _WITHIN_MAX: Final = 512
-"""Ranges of which the partitions are kept."""
+"""Ranges whose partitions are cached."""
 
 
 @dataclass
 class MemoryState:
-    """Facts in dictionaries, which :func:`ledger.commands.apply.apply` alone changes."""
+    """Facts in dictionaries, which only :func:`ledger.commands.apply.apply` changes."""
 
     documents: Mapping[str, bytes] = field(default_factory=dict)
     organisations: dict[str, Organisation] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class MemoryState:
 
     @property
     def publication(self) -> int | None:
-        """The newest node of what was made public."""
+        """The newest publication node."""
         seen, newest = self._published
         for node in islice(self.nodes.values(), seen, None):
             newest = node.index if node.kind is NodeKind.PUBLIC else newest
@@ -74,18 +74,18 @@ class MemoryState:
         return self._orders.of(self.partitions, dataset)
 
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
-        """They are in memory."""
+        """Nothing to prefetch: they are in memory."""
 
     def partitions_of(self, listed: tuple[str, ...], ranges: tuple[PartitionRange, ...]) -> tuple[str, ...]:
-        """What a charge names that was admitted; the same value for charges alike. Raises: Rejected."""
+        """The partitions that an admitted charge names; the same tuple for equal charges. Raises: Rejected."""
         if not ranges:
             return listed
-        found = self._within.get((listed, ranges))
-        if found is None:
+        refs = self._within.get((listed, ranges))
+        if refs is None:
             if len(self._within) >= _WITHIN_MAX:
                 self._within.clear()
-            found = self._within[listed, ranges] = partitions_within(self, listed, ranges)
-        return found
+            refs = self._within[listed, ranges] = partitions_within(self, listed, ranges)
+        return refs
 
     def change_charge(self, name: str, change: Callable[[Charge], Charge]) -> None:
         """Change a charge that may be settled already. Raises: KeyError."""
@@ -93,12 +93,12 @@ class MemoryState:
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
-        return [one for ref in sorted(self.partitions) if (one := self.accounts.get((ref, holder)))]
+        return [account for ref in sorted(self.partitions) if (account := self.accounts.get((ref, holder)))]
 
     def keys_of(self, did: str) -> list[SigningKey]:
         """Every key that was ever an organisation's, in the order of their entries."""
-        found = (key for key in self.keys.values() if key.owner == did and key.charge is None)
-        return sorted(found, key=lambda one: one.index)
+        keys = (key for key in self.keys.values() if key.owner == did and key.charge is None)
+        return sorted(keys, key=lambda one: one.index)
 
     def pending_charges(self) -> Iterable[Charge]:
         """The charges that are not settled."""
@@ -125,7 +125,7 @@ class Authored:
         self._names: dict[int, list[str]] = {}
 
     def take(self, charges: Mapping[str, Charge]) -> None:
-        """Note what was added since."""
+        """Index the charges that were added since."""
         for charge in islice(charges.values(), self._seen, None):
             self._indexes.setdefault(charge.author, []).append(charge.index)
             self._names.setdefault(charge.author, []).append(charge.id)
@@ -140,7 +140,7 @@ class Authored:
 
 def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]:
     """Per partition, what these charges have posted and have pending."""
-    # Runs alike are counted, and their loss taken once: most runs of a contract cost the same.
+    # Equal runs are counted, and their loss is computed once: most runs of a contract cost the same.
     counts: Counter[tuple[tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...], bool, int | None]] = Counter(
         (charge.price_groups, True, charge.steps)
         if charge.state is ChargeState.PENDING

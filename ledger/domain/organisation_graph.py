@@ -2,11 +2,11 @@
 
 A node knows the runs authored at it and what its arrows bring. An arrow p → c that is cut at ``before`` brings
 what p knew when the log had ``before`` entries; an open one brings all that p knows, at any time. An arrow exists
-from the entry on that made the later of its two ends, so what c was given before that entry was copied without it:
+from the entry on that made the later of its two ends, so copies of c from before that entry lack it:
 
     K(n, b) = {runs authored at n with an index < b} ∪ ⋃ {K(p, min(before, b)) : p → n made before b}
 
-and K(n, ∞) is what n knows now. K only grows with b, so one greatest b per node says all there is to say.
+and K(n, ∞) is what n knows now. K only grows with b, so one greatest b per node is enough.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from heapq import heappop, heappush
 from typing import Final
 
 END: Final = 2**63 - 1
-"""Beyond every index: where an open arrow is cut."""
+"""Beyond every index: the cut of an open arrow."""
 
 
 class NodeKind(StrEnum):
-    """What a node is. Organisations stand at the first two; the others stand for something else that knows."""
+    """What a node is. Organisations are at nodes of the first two kinds; the others represent models and coalitions."""
 
     ORGANISATION = "organisation"
     COLLUSION = "collusion"
@@ -34,12 +34,12 @@ class NodeKind(StrEnum):
 
 
 SUCCESSION: Final = (NodeKind.ORGANISATION, NodeKind.COLLUSION)
-"""Nodes at which organisations stand; an arrow between two of them is a succession, no single gift."""
+"""Kinds of nodes that organisations are at; an arrow between two of them is a succession, not a single transfer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """The other end of an arrow, and where it is cut; None if it is open."""
+    """The other end of an arrow, and its cut; None if it is open."""
 
     node: int
     before: int | None = None
@@ -56,8 +56,8 @@ class Node:
 
     Attributes:
         time: of that entry.
-        organisation: which body it is; for a model or a publication who gave it, for a coalition who declared it.
-        members: the organisations that stand here now; of a coalition, those it follows.
+        organisation: its legal body; for a model or a publication its giver, for a coalition its declarer.
+        members: the organisations that are here now; for a coalition, those it follows.
         epsilon: of a coalition's cap, at each partition's δ.
     """
 
@@ -86,7 +86,7 @@ def reach(nodes: Mapping[int, Node], node: int, before: int | None = None) -> di
         cut = -width
         found[at] = None if cut == END else cut
         for arrow in nodes[at].parents:
-            # An arrow made later was not there yet when this was copied.
+            # An arrow made later did not exist yet when this was copied.
             if arrow.node not in found and max(arrow.node, at) < cut:
                 heappush(todo, (-min(cut, arrow.cut), arrow.node))
     return found
@@ -124,12 +124,12 @@ def knows(nodes: Mapping[int, Node], node: int, author: int, index: int) -> bool
 
 
 def ancestors(nodes: Mapping[int, Node], node: int, visited: Iterable[int] = (), signed: int = -1) -> frozenset[int]:
-    """The node itself and all whose contracts it goes on with; what was handed over or made public gives none.
+    """The node itself and all nodes whose contracts it continues; a transferred or public model brings no contract.
 
     Args:
         visited: the nodes that the requesting organisation has been at. Colluders are one lineage without being one
             body: beyond the node that joins them each goes on with its own past alone.
-        signed: the index of the contract's entry: what parted from its signer before does not go on with it.
+        signed: the index of the contract's entry: organisations that split from its signer before do not continue it.
     """
     own = frozenset(visited)
 

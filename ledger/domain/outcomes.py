@@ -1,7 +1,7 @@
 """States of a charge, and the one closed list of outcome codes.
 
-Codes stand in order of precedence: when several apply, the first is given. Only codes marked ``recorded``
-become entries; what is malformed, unauthenticated or failed inside is not recorded and may be sent again.
+Codes are in order of precedence: when several apply, the first is used. Only codes marked ``recorded`` become
+entries; malformed and unauthenticated input and internal errors are not recorded and may be sent again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StableCode(Enum):
     """
 
     def __init__(self, http_status: int, title: str) -> None:
-        """Take the word from the name."""
+        """Derive the word from the name."""
         self.http_status, self.title = http_status, title
         self.word = self.name.lower()
 
@@ -38,7 +38,7 @@ class Code(StableCode):
     Attributes:
         exit_code: of a command line that ends with it.
         recorded: whether it becomes an entry, final for the command's id: what is done, or refused by policy or budget.
-        refused: asked for and not given.
+        refused: requested and not granted.
     """
 
     MALFORMED = 422, "The input breaks a rule of its format", ExitCode.INVALID
@@ -57,7 +57,7 @@ class Code(StableCode):
     PERMITTED = 201, "Permitted and recorded"
 
     def __init__(self, http_status: int, title: str, exit_code: ExitCode = ExitCode.DONE) -> None:
-        """Done, unless it says otherwise."""
+        """``DONE`` by default."""
         super().__init__(http_status, title)
         self.exit_code, self.refused = exit_code, exit_code is not ExitCode.DONE
         self.recorded = exit_code in {ExitCode.DONE, ExitCode.REFUSED}

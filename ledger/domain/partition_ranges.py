@@ -1,7 +1,7 @@
 """Ranges of partitions: from a first one of a dataset to a last one, in order of opening, both included.
 
-A run over many slices of a dataset names them so. A partition that opens later has a later place in the log, so a range
-of two open partitions covers the same ones for ever.
+A run over many slices of a dataset names them by ranges. A partition that opens later has a later place in the log, so
+a range between two open partitions always covers the same ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTITIONS_MAX: Final = 1_024
 RANGES_MAX: Final = 64
 """Ranges of one charge."""
 _NAMES_MAX: Final = 2_000
-"""Characters of the names of some partitions of a charge; where they are longer, people read places in the charge."""
+"""Characters of a list of partitions in a message; a longer list is given as places in the charge."""
 
 
 class PartitionRange(Record, frozen=True):
@@ -48,7 +48,7 @@ class OpeningOrders:
 
     def of(self, partitions: Mapping[str, Partition], dataset: str) -> OpeningOrder:
         """The order of one dataset, with all that opened since the last call."""
-        # Replaced as a whole and never changed: several threads may find the same at once.
+        # Replaced as a whole and never changed: several threads may compute the same at once.
         seen, orders = self._known
         if seen != len(partitions):
             every = [*partitions]
@@ -117,7 +117,7 @@ def in_words(partitions: Sequence[str], some: Collection[str]) -> str:
 
     Args:
         partitions: all of the charge, in its order.
-        some: those to be named; each is, by its place in the charge (the first is 1) where the names are too long.
+        some: those to be named: by their places in the charge (the first is 1), if the names are too long.
     """
     wanted = set(some)
     runs = [*runs_of_places([place for place, ref in enumerate(partitions) if ref in wanted])]

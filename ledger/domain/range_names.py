@@ -1,4 +1,4 @@
-"""Ranges of partitions as people name them, fixed for a signed command: ``claims[2026-W31..2026-W43]``.
+"""Ranges of partitions as people write them, resolved for a signed command: ``claims[2026-W31..2026-W43]``.
 
 ``claims[last 52]`` is the newest 52 partitions of the dataset that are neither retired nor past their age. It is
 resolved once, before the command is signed; which partitions the range covers does not change afterwards. A name
@@ -61,21 +61,21 @@ class OpenPartitions:
         return self._found
 
     def dataset(self, name: str, field: str) -> str:
-        """The reference of a dataset that is named with or without its provider. Raises: Malformed."""
+        """The reference of a dataset, given with or without its provider. Raises: Malformed."""
         if "/" in name:
             return name
-        named = {partition.dataset for partition in self.found if partition.dataset.rpartition("/")[2] == name}
-        if len(named) != 1:
-            rule = "name its provider too" if named else "no partition of it is open"
-            raise Malformed(field, f"{name} is a dataset of {len(named)} providers: {rule}")
-        return named.pop()
+        datasets = {partition.dataset for partition in self.found if partition.dataset.rpartition("/")[2] == name}
+        if len(datasets) != 1:
+            rule = "name its provider too" if datasets else "no partition of it is open"
+            raise Malformed(field, f"{name} is a dataset of {len(datasets)} providers: {rule}")
+        return datasets.pop()
 
     def of(self, dataset: str) -> list[Opened]:
-        """Those of one dataset, in order of opening."""
+        """The partitions of one dataset, in order of opening."""
         return [partition for partition in self.found if partition.dataset == dataset]
 
     def last(self, dataset: str, count: int, field: str) -> list[Object]:
-        """The newest that are neither retired nor past their age, as ranges without gaps. Raises: Malformed."""
+        """The newest open partitions (not retired, not past their age), as ranges without gaps. Raises: Malformed."""
         open_ = [partition.ref for partition in self.of(dataset) if not partition.closed]
         if not 1 <= count <= min(len(open_), PARTITIONS_MAX):
             raise Malformed(field, f"{dataset} has {len(open_)} open partitions, and one run at most {PARTITIONS_MAX}")
@@ -83,11 +83,11 @@ class OpenPartitions:
 
     def rows(self, dataset: str, refs: Sequence[str]) -> list[Object]:
         """Partitions of a dataset as ranges: one for each row without a gap."""
-        wanted = {*refs}
+        requested = {*refs}
         rows: list[list[str]] = []
         before = -1
         for place, partition in enumerate(self.of(dataset)):
-            if partition.ref not in wanted:
+            if partition.ref not in requested:
                 continue
             if not rows or place != before + 1 or not _follows(rows[-1][-1], partition.name):
                 rows.append([])
@@ -106,16 +106,16 @@ class OpenPartitions:
 
 
 def is_range(name: str) -> bool:
-    """Whether a name is one of a range, and of no single partition."""
+    """Whether a name is that of a range, not of a single partition."""
     return "[" in name
 
 
 def range_named(name: str, field: str) -> re.Match[str]:
     """The parts of a range's name: ``dataset``, and ``first`` and ``last``, or ``count``. Raises: Malformed."""
-    found = _RANGE.fullmatch(name)
-    if found is None:
+    match = _RANGE.fullmatch(name)
+    if match is None:
         raise Malformed(field, _FORM)
-    return found
+    return match
 
 
 def ranges_named(
@@ -128,27 +128,27 @@ def ranges_named(
             listed.append(name)
             continue
         where = f"{field}[{place}]"
-        found = range_named(name, where)
-        dataset = known.dataset(found["dataset"], where)
-        if found["count"] is not None:
-            ranges += known.last(dataset, int(found["count"]), where)
+        parsed = range_named(name, where)
+        dataset = known.dataset(parsed["dataset"], where)
+        if parsed["count"] is not None:
+            ranges += known.last(dataset, int(parsed["count"]), where)
         else:
-            ranges.append({"dataset": dataset, "first": found["first"], "last": found["last"]})
+            ranges.append({"dataset": dataset, "first": parsed["first"], "last": parsed["last"]})
     return listed, ranges
 
 
 def with_ranges(body: Object, known: OpenPartitions) -> Object:
     """A charge's body with the ranges among its partitions resolved. Raises: Malformed; what reading raises."""
-    named: Json = body.get("partitions")
-    if not isinstance(named, list) or not any(isinstance(item, str) and is_range(item) for item in named):
+    names: Json = body.get("partitions")
+    if not isinstance(names, list) or not any(isinstance(item, str) and is_range(item) for item in names):
         return body
-    listed, ranges = ranges_named([str(item) for item in named], known)
+    listed, ranges = ranges_named([str(item) for item in names], known)
     stated = body.get("ranges")
     return {**body, "partitions": [*listed], "ranges": [*(stated if isinstance(stated, list) else []), *ranges]}
 
 
 def _follows(first: str, then: str) -> bool:
-    """Whether a period follows another one; of names that are no periods, any does."""
+    """Whether a period follows another one; always true for names that are not periods."""
     days = [_days_of(name) for name in (first, then)]
     return None in days or (days[0] is not None and days[1] is not None and days[0][1] == days[1][0])
 

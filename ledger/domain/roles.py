@@ -1,4 +1,4 @@
-"""The roles of those who send commands: organisations by what is on record of them, clean rooms by their key."""
+"""The roles of senders of commands: an organisation's are registered, a clean room's follows from its key."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Final
 
 SRO, TSO, TDP, TDC, AUDITOR = "SRO", "TSO", "TDP", "TDC", "AUDITOR"
 ORGANISATION_ROLES: Final = (SRO, TSO, TDP, TDC, AUDITOR)
-"""What an organisation may be registered as."""
+"""The roles that an organisation may be registered with."""
 CCR: Final = "CCR"
 """The clean room of one charge."""
 FIRST: Final = ""
-"""An organisation that is not on record: of an empty book it may ask to be the first."""
+"""An unregistered organisation: in an empty book it may register itself as the first."""

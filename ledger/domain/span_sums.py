@@ -1,16 +1,16 @@
 """Exact sums over the charges of an author between any two cuts of the lineage graph, without holding the charges.
 
-A caller that asks for a span of charges (:func:`ledger.organisation_lineage.exposure.known_spans` and what is
+A caller that requests a span of charges (:func:`ledger.organisation_lineage.exposure.known_spans` and what is
 intersected with it) bounds it by 0, by the end of the log, or by the cut of an arrow. The cut of an arrow is, when it
 is made, one of three: the index of the entry that makes it; one after the index of a charge that names recipients (a
-transfer that its charge had planned); the cut of an older arrow (collusion). So each cut that will ever be asked for is
+transfer that its charge had planned); the cut of an older arrow (collusion). So each cut that will ever be requested is
 known before the next charge is entered: each entry that makes a node of the graph is a cut, and each charge that names
-recipients makes one behind it. A bucket holds the charges of one author from one cut to the next. So it lies in a span
-whole, or outside it whole, and the sum over a span is the sum of its buckets: the same integers as over its charges,
+recipients makes one behind it. A bucket holds the charges of one author from one cut to the next. So it lies wholly in
+a span, or wholly outside it, and the sum over a span is the sum of its buckets: the same integers as over its charges,
 whatever their order. A span that ends between cuts is refused.
 
 Memory grows with the cuts between which an author has charges, not with charges: with entries of lineage, and charges
-that name recipients. Runs alike are counted, and added up when a sum is asked for.
+that name recipients. Equal runs are counted, and added up when a sum is requested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Sums = tuple[tuple[str, Loss, Loss], ...]
 
 
 class SpanSums:
-    """Charges by author and cut: how many, what they have posted and what they have pending."""
+    """Charges by author and cut: their number, their posted and their pending loss."""
 
     def __init__(self) -> None:
         """No charge, and no cut but 0."""
@@ -74,16 +74,16 @@ class SpanSums:
             self._count(author, at, settled, settled.steps_posted, 1, 0)
 
     def start(self, charge: Charge) -> int:
-        """Where the bucket begins that a charge was added to."""
+        """The start of the bucket that a charge was added to."""
         starts = self._authors[charge.author].starts
         return starts[bisect_right(starts, charge.index) - 1]
 
     def bucket(self, author: int, start: int) -> tuple[int, _Sums]:
-        """The bucket of an author that begins there: how many charges it has, and its sums."""
+        """The bucket of an author that begins at ``start``: how many charges it has, and its sums."""
         self._add_up()
-        found = self._authors[author]
-        at = bisect_left(found.starts, start)
-        return found.counts[at], found.sums[at]
+        sums = self._authors[author]
+        at = bisect_left(sums.starts, start)
+        return sums.counts[at], sums.sums[at]
 
     def runs(self, spans: Iterable[Span]) -> int:
         """How many charges there are in these spans."""
@@ -101,28 +101,28 @@ class SpanSums:
         return ((ref, posted, pending) for ref, (posted, pending) in sorted(total.items()))
 
     def _count(self, author: _Author, at: int, charge: Charge, steps: int, posted: int, pending: int) -> None:  # noqa: PLR0913, PLR0917 - whose, where, and what
-        """Count so many losses of the first ``steps`` steps more."""
-        # By what prices are and not by what they say, which is long; the count holds them, so no other gets their id.
+        """Add to the count of losses of the first ``steps`` steps."""
+        # Keyed by identity, since hashing prices takes long; the count holds them, so their ids are not reused.
         several = 0 if charge.groups is None else id(charge.partitions)
         key = id(author), at, id(charge.prices), several, steps
-        found = self._counts.get(key)
-        if found is None:
+        count = self._counts.get(key)
+        if count is None:
             self._counts[key] = _Count(author, at, charge, steps, posted, pending)
         else:
-            found.posted += posted
-            found.pending += pending
+            count.posted += posted
+            count.pending += pending
 
     def _add_up(self) -> None:
-        """Add up what was counted."""
+        """Add the counted losses to the sums."""
         if not self._counts:
             return
         counts, self._counts = [*self._counts.values()], {}
-        for one in counts:
-            # Partitions stand in the order in which they came.
-            one.author.sums[one.at] = _with_all(one.author.sums[one.at], one.charge)
-        # What is added first: on the way no sum is less than what it holds in the end.
-        for one in sorted(counts, key=lambda one: -one.pending):
-            one.author.sums[one.at] = _moved(one.author.sums[one.at], one)
+        for count in counts:
+            # Partitions are in the order in which they were added.
+            count.author.sums[count.at] = _with_all(count.author.sums[count.at], count.charge)
+        # Additions first, so that no sum is below its final value on the way.
+        for count in sorted(counts, key=lambda count: -count.pending):
+            count.author.sums[count.at] = _moved(count.author.sums[count.at], count)
 
     def _parts(self, spans: Iterable[Span]) -> Iterator[tuple[_Author, slice]]:
         for span in spans:
@@ -134,10 +134,10 @@ class SpanSums:
                 yield author, slice(first, before)
 
     def _check_cut(self, index: int) -> None:
-        """Raises: AssertionError, where a bucket would be in a span in part."""
+        """Raises: AssertionError, if a span would cut a bucket."""
         at = bisect_left(self._cuts, index)
-        known = index > self._newest or self._cuts[at : at + 1] == array("Q", (index,))
-        assert known, f"no span of charges begins or ends at {index}"
+        valid = index > self._newest or self._cuts[at : at + 1] == array("Q", (index,))
+        assert valid, f"no span of charges begins or ends at {index}"
 
 
 class _Author:
@@ -172,31 +172,31 @@ class _Count:
 
 def _with_all(sums: _Sums, charge: Charge) -> _Sums:
     """Sums with a place for every partition."""
-    known = {row[0] for row in sums}
+    partitions = {row[0] for row in sums}
     new = [
         (ref, zero := _zero(len(segments[0].price)), zero)
         for refs, segments in charge.price_groups
         for ref in refs
-        if ref not in known
+        if ref not in partitions
     ]
     return (*sums, *new) if new else sums
 
 
 def _moved(sums: _Sums, count: _Count) -> _Sums:
     """Sums with the losses that were counted."""
-    found = {row[0]: row for row in sums}
+    by_partition = {row[0]: row for row in sums}
     for refs, segments in count.charge.price_groups:
         loss = loss_of(segments, count.steps)
         # Of many partitions most have equal sums.
         moved: dict[tuple[Loss, Loss], tuple[Loss, Loss]] = {}
         for ref in refs:
-            _, had, waits = found[ref]
+            _, had, waits = by_partition[ref]
             after = moved.get((had, waits))
             if after is None:
                 after = _sum(had, loss, count.posted), _sum(waits, loss, count.pending)
                 moved[had, waits] = after
-            found[ref] = ref, *after
-    return tuple(found.values())
+            by_partition[ref] = ref, *after
+    return tuple(by_partition.values())
 
 
 # Many a bucket holds one charge: values are shared with the price list, and zero is one value.

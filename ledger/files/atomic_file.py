@@ -54,9 +54,9 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
         FileExistsError: if there is a file of that name, at the start or at the end: it is never replaced.
         OSError: if the folder is not there or cannot be written.
     """
-    taken = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    exists = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     if os.path.lexists(path):
-        raise taken
+        raise exists
     with _part_of(path, mode) as part:
         yield part
         _sync(part, os.O_RDWR)
@@ -64,7 +64,7 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
             # Unlike a renaming, a link never replaces what has come in between.
             os.link(part, path)
         except FileExistsError:
-            raise taken from None
+            raise exists from None
     sync_folder(path.parent)
 
 

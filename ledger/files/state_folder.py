@@ -12,7 +12,7 @@ def state_folder() -> Path:
     Raises:
         FileNotFoundError: if neither variable says where that is.
     """
-    named, home = (Path(os.environ.get(name, "")) for name in ("XDG_STATE_HOME", "HOME"))
-    if not (named.is_absolute() or home.is_absolute()):
+    configured, home = (Path(os.environ.get(name, "")) for name in ("XDG_STATE_HOME", "HOME"))
+    if not (configured.is_absolute() or home.is_absolute()):
         raise FileNotFoundError("there is no folder for this user's state: set XDG_STATE_HOME or HOME")
-    return (named if named.is_absolute() else home / ".local" / "state") / "epsilon-ledger"
+    return (configured if configured.is_absolute() else home / ".local" / "state") / "epsilon-ledger"

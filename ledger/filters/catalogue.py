@@ -119,8 +119,8 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
 
     def keeps(self, cap: Cap) -> bool:
         """Whether so many ticks keep (ε, δ less slack), and the slack is no more. Raises: ValueError."""
-        ticks, left = cap.capacity
-        if (ticks or 0) > self.capacity or (left or 0) > self.slack:
+        ticks, slack = cap.capacity
+        if (ticks or 0) > self.capacity or (slack or 0) > self.slack:
             return False
         lost = float(self.epsilon - min(cap.epsilon, self.epsilon))
         return not ticks or potential(self.epsilon, self.certain, self.types).at(ticks, lost) <= float(self.certain)
@@ -157,8 +157,8 @@ def odometers_at(certain: Fraction) -> Literal[2] | None:
 
 
 def _epsilon(rule: Catalogue, ticks: int, delta: Fraction) -> Fraction | None:
-    found = potential(rule.epsilon, rule.certain, rule.types).bound(ticks, delta)
-    return None if found is None else Fraction(found)
+    bound = potential(rule.epsilon, rule.certain, rule.types).bound(ticks, delta)
+    return None if bound is None else Fraction(bound)
 
 
 @lru_cache(maxsize=4_096)
@@ -166,7 +166,7 @@ def _segment(rule: Catalogue, count: int, step: Mechanism, relation: str) -> Seg
     sampled = dominating(step)
     listed = [step_type.segment(count) for step_type in rule.types if sampled and step_type.dominates(sampled)]
     if listed:
-        return min(listed, key=lambda one: (-(-count // one.unit) * (one.price[0] or 0), one.unit))
+        return min(listed, key=lambda segment: (-(-count // segment.unit) * (segment.price[0] or 0), segment.unit))
     piece = Piece(count, step, relation)
     ticks = least_ticks(rule.price_line, piece)
     if ticks is None:
@@ -174,16 +174,16 @@ def _segment(rule: Catalogue, count: int, step: Mechanism, relation: str) -> Seg
     return Segment(count, (ticks, piece.slack), count)
 
 
-def _covered(rule: Catalogue, one: Segment, count: int, step: Mechanism, relation: str) -> bool:
-    ticks, units = one.price
-    if one.steps != count:
+def _covered(rule: Catalogue, segment: Segment, count: int, step: Mechanism, relation: str) -> bool:
+    ticks, units = segment.price
+    if segment.steps != count:
         return False
     sampled = dominating(step)
     listed = (kind.segment(count) for kind in rule.types if sampled and kind.dominates(sampled))
-    if units is not None and any(one.covers(least) for least in listed if least.unit == one.unit):
+    if units is not None and any(segment.covers(least) for least in listed if least.unit == segment.unit):
         return True
     piece = Piece(count, step, relation)
-    if one.unit != count or (units is not None and units < piece.slack):
+    if segment.unit != count or (units is not None and units < piece.slack):
         return False
     # What is infinite is never admitted, and no less than anything.
     return ticks is None or pays(rule.price_line, piece, ticks)

@@ -129,7 +129,7 @@ class _Search:
         for _ in range(1 if self._many else _ROUNDS):
             for place in range(1, len(ratios)):
                 moved = [[*ratios[:place], ratios[place] * by, *ratios[place + 1 :]] for by in _MOVES]
-                ratios = max(moved, key=lambda one: self.loads(self._corner_near(one)))
+                ratios = max(moved, key=lambda candidate: self.loads(self._corner_near(candidate)))
         if self._many:
             self.corner(_whole(ratios, _PRICES))
         return list(self._tried.values())

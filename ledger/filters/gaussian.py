@@ -127,8 +127,8 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
 
     def keeps(self, cap: Cap) -> bool:
         """Whether a Gaussian of this μ² keeps (ε, δ less slack), and the slack is no more. Raises: ValueError."""
-        square, left = cap.capacity
-        return (not square or gaussian_keeps(cap.epsilon, self.certain, square)) and (left or 0) <= self.slack
+        square, slack = cap.capacity
+        return (not square or gaussian_keeps(cap.epsilon, self.certain, square)) and (slack or 0) <= self.slack
 
     def odometer(self, loss: Loss) -> Fraction:
         """The ε of the least checkpoint of μ², at its share of δ less slack; the slack's part of δ is Στ.
@@ -151,23 +151,23 @@ def _segment(rule: GaussianRule, run: Steps, relation: str) -> Segment:
     if square is not None:
         return Segment(count, (square, ceil_slack(slack(step))))
     room = gaussian_capacity(rule.epsilon, rule.certain)
-    found = [
+    offers = [
         (min(Fraction(room, known), Fraction(rule.slack, tau)), known, tau)
         for tau in rule.menu
         if (known := certificate(step, relation, count, Fraction(tau, DELTA_ONE)))
     ]
-    _, best, tau = max(found, default=(Fraction(0), None, 0))
+    _, best, tau = max(offers, default=(Fraction(0), None, 0))
     return Segment(count, (best, tau), unit=count)
 
 
-def _covered(rule: GaussianRule, one: Segment, run: Steps, relation: str) -> bool:
+def _covered(rule: GaussianRule, segment: Segment, run: Steps, relation: str) -> bool:
     count, step = run
-    square, tau = one.price
+    square, tau = segment.price
     # What is infinite is never admitted, and no less than anything.
     exact = exact_square_covers(step, relation, NAT * NAT if square is None else square)
     if exact is not None:
-        return exact and (one.steps, one.unit) == (count, 1) and (tau is None or tau >= ceil_slack(slack(step)))
-    if (one.steps, one.unit) != (count, count):
+        return exact and (segment.steps, segment.unit) == (count, 1) and (tau is None or tau >= ceil_slack(slack(step)))
+    if (segment.steps, segment.unit) != (count, count):
         return False
     if square is None or tau is None:
         return True

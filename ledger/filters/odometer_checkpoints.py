@@ -62,7 +62,7 @@ def checkpoint_epsilon(
     if loss.finite[0] == 0:
         return Fraction(0)
     reached = checkpoint(loss.finite[0], capacity())
-    found = epsilon(reached.at, reached.weight)
-    if found is None:
+    bound = epsilon(reached.at, reached.weight)
+    if bound is None:
         raise ArithmeticError("no finite ε is proven at this δ")
-    return found
+    return bound

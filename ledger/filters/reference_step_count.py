@@ -94,8 +94,8 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         """One for each step that the reference dominates. Raises: NotPriced, for any other."""
         require_priced(mechanism, relation, self.kind())
         for _, step in to_steps(mechanism):
-            found = as_sampled(step)
-            if found is None or not self.dominates(found):
+            sampled = as_sampled(step)
+            if sampled is None or not self.dominates(sampled):
                 raise NotPriced(f"a step of {step.kind} is not dominated by the partition's reference step")
         return tuple(Segment(count, (1,)) for count, _ in to_steps(mechanism))
 

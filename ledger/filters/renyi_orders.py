@@ -61,15 +61,15 @@ def choose_shares(caps: tuple[Fraction, ...], delta: Fraction, load: dict[int, i
     if not load:
         return undeclared
     declared = _open_shares(caps, delta, load, _DECLARED)
-    wanted = [-int(-_SUITS * _runs(declared, epsilon, delta, load) // 1) for epsilon in caps]
+    targets = [-int(-_SUITS * _runs(declared, epsilon, delta, load) // 1) for epsilon in caps]
     best, chosen = ([0] * len(caps), Fraction(0)), undeclared
     for part in _PARTS:
         mixed = _without_closed(_mixed(declared, undeclared, part), max(caps), delta)
-        kept = _kept(mixed, undeclared, caps, delta)
-        if kept is None or not _opens(mixed, caps, delta):
+        feasible = _kept(mixed, undeclared, caps, delta)
+        if feasible is None or not _opens(mixed, caps, delta):
             continue
         fit = [_runs(mixed, epsilon, delta, load) for epsilon in caps]
-        good = list(map(min, fit, wanted)), kept
+        good = list(map(min, fit, targets)), feasible
         if good > best:
             best, chosen = good, mixed
     return chosen
@@ -80,8 +80,8 @@ def load_prices(load: Mechanism, relation: str) -> dict[int, int]:
     orders = tuple(range(2, LOAD_ORDER_MAX + 1))
     pieces = [(count, price(step, relation, orders)) for count, step in to_steps(load)]
     columns = zip(orders, zip(*(units for _, units in pieces), strict=True), strict=True)
-    known = {order: tuple(unit for unit in column if unit is not None) for order, column in columns}
-    whole = {order: column for order, column in known.items() if len(column) == len(pieces)}
+    finite = {order: tuple(unit for unit in column if unit is not None) for order, column in columns}
+    whole = {order: column for order, column in finite.items() if len(column) == len(pieces)}
     counts = [count for count, _ in pieces]
     return {order: sum(map(mul, counts, column)) for order, column in whole.items()}
 
@@ -98,8 +98,8 @@ def _open_shares(
     best = [_best_order(epsilon, delta, price) for epsilon in caps]
     below = [max(2, best[0] * tenths // 10) for tenths in (8, 6)]
     orders = list(dict.fromkeys((*best, *below)))
-    tried = [_without_closed(_split(orders, split), max(caps), delta) for split in splits]
-    return next((shares for shares in tried if _opens(shares, caps, delta)), tried[-1])
+    candidates = [_without_closed(_split(orders, split), max(caps), delta) for split in splits]
+    return next((shares for shares in candidates if _opens(shares, caps, delta)), candidates[-1])
 
 
 def _split(orders: list[int], split: tuple[int, ...]) -> Shares:
@@ -171,5 +171,5 @@ def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> in
     """The order at which most runs of this price would fit were it alone; the least closed one if none is open."""
     bounds = {order: order_bound(order, epsilon, delta) for order in range(2, ORDER_MAX + 1)}
     fit = {order: bounds[order] / max(1, unit) for order, unit in price.items() if bounds[order] > 0}
-    found = fit or bounds
-    return max(found, key=lambda order: (found[order], -order))
+    candidates = fit or bounds
+    return max(candidates, key=lambda order: (candidates[order], -order))

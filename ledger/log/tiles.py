@@ -51,13 +51,13 @@ class Tile:
     @classmethod
     def parse(cls, path: str) -> Tile:
         """Read a path; the exact inverse of :attr:`path`. Raises: Malformed."""
-        found = _PATH.match(path)
-        if found is None:
+        match = _PATH.match(path)
+        if match is None:
             raise Malformed(
                 "path", "must be tile/<level>/<index>, tile/entries/<index>, or one of them with .p/<width>"
             )
-        level = None if found["level"] is None else int(found["level"])
-        tile = cls(level, int(re.sub("[x/]", "", found["index"])), int(found["width"] or TILE_WIDTH))
+        level = None if match["level"] is None else int(match["level"])
+        tile = cls(level, int(re.sub("[x/]", "", match["index"])), int(match["width"] or TILE_WIDTH))
         if tile.path != path or (level or 0) > _LEVEL_MAX or tile.width > TILE_WIDTH:
             raise Malformed("path", "is not spelled as tlog-tiles spells it")
         return tile

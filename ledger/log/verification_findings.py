@@ -16,7 +16,7 @@ class VerificationFailed(Exception):  # noqa: N818 - what is the case
     def __init__(self, index: int | None, error: str) -> None:
         """Name the place."""
         # A changed byte may be a line feed, or what moves a terminal's cursor.
-        readable = _CONTROL.sub(lambda found: repr(found[0])[1:-1], error)
+        readable = _CONTROL.sub(lambda match: repr(match[0])[1:-1], error)
         super().__init__(f"entry {index}: {readable}" if index is not None else readable)
         self.index = index
 
@@ -65,9 +65,9 @@ class Shorter(VerificationFailed):
         self.kept = kept
 
 
-def _head(one: Checkpoint) -> str:
-    return f"{one.size} entries, root {one.root.hex()}"
+def _head(checkpoint: Checkpoint) -> str:
+    return f"{checkpoint.size} entries, root {checkpoint.root.hex()}"
 
 
-def _head_to_json(one: Checkpoint) -> dict[str, object]:
-    return {"root": one.root.hex(), "size": one.size}
+def _head_to_json(checkpoint: Checkpoint) -> dict[str, object]:
+    return {"root": checkpoint.root.hex(), "size": checkpoint.size}

@@ -31,10 +31,10 @@ def add_checkpoint(old: int, proof: Sequence[bytes], note: str) -> bytes:
 
 def read_size(body: bytes) -> int:
     """The size that a witness returns when it knows another size than the one sent (409). Raises: Malformed."""
-    found = _SIZE_LINE.match(body)
-    if found is None:
+    match = _SIZE_LINE.match(body)
+    if match is None:
         raise Malformed("size", "must be one line with an integer")
-    return int(found[1])
+    return int(match[1])
 
 
 def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
@@ -47,12 +47,12 @@ def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
         text = to_text(body[: ANSWER_BYTES_MAX + 1], "cosignature")
         if len(body) > ANSWER_BYTES_MAX or not text.endswith("\n"):
             raise Malformed("cosignature", "must be signature lines, each with its newline")
-        found = Note(Note.parse(note).text, signature_lines(text)).signature_of(key)
+        cosignature = Note(Note.parse(note).text, signature_lines(text)).signature_of(key)
     except VerificationError as error:
         raise Malformed("cosignature", error.rule) from None
-    if found is None:
+    if cosignature is None:
         raise Malformed("cosignature", f"is not of {key.name}")
-    return f"— {key.name} {to_base64(key.id + found)}\n"
+    return f"— {key.name} {to_base64(key.id + cosignature)}\n"
 
 
 def cosignature_time_ms(line: str) -> int:

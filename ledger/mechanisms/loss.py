@@ -73,9 +73,9 @@ class Loss(NamedTuple):
         return None if self.infinite[coordinate] else self.finite[coordinate]
 
 
-def _unlike(one: Loss, other: Loss) -> ValueError:
+def _unlike(loss: Loss, other: Loss) -> ValueError:
     # Sums by ``map`` end with the shorter of two without a word.
-    return ValueError(f"a loss at {len(one.finite)} coordinates and one at {len(other.finite)} are of two rules")
+    return ValueError(f"a loss at {len(loss.finite)} coordinates and one at {len(other.finite)} are of two rules")
 
 
 class Segment(NamedTuple):

@@ -26,15 +26,15 @@ CACHED_PLANS_MAX: Final = 4_096
 def parse_plan(value: Any) -> RunPlan:  # noqa: ANN401 - what is no JSON is refused
     """Read a plan of any kind; plans are cached by their bytes. Raises: Malformed."""
     try:
-        spelled = c.spelled(value)
+        canonical = c.spelled(value)
     except TypeError:
         return _read(value)
-    return _read_cached(spelled)
+    return _read_cached(canonical)
 
 
 @lru_cache(maxsize=CACHED_PLANS_MAX)
-def _read_cached(spelled: bytes) -> RunPlan:
-    return _read(msgspec.json.decode(spelled))
+def _read_cached(canonical: bytes) -> RunPlan:
+    return _read(msgspec.json.decode(canonical))
 
 
 _KINDS: Final[Any] = Annotated[

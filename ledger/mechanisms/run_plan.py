@@ -34,10 +34,10 @@ class RunPlan:
 
     def mechanism(self, steps: int) -> Mechanism:
         """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
-        found = self.whole if steps == self.steps else first_steps(self.whole, steps)
-        if found is None:
+        mechanism = self.whole if steps == self.steps else first_steps(self.whole, steps)
+        if mechanism is None:
             raise Malformed("steps", "must be at least 1")
-        return found
+        return mechanism
 
     def __hash__(self) -> int:
         """By digest: prices are cached by plan."""
@@ -45,8 +45,8 @@ class RunPlan:
 
     def to_json(self) -> c.Object:
         """The tagged form."""
-        found: c.Object = to_json(self)
-        return found
+        tagged: c.Object = to_json(self)
+        return tagged
 
     @cached_property
     def digest(self) -> str:

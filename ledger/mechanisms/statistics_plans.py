@@ -89,15 +89,15 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
     def __post_init__(self) -> None:
         """Hold the stages to each other. Raises: Malformed."""
         super().__post_init__()
-        asked = (*self.statistics, *self.metrics)
-        if not 1 <= len(asked) < PIECES_MAX:
+        released = (*self.statistics, *self.metrics)
+        if not 1 <= len(released) < PIECES_MAX:
             raise Malformed("statistics", f"and metrics must be 1 to {PIECES_MAX - 1} together")
         if self.training.unit != RECORD:
             raise Malformed("training.unit", f"is {self.training.unit}: stages are over records")
         if bool(self.metrics) != (self.held_out is not None):
             raise Malformed("held_out", "is the share of the records that metrics are of: where there are metrics")
         require_own_columns(self.statistics)
-        _require_names(asked, "statistics and metrics")
+        _require_names(released, "statistics and metrics")
         to_steps(self.whole)
 
     @cached_property

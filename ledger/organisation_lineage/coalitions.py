@@ -158,10 +158,10 @@ def smallest_coalitions(  # noqa: PLR0913, PLR0917 - the question, and how much 
     if not search.is_over(search.union(everyone)):
         return SmallestCoalitions((), len(search.names), complete=True)
     for size in range(search.bound(), len(search.names) + 1):
-        found = list(islice(search.every(size), most + 1))
-        complete = search.work > 0 and len(found) <= most
-        if found or not complete:
-            listed = sorted((search.members(mask), search.share(mask)) for mask in found[:most])
+        coalitions = list(islice(search.every(size), most + 1))
+        complete = search.work > 0 and len(coalitions) <= most
+        if coalitions or not complete:
+            listed = sorted((search.members(mask), search.share(mask)) for mask in coalitions[:most])
             return SmallestCoalitions(tuple(listed), size if complete else size - 1, complete)
     raise AssertionError("all together are over, and so some coalition is")
 
@@ -172,20 +172,20 @@ def _spans_by_knowers(facts: Facts, nodes: Sequence[int]) -> dict[int, list[Span
     for place, node in enumerate(nodes):
         for span in known_spans(facts.nodes, node, END):
             cuts.setdefault(span.author, []).append((span.before, 1 << place))
-    found: dict[int, list[Span]] = {}
+    spans: dict[int, list[Span]] = {}
     for author, ends in sorted(cuts.items()):
         first = 0
         for before in sorted({before for before, _ in ends}):
             mask = sum(bit for end, bit in ends if end >= before)
-            found.setdefault(mask, []).append(Span(author, first, before))
+            spans.setdefault(mask, []).append(Span(author, first, before))
             first = before
-    return found
+    return spans
 
 
 def _sum(facts: Facts, partition: str, spans: list[Span], near: Iterable[int]) -> Loss:
-    found = ExposureSums(facts, END).total(spans, near).get(partition)
+    total = ExposureSums(facts, END).total(spans, near).get(partition)
     coordinates = read_rule(facts.partitions[partition].terms).coordinates
-    return found[0] + found[1] if found else Loss.zero(len(coordinates))
+    return total[0] + total[1] if total else Loss.zero(len(coordinates))
 
 
 def _greatest(losses: Sequence[Loss], most: int) -> Loss:
@@ -197,9 +197,9 @@ def _greatest(losses: Sequence[Loss], most: int) -> Loss:
     return Loss(added(loss.finite for loss in losses), added(loss.infinite for loss in losses))
 
 
-def _lesser(one: Loss, other: Loss) -> Loss:
+def _lesser(loss: Loss, other: Loss) -> Loss:
     """The lesser at each coordinate apart."""
     return Loss(
-        tuple(map(min, one.finite, other.finite)),
-        tuple(map(min, one.infinite, other.infinite)),
+        tuple(map(min, loss.finite, other.finite)),
+        tuple(map(min, loss.infinite, other.infinite)),
     )

@@ -62,26 +62,26 @@ class LineageEdit:
         """Move organisations to the new node, and with them the coalitions that follow them."""
         gone = set(organisations)
         self.moves = tuple(sorted(gone))
-        left = dict.fromkeys(self.facts.organisations[did].node for did in self.moves)
-        for node in left:
+        former = dict.fromkeys(self.facts.organisations[did].node for did in self.moves)
+        for node in former:
             stay = tuple(did for did in self.nodes[node].members if did not in gone)
             self.changed[node] = replace(self.nodes[node], members=stay)
         self.changed[self.index] = replace(self.nodes[self.index], members=self.moves)
-        for coalition in dict.fromkeys(name for node in left for name in coalitions_of(self.nodes, node)):
+        for coalition in dict.fromkeys(name for node in former for name in coalitions_of(self.nodes, node)):
             followed = set(self.nodes[coalition].members)
             if followed & gone:
                 self.add_edge(self.index, coalition, None)
-            for node in left:
+            for node in former:
                 if not followed & set(self.nodes[node].members):
                     self._unfollow(node, coalition)
 
     def extend_coalitions(self, child: str, parent: str) -> None:
         """Add the child, at the new node, to every coalition that follows the parent organisation."""
         for coalition in coalitions_of(self.nodes, self.facts.organisations[parent].node):
-            one = self.nodes[coalition]
-            if parent not in one.members:
+            edited = self.nodes[coalition]
+            if parent not in edited.members:
                 continue
-            self.changed[coalition] = replace(one, members=tuple(sorted({*one.members, child})))
+            self.changed[coalition] = replace(edited, members=tuple(sorted({*edited.members, child})))
             if all(at.node != coalition for at in self.nodes[self.index].children):
                 self.add_edge(self.index, coalition, None)
 
@@ -112,8 +112,10 @@ class LineageEdit:
         for index, node in self.changed.items():
             state.nodes[index] = node
         for did in self.moves:
-            found = state.organisations[did]
-            state.organisations[did] = replace(found, node=self.index, moves=(*found.moves, (self._time, self.index)))
+            organisation = state.organisations[did]
+            state.organisations[did] = replace(
+                organisation, node=self.index, moves=(*organisation.moves, (self._time, self.index))
+            )
         for account in accounts:
             state.accounts[account.partition, account.holder] = account
 

@@ -18,9 +18,9 @@ def holder_name(facts: Facts, holder: str) -> str:
 
 def organisation_names(facts: Facts, members: Iterable[str]) -> str:
     """Organisations by name, by their DIDs where two have the same name."""
-    known = {did: facts.organisations[did].name for did in sorted(members) if did in facts.organisations}
-    alike = len(set(known.values())) < len(known)
-    return ", ".join(did if alike else name for did, name in known.items())
+    names = {did: facts.organisations[did].name for did in sorted(members) if did in facts.organisations}
+    ambiguous = len(set(names.values())) < len(names)
+    return ", ".join(did if ambiguous else name for did, name in names.items())
 
 
 def _node_name(facts: Facts, node: Node) -> str:

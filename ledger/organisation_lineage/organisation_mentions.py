@@ -17,8 +17,8 @@ class OrganisationMentions:
         """Organisations' names by DID; one that several have, or that holds a DID, is always followed by its own."""
         # An organisation names itself: nothing of that moves a terminal's cursor.
         self._names = {did: _CONTROL.sub("?", name) for did, name in names.items()}
-        found = Counter(self._names.values())
-        self._alike = {name for name, count in found.items() if count > 1 or "did:" in name}
+        counts = Counter(self._names.values())
+        self._alike = {name for name, count in counts.items() if count > 1 or "did:" in name}
         self._mentioned: set[str] = set()
 
     def text(self, did: str) -> str:

@@ -33,10 +33,10 @@ def _schema(kind: type) -> Schema:
 
 def _record(schema: Schema) -> Schema:
     """The schema of a record. A field whose default comes of a factory has none here: it is always written."""
-    found: Schema = _published(schema)
+    record: Schema = _published(schema)
     fields = schema.get("properties", {})
     always = [name for name, field in fields.items() if "default" not in field]
-    return {**found, "required": sorted({*found.get("required", []), *always})} if fields else found
+    return {**record, "required": sorted({*record.get("required", []), *always})} if fields else record
 
 
 def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
@@ -45,28 +45,28 @@ def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
         return [_published(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _published(value) for name, value in schema.items() if name != "default"}
-    if "enum" in found:
-        found.pop("pattern", None)
-    if isinstance(form := found.get("pattern"), str):
+    published = {name: _published(value) for name, value in schema.items() if name != "default"}
+    if "enum" in published:
+        published.pop("pattern", None)
+    if isinstance(form := published.get("pattern"), str):
         # Without a leading lookahead too, which generators of examples cannot follow; maxLength bounds it as well.
         inner = re.sub(r"^\^\(\?:(?:\(\?=[^)]*\))?(.*)\)\\Z$", r"\1", form)
         if inner != form:
-            found["pattern"] = f"^({inner})$" if "|" in inner else f"^{inner}$"
-    if isinstance(words := found.get("enum"), list) and len(words) == 1:
-        found = {"const": words[0], **{name: value for name, value in found.items() if name != "enum"}}
+            published["pattern"] = f"^({inner})$" if "|" in inner else f"^{inner}$"
+    if isinstance(words := published.get("enum"), list) and len(words) == 1:
+        published = {"const": words[0], **{name: value for name, value in published.items() if name != "enum"}}
     fields = schema.get("properties")
     if isinstance(fields, dict):
         for name, field in fields.items():
             if "default" in field and field["default"] is None and "anyOf" in field:
-                found["properties"][name] = _without_null(found["properties"][name])
-    return found
+                published["properties"][name] = _without_null(published["properties"][name])
+    return published
 
 
 def _without_null(schema: Schema) -> Schema:
-    left = [_flag(option) for option in schema["anyOf"] if option != {"type": "null"}]
+    options = [_flag(option) for option in schema["anyOf"] if option != {"type": "null"}]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    return {**left[0], **rest} if len(left) == 1 else {**rest, "anyOf": left}
+    return {**options[0], **rest} if len(options) == 1 else {**rest, "anyOf": options}
 
 
 def _flag(schema: Schema) -> Schema:

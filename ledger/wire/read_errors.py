@@ -54,7 +54,7 @@ def _explain_object(node: inspect.StructType, value: Any, where: str, rule: str 
             *((where, rule) if rule else (f"{where}.{tag[0]}" if where else tag[0], f"must be '{node.tag}'"))
         )
     # A constant says what the other fields mean, so it is named first.
-    for field in sorted(node.fields, key=lambda one: not _is_constant(one.type)):
+    for field in sorted(node.fields, key=lambda member: not _is_constant(member.type)):
         if (name := field.encode_name) in value:
             kind = field.type if field.default is not None else _present(field.type)
             explain(kind, value[name], f"{where}.{name}" if where else name)
@@ -75,8 +75,8 @@ def _present(node: inspect.Type) -> inspect.Type:
     """The type of an optional field that is there."""
     if not isinstance(node, inspect.UnionType):
         return node
-    left = tuple(step_type for step_type in node.types if not isinstance(step_type, inspect.NoneType))
-    return left[0] if len(left) == 1 else inspect.UnionType(left)
+    present = tuple(step_type for step_type in node.types if not isinstance(step_type, inspect.NoneType))
+    return present[0] if len(present) == 1 else inspect.UnionType(present)
 
 
 def _explain_choice(node: inspect.UnionType, value: Any, where: str, rule: str) -> None:  # noqa: ANN401 - JSON
@@ -89,12 +89,12 @@ def _explain_choice(node: inspect.UnionType, value: Any, where: str, rule: str) 
         explain(words[0] if words and isinstance(value, str) else choices[0], value, where, rule)
         return
     tag = str(tagged[0].tag_field)
-    named = c.members(value, where).get(tag)
-    found = next((kind for kind in tagged if kind.tag == named), None)
-    if found is None:
-        why = "is missing" if named is None else f"{str(named)[:40]!r} {rule or 'is not known here'}"
+    word = c.members(value, where).get(tag)
+    chosen = next((kind for kind in tagged if kind.tag == word), None)
+    if chosen is None:
+        why = "is missing" if word is None else f"{str(word)[:40]!r} {rule or 'is not known here'}"
         raise Malformed(f"{where}.{tag}" if where else tag, why)
-    _explain_object(found, value, where)
+    _explain_object(chosen, value, where)
 
 
 def _explain_list(node: Any, value: Any, where: str) -> None:  # noqa: ANN401 - a list's type, JSON

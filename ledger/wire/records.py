@@ -53,14 +53,14 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def to_json(self) -> c.Object:
         """The record as a JSON value."""
-        found: c.Object = to_json(self)
-        return found
+        tagged: c.Object = to_json(self)
+        return tagged
 
 
 def read(kind: type[T], data: bytes, size_max: int, what: str = "") -> T:
     """Read canonical bytes as a record. Raises: Malformed, for what is not canonical JSON or not this record."""
-    found = read_certain(kind, data) if len(data) <= size_max else None
-    return convert(kind, c.parse_canonical(data, size_max, what), what) if found is None else found
+    record = read_certain(kind, data) if len(data) <= size_max else None
+    return convert(kind, c.parse_canonical(data, size_max, what), what) if record is None else record
 
 
 def read_certain(kind: type[T], data: bytes) -> T | None:
@@ -83,9 +83,9 @@ def canonical_reader(kind: type[T]) -> Callable[[bytes], T | None]:
         if not data.isascii() or (b"\\" in data and b"\\u0000" in data):
             return None
         try:
-            found = decode(data)
+            record = decode(data)
             # Other spellings, repeated names and absent constants all give other bytes when written again.
-            return found if write(found) == data else None
+            return record if write(record) == data else None
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
 
@@ -105,9 +105,9 @@ def convert(kind: type[T], value: object, where: str = "", rule: str = "") -> T:
     anything: Any = value  # what is no JSON is explained below
     key: Any = kind
     try:
-        found = msgspec.convert(value, kind, dec_hook=read_custom)
-        if write(found) == c.dump(anything):
-            return found
+        record = msgspec.convert(value, kind, dec_hook=read_custom)
+        if write(record) == c.dump(anything):
+            return record
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
         pass  # explained below
     explain(type_info(key), value, where, rule)
@@ -152,18 +152,18 @@ def _is_open(node: inspect.Type, above: tuple[int, ...] = ()) -> bool:
 def _inner(node: inspect.Type) -> list[inspect.Type]:
     match node:
         case inspect.Metadata():
-            found = [node.type]
+            types = [node.type]
         case inspect.StructType():
-            found = [field.type for field in node.fields]
+            types = [field.type for field in node.fields]
         case inspect.UnionType():
-            found = [*node.types]
+            types = [*node.types]
         case inspect.VarTupleType() | inspect.ListType():
-            found = [node.item_type]
+            types = [node.item_type]
         case inspect.DictType():
-            found = [node.key_type, node.value_type]
+            types = [node.key_type, node.value_type]
         case _:
-            found = []
-    return found
+            types = []
+    return types
 
 
 Check = Callable[[Any, str], None]
@@ -175,16 +175,16 @@ class _Checks(dict[type, tuple[tuple[str, Check], ...]]):
     def __missing__(self, kind: type) -> tuple[tuple[str, Check], ...]:
         info = type_info(kind)
         assert isinstance(info, inspect.StructType)
-        found: list[tuple[str, Check]] = []
+        checks: list[tuple[str, Check]] = []
         for field in info.fields:
             extra = _extra(field.type)
             if extra.get("distinct"):
-                found.append((field.name, _all_different))
+                checks.append((field.name, _all_different))
             if "positive" in extra:
-                found.append((field.name, _within(extra)))
+                checks.append((field.name, _within(extra)))
             if "positive" in (each := _extra(_item(field.type))):
-                found.append((field.name, _each(_within(each))))
-        self[kind] = tuple(found)
+                checks.append((field.name, _each(_within(each))))
+        self[kind] = tuple(checks)
         return self[kind]
 
 
@@ -231,7 +231,7 @@ def _within(extra: dict[str, Any]) -> Callable[[Any, str], None]:
         if least is None and most is not None and value > most:
             raise Malformed(where, f"must be at most {format_number(most)}")
         if (least is not None and value < least) or (most is not None and value > most):
-            named = (format_number(bound) for bound in (least, most) if bound is not None)
-            raise Malformed(where, f"must lie between {' and '.join(named)}")
+            bounds = (format_number(bound) for bound in (least, most) if bound is not None)
+            raise Malformed(where, f"must lie between {' and '.join(bounds)}")
 
     return check

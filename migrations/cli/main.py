@@ -67,10 +67,10 @@ def restore(  # noqa: PLR0913 - one option each
             "whether the restore gives back budgets that were spent after the backup",
         )
     key = need_key(log, place.path, file)
-    known = None if kept is None else read_kept(kept, key)
+    checkpoint = None if kept is None else read_kept(kept, key)
     with progress("restoring") as step:
-        head = make(file, place, key, known, limits, step=step)
-    size = None if known is None else known.size
+        head = make(file, place, key, checkpoint, limits, step=step)
+    size = None if checkpoint is None else checkpoint.size
     since = (
         "It is unknown whether charges were acknowledged after the backup"
         if size is None
@@ -200,7 +200,7 @@ def check(limits: Limits, place: Place, *, log: LogFile = None, kept: KeptFile =
     from migrations.cli.status import check_book
 
     key = need_key(log, place.path)
-    known = None if kept is None else read_kept(kept, trusted_in(str(place.url), key))
+    checkpoint = None if kept is None else read_kept(kept, trusted_in(str(place.url), key))
     with progress("replaying") as step:
-        found = check_book(place, key, known, step, gate=installed_gate(), limits=limits)
-    return Result(found.to_json(), f"the schema is as expected; {found.in_words()}")
+        report = check_book(place, key, checkpoint, step, gate=installed_gate(), limits=limits)
+    return Result(report.to_json(), f"the schema is as expected; {report.in_words()}")

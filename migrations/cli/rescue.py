@@ -77,8 +77,8 @@ def _result(place: Place, target: Place, head: Head, prefix: SoundPrefix, kept: 
         "signed": signed,
         "source": place.display_name,
     }
-    counted = [f"{count} {name}" for name, count in left_out.items() if name != "seal" and count]
-    counted += [f"the seal that names {prefix.successor}"] if prefix.successor is not None else []
+    omitted = [f"{count} {name}" for name, count in left_out.items() if name != "seal" and count]
+    omitted += [f"the seal that names {prefix.successor}"] if prefix.successor is not None else []
     because = f" ({prefix.reason})" if left_out["entries"] else ""
     lost = (
         f" The log's key has signed {signed} entries: what was acknowledged after entry {head.size - 1} is lost, and "
@@ -89,6 +89,6 @@ def _result(place: Place, target: Place, head: Head, prefix: SoundPrefix, kept: 
     return Result(
         value,
         f"{target.display_name} holds the first {head.size} entries of {place.display_name}, replayed and verified. "
-        f"Left out: {', '.join(counted) or 'nothing'}{because}.{lost} Keep {place.display_name} as evidence, and open "
+        f"Left out: {', '.join(omitted) or 'nothing'}{because}.{lost} Keep {place.display_name} as evidence, and open "
         "it no more",
     )

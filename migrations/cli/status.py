@@ -139,9 +139,9 @@ def _check_schema(connection: Connection) -> None:
 
 
 def _objects(connection: Connection) -> dict[str, str]:
-    found = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+    rows = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
     # Printed SQL is indented in another way than what is run.
-    return {f"{kind} {name}": " ".join(str(text).split()) for kind, name, text in found}
+    return {f"{kind} {name}": " ".join(str(text).split()) for kind, name, text in rows}
 
 
 def _fresh_objects() -> dict[str, str]:

@@ -79,8 +79,8 @@ def require_empty(table: str) -> None:
 
 def require_short(table: str, column: str, size_max: int) -> None:
     """Refuse a downgrade that would delete a row of an append-only table which is too long for it. Raises: NotDone."""
-    found = text(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE length({column}) > {size_max})")  # noqa: S608 - names of ours
-    if op.get_bind().execute(found).scalar_one():
+    query = text(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE length({column}) > {size_max})")  # noqa: S608 - names of ours
+    if op.get_bind().execute(query).scalar_one():
         raise NotDone(
             f"the downgrade would delete the rows of {table} that are longer than {size_max} bytes, and nothing is "
             "deleted from a log"

@@ -66,9 +66,9 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
                 f"{source.display_name} says that it was moved to {prefix.successor}, and goes on there. If it was "
                 "never moved, its seal is forged: rescue it with --ignore-seal"
             )
-        known = {**heads, **({"what a witness cosigned": prefix.cosigned} if prefix.cosigned is not None else {})}
+        trusted = {**heads, **({"what a witness cosigned": prefix.cosigned} if prefix.cosigned is not None else {})}
         while True:
-            _check_heads(prefix, known, source.display_name)
+            _check_heads(prefix, trusted, source.display_name)
             try:
                 with new_book(target, limits) as made:
                     return fill(made, prefix, key, step), prefix

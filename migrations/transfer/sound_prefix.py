@@ -80,8 +80,8 @@ class SoundPrefix:
             self.entries = max(self.entries, 0 if last is None else int(last) + 1)
         with suppress(*_UNREADABLE):
             if SEAL.name in inspect(self.connection).get_table_names():
-                found = successor_of(self.connection)
-                self.successor = None if found is None else found.book
+                successor = successor_of(self.connection)
+                self.successor = None if successor is None else successor.book
 
     def shorten(self, size: int, reason: str) -> None:
         """Take no more than ``size`` entries, and only as many as have a checkpoint."""
@@ -104,9 +104,9 @@ class SoundPrefix:
         elif kind == "documents":
             yield from self._documents()
         elif kind == "checkpoints":
-            taken = [note for size, note in sorted(self._notes.items()) if self._holds(size)]
-            self.left_out[kind] = self._count(CHECKPOINT) - len(taken)
-            yield from map(str.encode, taken)
+            notes = [note for size, note in sorted(self._notes.items()) if self._holds(size)]
+            self.left_out[kind] = self._count(CHECKPOINT) - len(notes)
+            yield from map(str.encode, notes)
         else:
             yield from self._cosignatures()
 
@@ -118,31 +118,31 @@ class SoundPrefix:
         return size <= self.tree_size and size in self._roots
 
     def _documents(self) -> Iterator[bytes]:
-        taken = 0
+        size = 0
         for digest in self._keys(DOCUMENT.c.digest):
             with suppress(*_UNREADABLE):
                 data = bytes(self.connection.execute(_DOCUMENT, {"digest": digest}).scalar_one())
                 if c.digest(data) == digest:
-                    taken += 1
+                    size += 1
                     yield data
-        self.left_out["documents"] = self._count(DOCUMENT) - taken
+        self.left_out["documents"] = self._count(DOCUMENT) - size
 
     def _cosignatures(self) -> Iterator[bytes]:
-        taken = [write(Cosignature(line, size, vkey)) for size, vkey, line in self._lines() if self._holds(size)]
-        self.left_out["cosignatures"] = self._count(COSIGNATURE) - len(taken)
-        yield from taken
+        records = [write(Cosignature(line, size, vkey)) for size, vkey, line in self._lines() if self._holds(size)]
+        self.left_out["cosignatures"] = self._count(COSIGNATURE) - len(records)
+        yield from records
 
     def _read_notes(self) -> dict[int, Checkpoint]:
-        found = {}
+        notes = {}
         for size in self._keys(CHECKPOINT.c.tree_size):
             with suppress(*_UNREADABLE, Malformed):
                 chosen = select(CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size == size)
                 note = str(self.connection.execute(chosen).scalar_one())
                 checkpoint = open_checkpoint(note, self.trust)
                 if checkpoint.size == size:
-                    self._notes[size], found[size] = note, checkpoint
-        self.signed = found[max(found)] if found else None
-        return found
+                    self._notes[size], notes[size] = note, checkpoint
+        self.signed = notes[max(notes)] if notes else None
+        return notes
 
     def _read_cosigned(self, checkpoints: dict[int, Checkpoint]) -> None:
         newest = max((size for size, *_ in self._lines()), default=0)
@@ -150,15 +150,15 @@ class SoundPrefix:
 
     def _lines(self) -> list[tuple[int, str, str]]:
         """Every witness's line that verifies over a note of the log's key, by size and vkey."""
-        found = []
+        lines = []
         with suppress(*_UNREADABLE):
             chosen = select(COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey, COSIGNATURE.c.line)
             for row in self.connection.execute(chosen.order_by(COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey)):
                 size, vkey, line = int(row.tree_size), str(row.vkey), str(row.line)
                 with suppress(Malformed, KeyError):
                     if read_cosignature(line.encode(), self._notes[size], parse_witness_key(vkey)) == line:
-                        found.append((size, vkey, line))
-        return found
+                        lines.append((size, vkey, line))
+        return lines
 
     def _read_entries(self, checkpoints: dict[int, Checkpoint]) -> None:
         state, tree = MemoryState(), CompactRange()
@@ -181,16 +181,16 @@ class SoundPrefix:
 
     def _keys(self, column: Any) -> list[Any]:  # noqa: ANN401 - a column of any type
         """Every key that can be read: from the first on, and from the last back where a page between is damaged."""
-        found: dict[Any, None] = {}
+        keys: dict[Any, None] = {}
         for order in (column, column.desc()):
             chosen: Select[Any] = select(column).order_by(order)
             try:
                 for (key,) in self.connection.execute(chosen):
-                    found[key] = None
+                    keys[key] = None
                 break
             except _UNREADABLE:
                 continue
-        return sorted(found)
+        return sorted(keys)
 
     def _count(self, table: Table) -> int:
         """How many rows there are; as many as can be read where not all can."""

@@ -88,8 +88,8 @@ def _form(header: c.Json) -> str:
     claimed = header.get("alg") if isinstance(header, dict) else None
     for form, (required, optional, algorithm, kind) in _HEADERS.items():
         if claimed == algorithm:
-            known = c.fields(header, "header", required, optional)
-            if known["typ"] != kind:
+            members = c.fields(header, "header", required, optional)
+            if members["typ"] != kind:
                 raise Malformed("header.typ", f"must be '{kind}' beside alg '{algorithm}'")
             return form
     raise Malformed("header", "must say alg 'Ed25519' and typ 'eat+jwt', or alg 'RS256' and typ 'JWT'")
@@ -117,9 +117,9 @@ def _of_azure(claims: c.Object) -> c.Object:
     keys = runtime.get("keys")
     if isinstance(keys, list):
         # One key of each name and no third: with two of a name, another reader might take the other one.
-        named = [(str(key["kid"]), key) for key in keys if isinstance(key, dict) and "kid" in key]
-        if len(keys) == len(named) and sorted(name for name, _ in named) == ["sealing", "signing"]:
-            claimed["cnf"] = {name: {field: key[field] for field in key if field != "kid"} for name, key in named}
+        by_id = [(str(key["kid"]), key) for key in keys if isinstance(key, dict) and "kid" in key]
+        if len(keys) == len(by_id) and sorted(name for name, _ in by_id) == ["sealing", "signing"]:
+            claimed["cnf"] = {name: {field: key[field] for field in key if field != "kid"} for name, key in by_id}
     return claimed
 
 

@@ -63,8 +63,8 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
     _times(findings, evidence, now, source)
     findings.equal("attestation_nonce", "nonce", evidence.bound.get("nonce"), expected.nonce, source)
     findings.check("attestation_debuggable", not evidence.debuggable, "the clean room", "closed to debuggers", source)
-    for name, wanted in (("charge", expected.charge), ("plan", expected.plan)):
-        findings.equal(f"attestation_{name}", name, evidence.bound.get(name), wanted, source)
+    for name, expected_value in (("charge", expected.charge), ("plan", expected.plan)):
+        findings.equal(f"attestation_{name}", name, evidence.bound.get(name), expected_value, source)
     pipeline = evidence.bound.get("pipeline")
     if pipeline is not None or expected.pipeline is not None:
         findings.equal("attestation_pipeline", "pipeline", pipeline, expected.pipeline, source)
@@ -75,14 +75,14 @@ def verify(token: bytes | None, attestation: Attestation, expected: Expected, no
 
 def _signature(findings: Findings, evidence: Evidence, attestation: Attestation, now: int, source: str) -> None:
     issuer = evidence.claims.get("iss")
-    named = [
+    attesters = [
         attester for attester in attestation.attesters if (attester.format, attester.issuer) == (evidence.form, issuer)
     ]
-    pinned = [key for attester in named if attester.counts(now) for key in attester.pinned]
-    wanted = "a pinned attester"
-    if any(attester.is_suspended(now) for attester in named):
-        wanted = f"{wanted} that is not suspended"
-    findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", wanted, source)
+    pinned = [key for attester in attesters if attester.counts(now) for key in attester.pinned]
+    expectation = "a pinned attester"
+    if any(attester.is_suspended(now) for attester in attesters):
+        expectation = f"{expectation} that is not suspended"
+    findings.check("attestation_issuer", bool(pinned), f"iss {shown(issuer)}", expectation, source)
     signed = any(_signed_by(evidence.text, key) for key in pinned)
     verifies = f"signature {'verifies' if signed else 'does not verify'} with {len(pinned)} pinned key(s)"
     findings.add("attestation_signature", signed, verifies, source)
@@ -122,9 +122,9 @@ def _times(findings: Findings, evidence: Evidence, now: int, source: str) -> Non
 
 def _keys(findings: Findings, cnf: c.Json, expected: Expected, source: str) -> None:
     try:
-        known = c.fields(cnf, "cnf", ("sealing", "signing"))
-        signing = PublicKey.parse(known["signing"], "cnf.signing", "Ed25519")
-        sealing = PublicKey.parse(known["sealing"], "cnf.sealing", "X25519")
+        members = c.fields(cnf, "cnf", ("sealing", "signing"))
+        signing = PublicKey.parse(members["signing"], "cnf.signing", "Ed25519")
+        sealing = PublicKey.parse(members["sealing"], "cnf.sealing", "X25519")
     except Malformed as error:
         findings.failed("attestation_keys", str(error), source)
         return

@@ -40,10 +40,10 @@ def period_of(kind: str, moment: int) -> str:
 def start_of(kind: str, name: str) -> int | None:
     """The first moment (Unix ms) of a period; None for a name that is no period of this kind."""
     form = _FORMS.get(kind)
-    found = form.match(name) if form else None
-    if found is None:
+    match = form.match(name) if form else None
+    if match is None:
         return None
-    year, *rest = map(int, found.groups())
+    year, *rest = map(int, match.groups())
     try:
         first = date.fromisocalendar(year, rest[0], 1) if kind == WEEK else date(year, rest[0], (*rest, 1)[1])
     except (ValueError, OverflowError):

@@ -24,10 +24,10 @@ class Findings:
     def add(self, code: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
         """Add one check."""
         # A hostile name may hold a lone surrogate, which no canonical form can spell.
-        spelled = text[:TEXT_MAX]
-        if not spelled.isascii():
-            spelled = spelled.encode("utf-8", "replace").decode("utf-8")
-        self.checks.append(Check(code, passed, spelled, source))
+        shortened = text[:TEXT_MAX]
+        if not shortened.isascii():
+            shortened = shortened.encode("utf-8", "replace").decode("utf-8")
+        self.checks.append(Check(code, passed, shortened, source))
 
     def passed(self, code: str, text: str, source: str = "") -> None:
         """Add a check that passes."""
@@ -90,8 +90,8 @@ def _at_most(within: bool) -> str:  # noqa: FBT001 - it is the finding
 
 def shown(value: object) -> str:
     """A value as JSON spells it, shortened, so that ``"1"`` and ``1`` look different."""
-    spelled = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
-    return f'"{spelled[:80]}"' if isinstance(value, str) else spelled[:80]
+    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+    return f'"{text[:80]}"' if isinstance(value, str) else text[:80]
 
 
 def _cost(value: Fraction, most: Fraction) -> str:

@@ -128,7 +128,7 @@ def check(  # noqa: PLR0913 - what neither file says
         )
         documents = [read_file(path) for path in did or ()]
         registration = None if service is None else _registration(service, receipt)
-        found = run_check(read_file(contract), read_file(pipeline), terms, documents, registration)
+        checked = run_check(read_file(contract), read_file(pipeline), terms, documents, registration)
     except Malformed as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
@@ -136,10 +136,10 @@ def check(  # noqa: PLR0913 - what neither file says
         typer.echo(f"{error.filename}: {error.strerror}", err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(checked.to_json(), indent=2, ensure_ascii=False))
     else:
-        _print(found, terms)
-    raise typer.Exit(found.code.exit_code)
+        _print(checked, terms)
+    raise typer.Exit(checked.code.exit_code)
 
 
 def _registration(service: Path, receipt: Path | None) -> Registration:
@@ -158,10 +158,10 @@ def _waived(codes: list[str], issuers: list[str], until: str, reason: str) -> Wa
     from policy.depa.evaluation import Waived
     from policy.documents.contract import WAIVABLE
 
-    given = {"--waive": codes, "--waived-by": issuers, "--waived-until": until, "--waiver-reason": reason}
-    if not any(given.values()):
+    options = {"--waive": codes, "--waived-by": issuers, "--waived-until": until, "--waiver-reason": reason}
+    if not any(options.values()):
         return None
-    for option, value in given.items():
+    for option, value in options.items():
         if not value:
             raise Malformed(option, "is needed with the other options of a waiver")
     for code in codes:
@@ -170,7 +170,7 @@ def _waived(codes: list[str], issuers: list[str], until: str, reason: str) -> Wa
     return Waived(tuple(codes), sros, parse_time(until, "--waived-until"), reason)
 
 
-def _print(found: Checked, terms: Terms) -> None:
+def _print(checked: Checked, terms: Terms) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -178,44 +178,44 @@ def _print(found: Checked, terms: Terms) -> None:
     table = Table("reason", "where, what and why", show_lines=True)
     table.columns[0].no_wrap = True
     table.columns[1].overflow = "fold"
-    for reason in found.reasons:
+    for reason in checked.reasons:
         effect = ("refused", "red") if reason.refused else ("warned", "yellow")
         where = "\n".join(line for line in (reason.field, reason.value, reason.text) if line)
         table.add_row(Text.assemble(reason.code, "\n", effect, f" ({reason.phase})"), Text(where))
     console = Console()
-    if found.reasons:
+    if checked.reasons:
         console.print(table)
-    for line in _in_words(found, terms):
+    for line in _in_words(checked, terms):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _in_words(found: Checked, terms: Terms) -> list[str]:
+def _in_words(checked: Checked, terms: Terms) -> list[str]:
     from policy.checks.field_readers import format_time
 
-    lines = [f"contract SHA-256 {found.payload}", f"pipeline SHA-256 {found.pipeline}"]
-    if found.envelope is not None:
-        lines.append(f"signatures by {', '.join(signature.signer for signature in found.envelope.signatures)}")
-    if found.receipt is not None:
-        when = f" {format_time(found.receipt.registered * 1_000)}" if found.receipt.registered is not None else ""
-        lines.append(f"registered{when} by the contract service {found.receipt.service_id}")
-    lines += _price_in_words(found, terms)
-    refused = sum(reason.refused for reason in found.reasons)
-    if found.code.refused:
+    lines = [f"contract SHA-256 {checked.payload}", f"pipeline SHA-256 {checked.pipeline}"]
+    if checked.envelope is not None:
+        lines.append(f"signatures by {', '.join(signature.signer for signature in checked.envelope.signatures)}")
+    if checked.receipt is not None:
+        when = f" {format_time(checked.receipt.registered * 1_000)}" if checked.receipt.registered is not None else ""
+        lines.append(f"registered{when} by the contract service {checked.receipt.service_id}")
+    lines += _price_in_words(checked, terms)
+    refused = sum(reason.refused for reason in checked.reasons)
+    if checked.code.refused:
         return [
             *lines,
-            f"Refused: {refused} reason{'s' if refused > 1 else ''}, {len(found.reasons) - refused} warnings.",
+            f"Refused: {refused} reason{'s' if refused > 1 else ''}, {len(checked.reasons) - refused} warnings.",
         ]
     return [*lines, "Imported: --json prints the contract for every party to sign, and the body of a charge."]
 
 
-def _price_in_words(found: Checked, terms: Terms) -> list[str]:
+def _price_in_words(checked: Checked, terms: Terms) -> list[str]:
     from ledger.mechanisms.plan import Plan
     from ledger.wire.exact_numbers import ceil_decimal, format_number
 
-    if found.priced is None:
-        unknown = any(reason.code == "noise_unknown" for reason in found.reasons)
+    if checked.priced is None:
+        unknown = any(reason.code == "noise_unknown" for reason in checked.reasons)
         return ["The noise is unknown: neither file has the number of records (see --records)."] if unknown else []
-    priced, run = found.priced, found.priced.report
+    priced, run = checked.priced, checked.priced.report
     lines = [
         f"noise multiplier {format_number(plan.noise_multiplier)}, sampling probability"
         f" {format_number(plan.sampling_probability)}, {plan.steps} steps, clipping norm"

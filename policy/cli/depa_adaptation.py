@@ -72,17 +72,17 @@ def adapt(  # noqa: PLR0913 - what neither file says
         )
         now = parse_time(at, "--at") if at else time.time_ns() // 1_000_000
         terms = Terms(now=now, level=level, records=records)
-        found = run_adapt(read_file(contract), read_file(pipeline), terms, decided)
-        if not found.checked.code.refused:
-            _write(into, found)
+        adapted = run_adapt(read_file(contract), read_file(pipeline), terms, decided)
+        if not adapted.checked.code.refused:
+            _write(into, adapted)
     except Malformed as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
     except OSError as error:
         typer.echo(f"{error.filename}: {error.strerror}", err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
-    _print_changes(found, into)
-    raise typer.Exit(found.checked.code.exit_code)
+    _print_changes(adapted, into)
+    raise typer.Exit(adapted.checked.code.exit_code)
 
 
 def read_file(path: Path) -> bytes:
@@ -103,19 +103,19 @@ def _named(text: str) -> tuple[str, str]:
     return owner, c.did(did, "--tdp")
 
 
-def _write(into: Path, found: Adapted) -> None:
+def _write(into: Path, adapted: Adapted) -> None:
     """All files of a new folder, or none: what is there already is nobody's to replace."""
     from ledger.files.atomic_file import SHARED, create_file
     from ledger.files.fresh_folder import SHARED_FOLDER, fresh_folder
 
     into.parent.mkdir(parents=True, exist_ok=True)
     files = {
-        "contract.json": found.contract,
-        "pipeline.json": found.pipeline,
+        "contract.json": adapted.contract,
+        "pipeline.json": adapted.pipeline,
         "changes.json": json.dumps(
-            [change.to_json() for change in found.changes], indent=2, ensure_ascii=False
+            [change.to_json() for change in adapted.changes], indent=2, ensure_ascii=False
         ).encode(),
-        "document.json": found.checked.contract,
+        "document.json": adapted.checked.contract,
     }
     with fresh_folder(into, "--into", mode=SHARED_FOLDER) as made:
         for name, data in files.items():
@@ -123,7 +123,7 @@ def _write(into: Path, found: Adapted) -> None:
                 create_file(made / name, data, mode=SHARED)
 
 
-def _print_changes(found: Adapted, into: Path) -> None:
+def _print_changes(adapted: Adapted, into: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -131,14 +131,14 @@ def _print_changes(found: Adapted, into: Path) -> None:
     table = Table("field", "from", "to", "because it", show_lines=True)
     for place in range(4):
         table.columns[place].overflow = "fold"
-    for one in found.changes:
-        table.add_row(one.field, one.before, one.after, one.reason)
-    if found.changes:
+    for change in adapted.changes:
+        table.add_row(change.field, change.before, change.after, change.reason)
+    if adapted.changes:
         console.print(table)
-    refused = [reason for reason in found.checked.reasons if reason.refused]
-    lines = [f"needed: {text}" for text in found.needed]
+    refused = [reason for reason in adapted.checked.reasons if reason.refused]
+    lines = [f"needed: {text}" for text in adapted.needed]
     lines += [f"refused: {reason.field} {reason.text} ({reason.code})" for reason in refused]
-    changed = f"{len(found.changes)} change{'' if len(found.changes) == 1 else 's'}"
+    changed = f"{len(adapted.changes)} change{'' if len(adapted.changes) == 1 else 's'}"
     if refused:
         lines.append(f"{changed}, and nothing was written: decide what is needed; no change mends other refusals.")
     else:

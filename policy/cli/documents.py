@@ -101,10 +101,10 @@ def _caps(kind: str, data: bytes, policy: Path | None, plan: Path | None) -> Seq
     except Malformed as error:
         raise error.under("--policy") from None
     try:
-        tried = None if plan is None else read_document(_read(plan), DOCUMENT_BYTES_MAX, parse_plan)
+        declared_plan = None if plan is None else read_document(_read(plan), DOCUMENT_BYTES_MAX, parse_plan)
     except Malformed as error:
         raise error.under("--plan") from None
-    return caps_of_documents(stated, contract, tried)
+    return caps_of_documents(stated, contract, declared_plan)
 
 
 @document.command(epilog=examples("document schema", "policy", "contract > contract.schema.json"))

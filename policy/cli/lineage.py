@@ -45,8 +45,8 @@ def merger(
         for did in organisations:
             if did not in facts.organisations:
                 raise failure(f"{did} is not registered", ExitCode.NOT_FOUND)
-        found = merged_accounts(facts, organisations, moment(at))
-    print_answer({"accounts": [account.to_json() for account in found]}, merger_lines(found), as_json=as_json)
+        merged = merged_accounts(facts, organisations, moment(at))
+    print_answer({"accounts": [account.to_json() for account in merged]}, merger_lines(merged), as_json=as_json)
 
 
 @app.command(
@@ -75,8 +75,10 @@ def coalitions(
             if ref not in facts.partitions:
                 raise failure(f"there is no partition {ref}", ExitCode.NOT_FOUND)
         cap = parse_positive(epsilon, "--epsilon") if epsilon else None
-        found = coalitions_of(facts, moment(at), partition, cap)
-    print_answer({"partitions": [partition.to_json() for partition in found]}, coalition_lines(found), as_json=as_json)
+        searches = coalitions_of(facts, moment(at), partition, cap)
+    print_answer(
+        {"partitions": [partition.to_json() for partition in searches]}, coalition_lines(searches), as_json=as_json
+    )
 
 
 @app.command(
@@ -118,7 +120,7 @@ def _preview(book: str, kind: str, body: Object, at: str, *, as_json: bool) -> N
 
     with book_snapshot(book) as facts:
         try:
-            found = exposure_changes(facts, kind, body, moment(at))
+            changes = exposure_changes(facts, kind, body, moment(at))
         except Rejected as refusal:
             raise failure(refusal.decided.detail, refusal.decided.code.exit_code) from None
-    print_answer({"accounts": [account.to_json() for account in found]}, exposure_lines(found), as_json=as_json)
+    print_answer({"accounts": [account.to_json() for account in changes]}, exposure_lines(changes), as_json=as_json)

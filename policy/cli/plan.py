@@ -64,8 +64,8 @@ def impact(
         facts = Snapshot(connection)
         proposed = file_bytes(document, "policy")
         pending, declared = facts.due(_EVER, _PENDING_MAX), declared_load(facts.entry)
-        found = impact_of(facts, proposed, moment(at), pending, declared)
-    print_answer(found.to_json(), impact_lines(found), as_json=as_json)
+        report = impact_of(facts, proposed, moment(at), pending, declared)
+    print_answer(report.to_json(), impact_lines(report), as_json=as_json)
 
 
 @policy.command(
@@ -83,9 +83,9 @@ def breaches(book: BookName, at: At = "", *, as_json: AsJson = False) -> None:
     from policy.planning.account_caps import accounts_over_cap
 
     with book_snapshot(book) as facts:
-        found = list(accounts_over_cap(facts, moment(at)))
+        over = list(accounts_over_cap(facts, moment(at)))
     print_answer(
-        {"breaches": [breach.to_json() for breach in found]}, breach_lines(found), as_json=as_json, refused=bool(found)
+        {"breaches": [breach.to_json() for breach in over]}, breach_lines(over), as_json=as_json, refused=bool(over)
     )
 
 
@@ -131,19 +131,20 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         body = with_ranges(named, _open_partitions(facts, now))
         question = _under(_question(facts, body, actor, now), document)
         since = now - days * _DAY_MS
-        found = report(question, first_since(facts.size, facts.entry, since), since)
+        plan_report = report(question, first_since(facts.size, facts.entry, since), since)
     options = run_options(contract=contract, actor=actor, days=days, at=at, as_of=as_of, document=document)
     typed = ("plan", "run", book, charge)
-    lines = chain(run_lines(found), passing_lines(found.advice, named, changes, typed, options))
-    print_answer(found.to_json(), lines, as_json=as_json, refused=not found.decision.permit)
+    lines = chain(run_lines(plan_report), passing_lines(plan_report.advice, named, changes, typed, options))
+    print_answer(plan_report.to_json(), lines, as_json=as_json, refused=not plan_report.decision.permit)
 
 
-def run_options(**given: object) -> dict[str, object]:
+def run_options(**options: object) -> dict[str, object]:
     """Options of ``epsilon plan run`` beside what changes the run, as they are typed; what is left out is None."""
-    named = {"document": "--policy", "as_of": "--as-of"}
+    renamed = {"document": "--policy", "as_of": "--as-of"}
     left_out = {**dict.fromkeys(("at", "actor", "contract"), ""), "days": DAYS}
     return {
-        named.get(name, f"--{name}"): None if left_out.get(name) == value else value for name, value in given.items()
+        renamed.get(name, f"--{name}"): None if left_out.get(name) == value else value
+        for name, value in options.items()
     }
 
 

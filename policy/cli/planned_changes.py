@@ -35,8 +35,8 @@ class Changes:
 
     def words(self) -> list[str]:
         """The options, as they are typed."""
-        found = {"--epochs": self.epochs, "--noise": self.noise, "--steps": self.steps}
-        words = [word for option, value in found.items() if value for word in (option, str(value))]
+        options = {"--epochs": self.epochs, "--noise": self.noise, "--steps": self.steps}
+        words = [word for option, value in options.items() if value for word in (option, str(value))]
         return words + [word for ref in self.partitions for word in ("--partition", ref)]
 
     def applied(self, body: Object) -> Object:
@@ -71,8 +71,8 @@ class Changes:
 
 def named_partitions(body: Object) -> list[str]:
     """The partitions that a charge's body names, before its ranges are resolved."""
-    named = body.get("partitions")
-    return [item for item in named if isinstance(item, str)] if isinstance(named, list) else []
+    partitions = body.get("partitions")
+    return [item for item in partitions if isinstance(item, str)] if isinstance(partitions, list) else []
 
 
 def passing_lines(
@@ -93,10 +93,10 @@ def passing_lines(
         yield f"No noise and no number of steps passes this: {plain(check.text)}"
     plan = body.get("plan")
     may_change_plan = isinstance(plan, dict) and plan.get("kind") == _DP_SGD
-    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    words = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     for sentence, changed in _changes_that_pass(advice, changes, named_partitions(body)):
         possible = may_change_plan or changed.partitions != changes.partitions
-        command = epsilon_command(*typed, *given, *changed.words()) if possible else f"edit {typed[-1]}"
+        command = epsilon_command(*typed, *words, *changed.words()) if possible else f"edit {typed[-1]}"
         yield f"Would pass: {sentence}"
         yield f"  {command}"
 

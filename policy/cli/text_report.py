@@ -22,11 +22,11 @@ from policy.planning.what_if import DecisionReport
 _HOLDER: Final = re.compile(r"global|lineage:[0-9]+")
 
 
-def breach_lines(found: Sequence[AccountStatus]) -> Iterator[str]:
+def breach_lines(breaches: Sequence[AccountStatus]) -> Iterator[str]:
     """The accounts over their cap."""
-    for breach in found:
+    for breach in breaches:
         yield f"the account of {breach.name} on {breach.partition} is over its cap: {_used(breach)}"
-    yield "1 account is over its cap." if len(found) == 1 else f"{len(found)} accounts are over their cap."
+    yield "1 account is over its cap." if len(breaches) == 1 else f"{len(breaches)} accounts are over their cap."
 
 
 def price_lines(offers: Sequence[Corner]) -> Iterator[str]:
@@ -37,35 +37,35 @@ def price_lines(offers: Sequence[Corner]) -> Iterator[str]:
     yield "Kinds are in the order of the declared load; put the prices you choose into the partition's file."
 
 
-def impact_lines(found: Impact) -> Iterator[str]:
+def impact_lines(impact: Impact) -> Iterator[str]:
     """What a policy would change."""
-    yield f"{found.policy}, as of {format_time(found.at)}"
-    for check in found.refused:
+    yield f"{impact.policy}, as of {format_time(impact.at)}"
+    for check in impact.refused:
         yield f"  the policy would be refused: {plain(check.text)} ({check.code})"
-    first = any((field.name, field.before) == ("version", None) for field in found.fields)
+    first = any((field.name, field.before) == ("version", None) for field in impact.fields)
     if first:
         yield "  the first policy of its domain: nothing is in force there yet"
-    for field in found.fields if is_verbose() or not first else ():
+    for field in impact.fields if is_verbose() or not first else ():
         yield f"  {field.name}: {_changes(field)}"
-    for one in found.partitions:
-        yield f"  partition {one.name}: {_changes(one)}"
-    for bounds in found.contracts:
+    for partition in impact.partitions:
+        yield f"  partition {partition.name}: {_changes(partition)}"
+    for bounds in impact.contracts:
         yield f"  contract {bounds.name}: {_changes(bounds)}"
-    for change in found.accounts:
+    for change in impact.accounts:
         before, after = change.before, change.after
         word = "would be frozen" if change.freezes else "would admit charges again" if change.thaws else "changes"
         yield f"  the account of {after.name} on {after.partition} {word}: {_used(before)} -> {_used(after)}"
-    yield from (f"  {plain(cap.text)}" for cap in found.caps)
-    for named in found.undeclared:
-        yield f"  coalition {named}: its members cannot charge until it is declared"
-    for charge in found.pending:
+    yield from (f"  {plain(cap.text)}" for cap in impact.caps)
+    for coalition in impact.undeclared:
+        yield f"  coalition {coalition}: its members cannot charge until it is declared"
+    for charge in impact.pending:
         touched = {
             "needs other attestation": charge.attestation,
             "model becomes sealed": charge.sealed,
             "account frozen": charge.frozen,
         }
         yield f"  pending charge {charge.charge}: {', '.join(word for word, holds in touched.items() if holds)}"
-    counts = len(found.partitions), sum(account.freezes for account in found.accounts), len(found.pending)
+    counts = len(impact.partitions), sum(account.freezes for account in impact.accounts), len(impact.pending)
     yield "{} would change, {} would be frozen, {} would be affected.".format(
         *map(_counted, counts, ("partition", "account", "pending charge"))
     )
@@ -76,8 +76,8 @@ def _counted(number: int, what: str) -> str:
 
 
 def _changes(change: Change[Any]) -> str:
-    shown = change.to_json()
-    before, after = shown["before"], shown["after"]
+    members = change.to_json()
+    before, after = members["before"], members["after"]
     if not isinstance(before, dict) or not isinstance(after, dict):
         return f"{_value(before)} -> {_value(after)}"
     changes = (
@@ -100,15 +100,15 @@ def _value(value: Any, name: str = "") -> str:  # noqa: ANN401 - JSON
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _used(one: AccountStatus) -> str:
-    cap = "no cap" if one.epsilon_max is None else f"cap {format_number(one.epsilon_max)}"
-    quota = "" if one.share_max is None else f", quota {format_number(one.share_max)}"
-    return f"{one.used} ({cap}{quota})"
+def _used(account: AccountStatus) -> str:
+    cap = "no cap" if account.epsilon_max is None else f"cap {format_number(account.epsilon_max)}"
+    quota = "" if account.share_max is None else f", quota {format_number(account.share_max)}"
+    return f"{account.used} ({cap}{quota})"
 
 
-def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
+def merger_lines(merged: Iterable[MergedAccount]) -> Iterator[str]:
     """The accounts after a merger."""
-    listed = list(found)
+    listed = list(merged)
     for account in listed:
         whose = "the merged lineage" if account.coalition is None else account.after.name
         before = " and ".join(status.used for status in account.before)
@@ -119,9 +119,9 @@ def merger_lines(found: Iterable[MergedAccount]) -> Iterator[str]:
         yield "None of these organisations has any privacy loss on record."
 
 
-def exposure_lines(found: Iterable[ExposureChange]) -> Iterator[str]:
+def exposure_lines(changes: Iterable[ExposureChange]) -> Iterator[str]:
     """The accounts that a lineage event would change."""
-    listed = list(found)
+    listed = list(changes)
     for one in listed:
         whose = one.after.name
         much = "" if one.excess is None else f", {one.excess} over its cap"
@@ -131,9 +131,9 @@ def exposure_lines(found: Iterable[ExposureChange]) -> Iterator[str]:
     yield f"{_counted(len(listed), 'account')} would change, {frozen} would be frozen."
 
 
-def coalition_lines(found: Iterable[SmallestCoalitions]) -> Iterator[str]:
+def coalition_lines(searches: Iterable[SmallestCoalitions]) -> Iterator[str]:
     """The smallest coalitions over a cap."""
-    listed = list(found)
+    listed = list(searches)
     if not listed:
         yield "There is no open partition on which such a cap leaves any room."
     for account in listed:

@@ -55,12 +55,12 @@ def charge(case: Case, body: MakeCharge) -> None:
                 "leases_not_asked", bool(body.step_leases), "step leases", "asked for by the charge", policy.source
             )
     case.refund = strictest_refund(policies)
-    known = {ref: facts.partitions[ref] for ref in bound}
+    partitions = {ref: facts.partitions[ref] for ref in bound}
     # Terms that are one value are the same; to compare them takes longer.
-    caps = {(known[ref].epsilon, id(cap)): (known[ref].epsilon, cap) for ref, cap in bound.items()}
-    found = {alike: caps_of(*stated, document) for alike, stated in caps.items()}
-    case.caps = ((ref, found[known[ref].epsilon, id(binds)]) for ref, binds in bound.items())
-    changes = (binding_until(facts, known[ref], binds, case.now) for ref, binds in bound.items())
+    caps = {(partitions[ref].epsilon, id(cap)): (partitions[ref].epsilon, cap) for ref, cap in bound.items()}
+    caps_by_terms = {alike: caps_of(*stated, document) for alike, stated in caps.items()}
+    case.caps = ((ref, caps_by_terms[partitions[ref].epsilon, id(binds)]) for ref, binds in bound.items())
+    changes = (binding_until(facts, partitions[ref], binds, case.now) for ref, binds in bound.items())
     ends = document.ends if waived_until is None else waived_until
     case.until, case.runs_max = min((ends, *changes)), document.runs_max
 
@@ -77,22 +77,22 @@ def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) 
         return bound
     refs = partitions_within(facts, body.partitions, body.ranges)
     partitions = [facts.partitions[ref] for ref in refs[len(body.partitions) :]]
-    for one in body.ranges:
-        order = facts.opening_order(one.dataset)
-        ends = (order.places[f"{one.dataset}/{name}"] for name in (one.first, one.last))
+    for range_ in body.ranges:
+        order = facts.opening_order(range_.dataset)
+        ends = (order.places[f"{range_.dataset}/{name}"] for name in (range_.first, range_.last))
         first, last = ends
         check_gaps(case, [facts.partitions[ref] for ref in order.refs[first : last + 1]])
     for group in _alike(case, partitions):
-        named = in_words(refs, [partition.ref for partition in group])
+        words = in_words(refs, [partition.ref for partition in group])
         # The oldest of them is the first that is too old.
-        if binds := _charged(case, min(group, key=lambda one: one.opened), document, named):
+        if binds := _charged(case, min(group, key=lambda partition: partition.opened), document, words):
             bound |= {partition.ref: binds for partition in group}
     return bound
 
 
 def _alike(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
     """Partitions of which every check says the same."""
-    facts, now, found = case.facts, case.now, dict[Hashable, list[Partition]]()
+    facts, now, groups = case.facts, case.now, dict[Hashable, list[Partition]]()
     epsilon = dict(case.request.epsilon)
     for partition, binds in zip(partitions, bindings(facts, partitions, now), strict=True):
         age = None if binds is None else binds.age_days_max
@@ -100,8 +100,8 @@ def _alike(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
         # Terms that are one value are the same; to compare them takes longer.
         terms = partition.epsilon, partition.delta, epsilon.get(partition.ref), id(binds)
         alike = partition.provider, partition.dataset, partition.retired, too_old, *terms
-        found.setdefault(alike, []).append(partition)
-    return [*found.values()]
+        groups.setdefault(alike, []).append(partition)
+    return [*groups.values()]
 
 
 def strictest_refund(policies: tuple[Policy, ...]) -> str:
@@ -149,44 +149,44 @@ def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> b
     return not together or organisation.did == contract.consumer
 
 
-def _charged(case: Case, found: Partition, document: ContractDocument, named: str = "") -> Binding | None:
+def _charged(case: Case, partition: Partition, document: ContractDocument, words: str = "") -> Binding | None:
     """Check one partition, or many alike by one of them; the binding terms, or None without a policy in force."""
-    ref, pair = named or found.ref, DatasetName(found.dataset, found.provider)
+    ref, pair = words or partition.ref, DatasetName(partition.dataset, partition.provider)
     expected = "of a dataset in the contract"
     case.check("dataset_not_in_contract", pair in document.datasets, ref, expected, document.source)
-    case.check("partition_retired", not found.retired, ref, "open")
-    case.exists("run_not_told", _epsilon_on(case, found), f"the run's epsilon on {ref}", "known")
-    _check_run(case, "contract", found, document.run, document.source, ref)
-    binds = case.exists("policy_missing", binding(case.facts, found, case.now), ref, "under a policy in force")
+    case.check("partition_retired", not partition.retired, ref, "open")
+    case.exists("run_not_told", _epsilon_on(case, partition), f"the run's epsilon on {ref}", "known")
+    _check_run(case, "contract", partition, document.run, document.source, ref)
+    binds = case.exists("policy_missing", binding(case.facts, partition, case.now), ref, "under a policy in force")
     if binds is None:
         return None
     policy = binds.policy
-    _check_run(case, "policy", found, policy.run, policy.source, ref)
-    _check_delta(case, "lineage_delta_above_policy", found, policy.lineage.delta_max, policy.source, ref)
+    _check_run(case, "policy", partition, policy.run, policy.source, ref)
+    _check_delta(case, "lineage_delta_above_policy", partition, policy.lineage.delta_max, policy.source, ref)
     _check_coalitions(case, policy)
     if binds.age_days_max is not None:
-        limit = (f"the last moment of a charge to {ref},", last_moment(found, binds.age_days_max))
+        limit = (f"the last moment of a charge to {ref},", last_moment(partition, binds.age_days_max))
         case.not_after("partition_too_old", ("now", case.now), limit, binds.age_source)
     return binds
 
 
-def _epsilon_on(case: Case, found: Partition) -> Fraction | None:
+def _epsilon_on(case: Case, partition: Partition) -> Fraction | None:
     """The ε of the run on a partition, if it is known."""
-    return next((epsilon for ref, epsilon in case.request.epsilon if ref == found.ref), None)
+    return next((epsilon for ref, epsilon in case.request.epsilon if ref == partition.ref), None)
 
 
-def _check_run(case: Case, who: str, found: Partition, limits: RunLimits, source: str, named: str) -> None:  # noqa: PLR0913, PLR0917 - whose bounds, of what
+def _check_run(case: Case, who: str, partition: Partition, limits: RunLimits, source: str, words: str) -> None:  # noqa: PLR0913, PLR0917 - whose bounds, of what
     """Check the ε of the run, if it is known, and the δ it is at, against one document's caps on one run."""
-    epsilon = _epsilon_on(case, found)
+    epsilon = _epsilon_on(case, partition)
     if epsilon is not None:
-        case.at_most(f"run_above_{who}", f"epsilon of the run on {named}", epsilon, limits.epsilon_max, source)
-    _check_delta(case, f"run_delta_above_{who}", found, limits.delta_max, source, named)
+        case.at_most(f"run_above_{who}", f"epsilon of the run on {words}", epsilon, limits.epsilon_max, source)
+    _check_delta(case, f"run_delta_above_{who}", partition, limits.delta_max, source, words)
 
 
-def _check_delta(case: Case, code: str, found: Partition, most: Fraction | None, source: str, named: str) -> None:  # noqa: PLR0913, PLR0917 - as above
+def _check_delta(case: Case, code: str, partition: Partition, most: Fraction | None, source: str, words: str) -> None:  # noqa: PLR0913, PLR0917 - as above
     """Check the partition's own δ: every ε of it is at that δ, so no smaller δ can be promised."""
     if most is not None:
-        case.at_most(code, f"delta of {named}", found.delta, most, source)
+        case.at_most(code, f"delta of {words}", partition.delta, most, source)
 
 
 def _check_coalitions(case: Case, policy: Policy) -> None:
@@ -195,32 +195,32 @@ def _check_coalitions(case: Case, policy: Policy) -> None:
     if author is None:
         return
     undeclared = undeclared_coalitions(case.facts, author, policy)
-    for named in _coalitions_of(case.facts, author, policy):
-        expected = f"declared with a cap of at most {format_number(named.epsilon_max)}"
-        declared = named not in undeclared
-        case.check("coalition_not_declared", declared, f"coalition {named.name}", expected, policy.source)
+    for coalition in _coalitions_of(case.facts, author, policy):
+        expected = f"declared with a cap of at most {format_number(coalition.epsilon_max)}"
+        declared = coalition not in undeclared
+        case.check("coalition_not_declared", declared, f"coalition {coalition.name}", expected, policy.source)
 
 
 def undeclared_coalitions(facts: Facts, author: Organisation, policy: Policy) -> tuple[Coalition, ...]:
     """The policy's coalitions of an organisation that are not declared."""
     declared = [facts.nodes[coalition] for coalition in coalitions_of(facts.nodes, author.node)]
-    named = _coalitions_of(facts, author, policy)
-    return tuple(coalition for coalition in named if not any(covers(coalition, node) for node in declared))
+    stated = _coalitions_of(facts, author, policy)
+    return tuple(coalition for coalition in stated if not any(covers(coalition, node) for node in declared))
 
 
 def _coalitions_of(facts: Facts, author: Organisation, policy: Policy) -> tuple[Coalition, ...]:
-    known = facts.organisations
+    organisations = facts.organisations
     return tuple(
         coalition
         for coalition in policy.coalitions
-        if author.node in {known[did].node for did in coalition.members if did in known}
+        if author.node in {organisations[did].node for did in coalition.members if did in organisations}
     )
 
 
-def covers(named: Coalition, declared: Node) -> bool:
+def covers(coalition: Coalition, declared: Node) -> bool:
     """Whether a declared coalition is what a policy names: the same members or more, the same ε or less."""
-    known = declared.epsilon is not None and declared.epsilon <= named.epsilon_max
-    return known and set(named.members) <= set(declared.members)
+    capped = declared.epsilon is not None and declared.epsilon <= coalition.epsilon_max
+    return capped and set(coalition.members) <= set(declared.members)
 
 
 def check_run_bounds(case: Case, plan: RunPlan, contract: ContractDocument, policies: tuple[Policy, ...]) -> None:

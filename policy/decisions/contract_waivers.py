@@ -19,7 +19,7 @@ def check_issuers(case: Case, document: ContractDocument) -> None:
         organisation = facts.organisations.get(issuer)
         is_sro = organisation is not None and SRO in organisation.roles
         case.check("waiver_issuer_not_sro", is_sro, issuer, f"registered as {SRO}", document.source)
-    given = {(waiver.waives, waiver.pipeline, waiver.issuer) for waiver in waivers}
+    pairs = {(waiver.waives, waiver.pipeline, waiver.issuer) for waiver in waivers}
     datasets = (facts.datasets.get((dataset.provider, dataset.dataset)) for dataset in document.datasets)
     domains = dict.fromkeys(dataset.domain for dataset in datasets if dataset is not None)
     for domain in domains if waivers else ():
@@ -28,7 +28,7 @@ def check_issuers(case: Case, document: ContractDocument) -> None:
             issuer = policy.issuer if policy else ""
             subject = f"{waived} of pipeline {pipeline}"
             whom = f"waived by {issuer}, who issues the policy of {domain}"
-            case.check("waiver_missing", (waived, pipeline, issuer) in given, subject, whom, document.source)
+            case.check("waiver_missing", (waived, pipeline, issuer) in pairs, subject, whom, document.source)
 
 
 def check_waivers(case: Case, document: ContractDocument, pipeline: str | None) -> int | None:

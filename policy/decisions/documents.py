@@ -34,8 +34,8 @@ def policy(case: Case, body: EnterDocument) -> None:
         case.not_after("effective_unordered", *times, source)
     for coalition in document.coalitions:
         for did in coalition.members:
-            known = did in case.facts.organisations
-            case.check("member_unknown", known, f"{did} of {coalition.name}", "registered", source)
+            registered = did in case.facts.organisations
+            case.check("member_unknown", registered, f"{did} of {coalition.name}", "registered", source)
     recent = document.effective >= case.now - DAY_MS
     stated = f"the effective date {format_time(document.effective)}"
     case.add("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)
@@ -63,9 +63,9 @@ def recommendation(case: Case, body: EnterDocument) -> None:
         return
     source = document.source
     _check_author(case, "issuer", document.issuer, source)
-    found = case.facts.datasets.get((document.provider, document.dataset))
-    case.exists("dataset_unknown", found, f"{document.provider}/{document.dataset}", "registered", source)
-    digest = found.recommendation if found else None
+    dataset = case.facts.datasets.get((document.provider, document.dataset))
+    case.exists("dataset_unknown", dataset, f"{document.provider}/{document.dataset}", "registered", source)
+    digest = dataset.recommendation if dataset else None
     last = read_recommendation(case.facts.documents[digest]) if digest else None
     _check_next(case, f"version for {document.dataset}", document, last)
     case.header = Header("recommendation", document.dataset, document.version, providers=(document.provider,))
@@ -82,12 +82,12 @@ def contract(case: Case, body: EnterDocument) -> None:
         organisation = facts.organisations.get(party)
         roles = organisation.roles if organisation else ()
         case.check("party_role_missing", role in roles, party, f"registered as {role}", source)
-    for one in document.datasets:
-        known = (one.provider, one.dataset) in facts.datasets
-        case.check("dataset_unknown", known, f"{one.provider}/{one.dataset}", "registered", source)
+    for named in document.datasets:
+        registered = (named.provider, named.dataset) in facts.datasets
+        case.check("dataset_unknown", registered, f"{named.provider}/{named.dataset}", "registered", source)
     replaced = facts.contracts.get(facts.contract_heads.get(document.id, ""))
-    wanted = replaced.version + 1 if replaced else 1
-    case.equal("version_not_next", f"version of {document.id}", document.version, wanted, source)
+    expected = replaced.version + 1 if replaced else 1
+    case.equal("version_not_next", f"version of {document.id}", document.version, expected, source)
     case.before("contract_ended", ("now", case.now), ("the contract's end", document.ends), source)
     # Without the earlier parties anyone could take over the id, and so stop a contract of others.
     earlier = (*replaced.providers, replaced.consumer) if replaced else ()

@@ -69,8 +69,8 @@ def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument | None
 
 def _least(*stated: tuple[Fraction | None, str]) -> tuple[Fraction | None, str]:
     """The least of what documents state, and the document that does."""
-    known = [(number, source) for number, source in stated if number is not None]
-    return min(known, key=lambda one: one[0], default=(None, ""))
+    limits = [(number, source) for number, source in stated if number is not None]
+    return min(limits, key=lambda limit: limit[0], default=(None, ""))
 
 
 def caps_everyone(policy: Policy, level: int) -> bool:
@@ -81,8 +81,10 @@ def caps_everyone(policy: Policy, level: int) -> bool:
 def policy_in_force(facts: Facts, domain: str, now: int, before: int | None = None) -> PolicyVersion | None:
     """The greatest version effective at ``now``, among those entered before an index if one is given."""
     versions = facts.policies.get(domain, ())
-    known = (version for version in versions if version.effective <= now and (before is None or version.index < before))
-    return max(known, key=lambda one: one.version, default=None)
+    candidates = (
+        version for version in versions if version.effective <= now and (before is None or version.index < before)
+    )
+    return max(candidates, key=lambda one: one.version, default=None)
 
 
 def dataset_of(facts: Facts, partition: Partition) -> Dataset:
@@ -102,7 +104,7 @@ def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
 
 def bindings(facts: Facts, partitions: Sequence[Partition], now: int) -> list[Binding | None]:
     """The terms that bind each of several partitions; those of one dataset and one policy share one value."""
-    found: dict[tuple[str, str, int, int], Binding | None] = {}
+    by_terms: dict[tuple[str, str, int, int], Binding | None] = {}
     bound = []
     for partition in partitions:
         # Only what was entered before the partition: a version entered later and dated back never lowers it.
@@ -112,9 +114,9 @@ def bindings(facts: Facts, partitions: Sequence[Partition], now: int) -> list[Bi
             stated.index < partition.index for stated in facts.streams.get((partition.provider, partition.dataset), ())
         )
         opened_under = partition.provider, partition.dataset, version, streams
-        if opened_under not in found:
-            found[opened_under] = _bound_since(facts, partition, version, now)
-        bound.append(found[opened_under])
+        if opened_under not in by_terms:
+            by_terms[opened_under] = _bound_since(facts, partition, version, now)
+        bound.append(by_terms[opened_under])
     return bound
 
 
@@ -127,14 +129,14 @@ def _bound_since(facts: Facts, partition: Partition, version: int, now: int) -> 
         return None
     policy = read_policy(facts.documents[current.document])
     since = [read_policy(facts.documents[newer.document]) for newer in _since(facts, domain, version, now)]
-    highest = max(since, key=lambda one: (one.level_of(*of_dataset), one.version))
+    highest = max(since, key=lambda stated_policy: (stated_policy.level_of(*of_dataset), stated_policy.version))
     capped = any(caps_everyone(later, later.level_of(*of_dataset)) for later in since)
-    tightest = min(since, key=lambda one: (one.lineage.epsilon_max, -one.version))
+    tightest = min(since, key=lambda stated_policy: (stated_policy.lineage.epsilon_max, -stated_policy.version))
     stated = [(terms.partition_age_days_max, terms.source) for terms in (policy, highest)]
     ages = [(age, source) for age, source in stated if age is not None]
     if terms := slice_terms(facts, partition):
         ages.append((terms.life_days, terms.life_source))
-    age, source = min(ages, key=lambda one: one[0]) if ages else (None, "")
+    age, source = min(ages, key=lambda stated_policy: stated_policy[0]) if ages else (None, "")
     lineage = tightest.lineage.epsilon_max, tightest.source
     return Binding(policy, highest.level_of(*of_dataset), highest.source, capped, *lineage, age, source)
 

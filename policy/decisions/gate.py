@@ -48,8 +48,8 @@ def _denied(code: str, text: str) -> Verdict:
 
 
 def _organisation(case: Case, body: RegisterOrganisation) -> None:
-    known = case.actor in case.facts.organisations or case.actor == body.organisation
-    case.check("actor_unknown", known, case.actor, "registered, or registering itself")
+    registered = case.actor in case.facts.organisations or case.actor == body.organisation
+    case.check("actor_unknown", registered, case.actor, "registered, or registering itself")
 
 
 def _settlement(case: Case, body: Settle) -> None:

@@ -14,20 +14,20 @@ from policy.decisions.request import Case, on
 
 def revocation(case: Case, body: Revoke) -> None:
     """Decide a revocation: the newest version of a contract, by one of its TDPs."""
-    found = case.exists("contract_unknown", case.facts.contracts.get(body.contract), f"contract {body.contract}")
-    if found is None:
+    contract = case.exists("contract_unknown", case.facts.contracts.get(body.contract), f"contract {body.contract}")
+    if contract is None:
         return
-    document = read_contract(case.facts.documents[found.document])
+    document = read_contract(case.facts.documents[contract.document])
     case.check("actor_not_provider", case.actor in document.tdps, case.actor, "one of its TDPs", document.source)
-    check_newest(case, found, document)
+    check_newest(case, contract, document)
 
 
 def decree(case: Case, body: Decree) -> None:
     """Decide a decree: only by the SRO whose policy is in force for the partition."""
-    found = case.exists("partition_unknown", case.facts.partitions.get(body.partition), body.partition)
-    if found is None:
+    partition = case.exists("partition_unknown", case.facts.partitions.get(body.partition), body.partition)
+    if partition is None:
         return
-    domain = dataset_of(case.facts, found).domain
+    domain = dataset_of(case.facts, partition).domain
     in_force = policy_in_force(case.facts, domain, case.now)
     version = case.exists("policy_missing", in_force, f"domain {domain}", "under a policy in force")
     if version is not None:

@@ -65,10 +65,10 @@ def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] 
         cap = read_rule(partition.terms).cap(min(own or Fraction(0), partition.epsilon))
     except NoRoom as closed:
         return f"the account of {whose} on {partition.ref}: {closed}", holder
-    found = frozen_accounts(facts, (account,), {partition.ref: cap})
-    if not found:
+    frozen = frozen_accounts(facts, (account,), {partition.ref: cap})
+    if not frozen:
         return None
-    excess = found[0].excess
+    excess = frozen[0].excess
     much = "without a bound" if excess is None else f"by {ceil_decimal(100 * excess, 1)} % of it"
     return f"the account of {whose} on {partition.ref} would be over its cap {much}", holder
 
@@ -99,10 +99,10 @@ def transfer(case: Case, body: Transfer) -> None:
     roles = _roles(case)
     case.check("actor_unknown", bool({"SRO", "TDC"} & set(roles)), case.actor, "registered as SRO or TDC")
     case.registered("recipient_unknown", (body.recipient,))
-    found = case.exists("charge_unknown", case.facts.charges.get(body.charge), f"charge {body.charge}")
-    if found is not None and "SRO" not in roles:
-        case.equal("charge_not_posted", "state", found.state.value, ChargeState.POSTED.value)
-        check_transfer_allowed(case, found)
+    charge = case.exists("charge_unknown", case.facts.charges.get(body.charge), f"charge {body.charge}")
+    if charge is not None and "SRO" not in roles:
+        case.equal("charge_not_posted", "state", charge.state.value, ChargeState.POSTED.value)
+        check_transfer_allowed(case, charge)
 
 
 def _roles(case: Case) -> tuple[str, ...]:

@@ -79,10 +79,10 @@ def _check_recommended(case: Case, body: OpenPartition, dataset: Dataset) -> Non
     """A budget above the recommended one needs a reason, which the partition's own entry keeps."""
     if dataset.recommendation is None:
         return
-    found = read_recommendation(case.facts.documents[dataset.recommendation])
+    recommendation = read_recommendation(case.facts.documents[dataset.recommendation])
     for name, requested, most in (
-        ("epsilon", body.epsilon, found.budget.epsilon_max),
-        ("delta", body.delta, found.budget.delta_max),
+        ("epsilon", body.epsilon, recommendation.budget.epsilon_max),
+        ("delta", body.delta, recommendation.budget.delta_max),
     ):
         within = requested <= most
         compared = (
@@ -90,7 +90,7 @@ def _check_recommended(case: Case, body: OpenPartition, dataset: Dataset) -> Non
         )
         why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
         text = f"the requested {name} {compared}{why}"
-        case.add("reason_missing", within or bool(body.reason), text, found.source)
+        case.add("reason_missing", within or bool(body.reason), text, recommendation.source)
 
 
 def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, dataset: DatasetDescription) -> None:
@@ -114,8 +114,8 @@ def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, datase
 
 
 def _read(case: Case, body: OpenPartition) -> tuple[Stored, ...]:
-    found = tuple(stored_commitments(digest, case.facts) for digest in body.commitments)
-    for document in found:
+    documents = tuple(stored_commitments(digest, case.facts) for digest in body.commitments)
+    for document in documents:
         try:
             read_commitments(document)
         except KeyError:
@@ -124,9 +124,9 @@ def _read(case: Case, body: OpenPartition) -> tuple[Stored, ...]:
         except Malformed as error:
             case.failed("commitments_malformed", str(error))
             return ()
-    if found:
-        case.passed("commitments_malformed", f"{len(found)} document(s) of commitments can be read")
-    return found
+    if documents:
+        case.passed("commitments_malformed", f"{len(documents)} document(s) of commitments can be read")
+    return documents
 
 
 def _check_overlap(case: Case, body: OpenPartition, own: tuple[Stored, ...]) -> None:
@@ -168,9 +168,9 @@ def _say(case: Case, code: str, failed: list[str], passed: str) -> None:
 
 def retirement(case: Case, body: Retire) -> None:
     """A partition retired by its provider."""
-    found = case.exists("partition_unknown", case.facts.partitions.get(body.partition), body.partition)
-    if found is not None:
-        case.equal("actor_not_provider", "actor", case.actor, found.provider)
+    partition = case.exists("partition_unknown", case.facts.partitions.get(body.partition), body.partition)
+    if partition is not None:
+        case.equal("actor_not_provider", "actor", case.actor, partition.provider)
 
 
 VERDICTS: Final = (on(PARTITION, partition), on(RETIREMENT, retirement))

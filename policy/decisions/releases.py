@@ -167,13 +167,13 @@ def _charge(case: Case, name: str) -> Charge | None:
 def _bindings(case: Case, charge: Charge) -> dict[str, Binding]:
     """By partition the terms that bind it; of a charge that names ranges, by the words for all that are bound alike."""
     facts, bound = case.facts, dict[str, Binding]()
-    found = bindings(facts, [facts.partitions[ref] for ref in charge.partitions], case.now)
-    in_force = dict(zip(charge.partitions, found, strict=True))
+    by_partition = bindings(facts, [facts.partitions[ref] for ref in charge.partitions], case.now)
+    in_force = dict(zip(charge.partitions, by_partition, strict=True))
     if charge.groups is not None:
-        alike: dict[int, tuple[Binding | None, list[str]]] = {}
+        by_binding: dict[int, tuple[Binding | None, list[str]]] = {}
         for ref, binds in in_force.items():
-            alike.setdefault(id(binds), (binds, []))[1].append(ref)
-        in_force = {in_words(charge.partitions, refs): binds for binds, refs in alike.values()}
+            by_binding.setdefault(id(binds), (binds, []))[1].append(ref)
+        in_force = {in_words(charge.partitions, refs): binds for binds, refs in by_binding.values()}
     for named, binds in in_force.items():
         if terms := case.exists("policy_missing", binds, named, "under a policy in force"):
             bound[named] = terms

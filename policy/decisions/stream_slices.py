@@ -45,18 +45,18 @@ def stream(case: Case, body: EnterDocument) -> None:
     case.signed_by((provider,), source)
     case.header = Header("stream", document.dataset, document.version, providers=(provider,))
     earlier = stream_in_force(case.facts, provider, document.dataset)
-    wanted = earlier.version + 1 if earlier else 1
-    case.equal("version_not_next", f"version of the stream {document.dataset}", document.version, wanted, source)
+    expected = earlier.version + 1 if earlier else 1
+    case.equal("version_not_next", f"version of the stream {document.dataset}", document.version, expected, source)
     if earlier is not None:
         _check_promise(case, document, earlier)
     dataset = case.facts.datasets.get((provider, document.dataset))
-    found = case.exists("dataset_unknown", dataset, f"{provider}/{document.dataset}", "registered", source)
-    if found is None:
+    registered = case.exists("dataset_unknown", dataset, f"{provider}/{document.dataset}", "registered", source)
+    if registered is None:
         return
-    described = read_dataset(case.facts.documents[found.document])
+    described = read_dataset(case.facts.documents[registered.document])
     case.equal("unit_not_described", "unit", document.unit, described.unit, described.source)
-    in_force = policy_in_force(case.facts, found.domain, case.now)
-    version = case.exists("policy_missing", in_force, f"domain {found.domain}", "under a policy in force")
+    in_force = policy_in_force(case.facts, registered.domain, case.now)
+    version = case.exists("policy_missing", in_force, f"domain {registered.domain}", "under a policy in force")
     if version is not None:
         _check_policy(case, document, read_policy(case.facts.documents[version.document]))
 
@@ -72,10 +72,12 @@ def _check_promise(case: Case, document: StreamDocument, earlier: StreamDocument
     case.count_at_most("appearances_raised", subject, now, before, earlier.source)
     case.at_least("appearances_lowered", subject, Fraction(now), Fraction(before), earlier.source)
     # By slices without commitments no old person is found in a new slice.
-    kept = document.persons != COMMITTED or earlier.persons == COMMITTED
-    why = "" if kept else ": the earlier slices may lack commitments to persons; what is stricter needs a new dataset"
-    text = f"persons may {'' if kept else 'not '}be {document.persons} after {earlier.persons}{why}"
-    case.add("persons_declared_before", kept, text, earlier.source)
+    unbroken = document.persons != COMMITTED or earlier.persons == COMMITTED
+    why = (
+        "" if unbroken else ": the earlier slices may lack commitments to persons; what is stricter needs a new dataset"
+    )
+    text = f"persons may {'' if unbroken else 'not '}be {document.persons} after {earlier.persons}{why}"
+    case.add("persons_declared_before", unbroken, text, earlier.source)
 
 
 def _check_policy(case: Case, document: StreamDocument, policy: Policy) -> None:
@@ -113,27 +115,27 @@ def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
     _check_terms(case, body, document)
     earlier = slices_of(case.facts, body.provider, body.dataset, case.facts.partitions.values())
     _check_period(case, body.partition, document, earlier)
-    given = f"commitments to the records of {body.ref}"
-    case.check("commitments_missing", len(every) > len(persons), given, "given", document.source)
+    subject = f"commitments to the records of {body.ref}"
+    case.check("commitments_missing", len(every) > len(persons), subject, "given", document.source)
     if document.persons == COMMITTED or persons:
         _check_persons(case, body, document, persons, earlier)
 
 
 def _stored(facts: Facts, digests: Sequence[str]) -> list[Stored]:
     """The documents that can be read; of others a check says already what is wrong."""
-    found = []
+    documents = []
     for document in (stored_commitments(digest, facts) for digest in digests):
         try:
             read_commitments(document)
         except (KeyError, Malformed):
             continue
-        found.append(document)
-    return found
+        documents.append(document)
+    return documents
 
 
 def _check_terms(case: Case, body: OpenPartition, document: StreamDocument) -> None:
     epsilon, delta = document.slice_budget
-    for name, value, wanted in (
+    for name, value, expected in (
         ("epsilon", format_number(body.epsilon), format_number(epsilon)),
         ("delta", format_number(body.delta), format_number(delta)),
         ("relation", body.relation, document.relation),
@@ -141,7 +143,7 @@ def _check_terms(case: Case, body: OpenPartition, document: StreamDocument) -> N
         ("rule", body.rule, document.rule),
         ("slack", format_number(body.slack or Fraction(0)), format_number(document.slack or Fraction(0))),
     ):
-        case.equal("slice_differs_from_stream", name, value, wanted, document.source)
+        case.equal("slice_differs_from_stream", name, value, expected, document.source)
     for name, same in (("load", body.load == document.load), ("prices", body.prices == document.prices)):
         case.check(
             "slice_differs_from_stream", same, f"the {name} of {body.ref}", "that of the stream", document.source
@@ -180,9 +182,11 @@ def _check_persons(
         case.at_least(
             "persons_too_few", "the records that the committed persons may have", records, Fraction(body.records), ""
         )
-    groups = tuple(found for partition in earlier if (found := _persons_of(case.facts, partition)))
+    groups = tuple(documents for partition in earlier if (documents := _persons_of(case.facts, partition)))
     keys = {read_commitments(document).key for document in own}
-    same = len(keys) == 1 and keys.issuperset(read_commitments(document).key for found in groups for document in found)
+    same = len(keys) == 1 and keys.issuperset(
+        read_commitments(document).key for documents in groups for document in documents
+    )
     text = f"the key of the commitments to persons is {'' if same else 'not '}that of all slices of {body.dataset}"
     case.add("persons_key_changed", same, text, source)
     beyond = persons_beyond(own, groups, most)
@@ -191,17 +195,17 @@ def _check_persons(
     case.add("persons_too_often", not beyond, text, source)
 
 
-def _persons_of(facts: Facts, one: Partition) -> tuple[Stored, ...]:
-    return tuple(found for found in _stored(facts, one.commitments) if read_commitments(found).persons)
+def _persons_of(facts: Facts, partition: Partition) -> tuple[Stored, ...]:
+    return tuple(document for document in _stored(facts, partition.commitments) if read_commitments(document).persons)
 
 
 def check_windows(case: Case, partitions: Sequence[Partition]) -> None:
     """Check that a run covers at most so many slices of each stream as the stream, or a tighter version, allows."""
-    terms = [(partition, found) for partition in partitions if (found := slice_terms(case.facts, partition))]
+    terms = [(partition, limits) for partition in partitions if (limits := slice_terms(case.facts, partition))]
     counts = Counter((partition.provider, partition.dataset) for partition, _ in terms)
     for place, count in counts.items():
-        of_stream = (found for partition, found in terms if (partition.provider, partition.dataset) == place)
-        least = min(of_stream, key=lambda found: found.window_max)
+        of_stream = (limits for partition, limits in terms if (partition.provider, partition.dataset) == place)
+        least = min(of_stream, key=lambda limits: limits.window_max)
         subject = f"the number of slices of {place[1]} in one run,"
         case.count_at_most("window_too_long", subject, count, least.window_max, least.window_source)
 
@@ -210,10 +214,10 @@ def check_gaps(case: Case, partitions: Sequence[Partition]) -> None:
     """Check that slices which follow one another in a range are of periods that do: what was missed is not in a run."""
     missed = [period for first, then in pairwise(partitions) for period in missed_between(case.facts, first, then)]
     if missed:
-        named = ", ".join(missed[:_MISSED_MAX]) + (
+        periods = ", ".join(missed[:_MISSED_MAX]) + (
             f" and {len(missed) - _MISSED_MAX} more" if missed[_MISSED_MAX:] else ""
         )
-        case.failed("range_has_gaps", f"no slice opened for {named}: name a range before and another one after")
+        case.failed("range_has_gaps", f"no slice opened for {periods}: name a range before and another one after")
 
 
 def missed_between(facts: Facts, first: Partition, then: Partition) -> Iterator[str]:

@@ -68,18 +68,18 @@ def slice_terms(facts: Facts, partition: Partition) -> SliceTerms | None:
         return None
     opening = max(place for place, version in enumerate(versions) if version.index < partition.index)
     since = [read_stream(facts.documents[version.document]) for version in versions[opening:]]
-    life, window = min(since, key=lambda one: one.life_days), min(since, key=lambda one: one.window_max)
+    life, window = min(since, key=lambda terms: terms.life_days), min(since, key=lambda terms: terms.window_max)
     return SliceTerms(since[0], life.life_days, life.source, window.window_max, window.source)
 
 
 def slices_of(facts: Facts, provider: str, dataset: str, partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     """The slices of a stream among some partitions, in the order in which they opened."""
-    found = (
+    slices = (
         partition
         for partition in partitions
         if (partition.provider, partition.dataset) == (provider, dataset) and is_slice(facts, partition)
     )
-    return tuple(sorted(found, key=lambda one: one.index))
+    return tuple(sorted(slices, key=lambda one: one.index))
 
 
 def stored_commitments(digest: str, facts: Facts) -> Stored:

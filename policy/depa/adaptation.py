@@ -153,9 +153,13 @@ Remedy = tuple[str, Any] | None
 """The path of a field and its new value; None where no change removes the refusal."""
 
 
-def _party(one: _Refusal) -> Remedy:
-    did = one.decided.tdc if one.path == f"{CONTRACT}.tdc" else one.decided.providers.get(_owner(one.path, one.files))
-    return (one.path, did) if did else None
+def _party(refusal: _Refusal) -> Remedy:
+    did = (
+        refusal.decided.tdc
+        if refusal.path == f"{CONTRACT}.tdc"
+        else refusal.decided.providers.get(_owner(refusal.path, refusal.files))
+    )
+    return (refusal.path, did) if did else None
 
 
 def _owner(path: str, files: Mapping[str, Any]) -> str:
@@ -163,65 +167,66 @@ def _owner(path: str, files: Mapping[str, Any]) -> str:
     return owner if isinstance(owner, str) else ""
 
 
-def _parties(one: _Refusal) -> Remedy:
+def _parties(refusal: _Refusal) -> Remedy:
     """The TDPs of a contract are the providers of its datasets."""
     path = f"{CONTRACT}.tdps"
-    datasets, named = value_at(one.files, f"{CONTRACT}.datasets"), value_at(one.files, path)
+    datasets, parties = value_at(refusal.files, f"{CONTRACT}.datasets"), value_at(refusal.files, path)
     listed = [each.get("provider") for each in datasets if isinstance(each, dict)] if isinstance(datasets, list) else []
-    if (one.path != path and one.reason.code == "list_length") or not all(listed) or not listed:
+    if (refusal.path != path and refusal.reason.code == "list_length") or not all(listed) or not listed:
         return None
-    return path, list(dict.fromkeys([*(named if isinstance(named, list) else []), *listed]))
+    return path, list(dict.fromkeys([*(parties if isinstance(parties, list) else []), *listed]))
 
 
-def _date(one: _Refusal) -> Remedy:
-    moment = one.decided.ends if one.path.endswith("expiryTime") else one.decided.starts
-    return None if moment is None else (one.path, format_time(moment))
+def _date(refusal: _Refusal) -> Remedy:
+    moment = refusal.decided.ends if refusal.path.endswith("expiryTime") else refusal.decided.starts
+    return None if moment is None else (refusal.path, format_time(moment))
 
 
-def _number(one: _Refusal) -> Remedy:
+def _number(refusal: _Refusal) -> Remedy:
     """A pipeline's number that is written as a string; one of a contract may be."""
-    match = re.fullmatch(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?", str(one.value), re.ASCII)
-    if not one.path.startswith(PIPELINE) or match is None:
+    match = re.fullmatch(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?", str(refusal.value), re.ASCII)
+    if not refusal.path.startswith(PIPELINE) or match is None:
         return None
-    return one.path, Fraction(match[0]) if match[2] else int(match[0])
+    return refusal.path, Fraction(match[0]) if match[2] else int(match[0])
 
 
-def _bound(one: _Refusal) -> Remedy:
-    return None if one.decided.rows is None else (f"{one.path}.{BOUND}", one.decided.rows)
+def _bound(refusal: _Refusal) -> Remedy:
+    return None if refusal.decided.rows is None else (f"{refusal.path}.{BOUND}", refusal.decided.rows)
 
 
-def _not_fitted(one: _Refusal) -> Remedy:
+def _not_fitted(refusal: _Refusal) -> Remedy:
     """What a record's preparation takes from other records goes; what a library fits by itself cannot."""
     instead = {"scaler": None, "stratify": False, "normalize": False, "missing_strategy": "drop"}
-    name = one.path.rpartition(".")[2]
-    return (one.path, instead[name]) if name in instead else None
+    name = refusal.path.rpartition(".")[2]
+    return (refusal.path, instead[name]) if name in instead else None
 
 
-def _no_metrics(one: _Refusal) -> Remedy:
-    return one.path, []
+def _no_metrics(refusal: _Refusal) -> Remedy:
+    return refusal.path, []
 
 
-def _cap(one: _Refusal) -> Remedy:
+def _cap(refusal: _Refusal) -> Remedy:
     """A stage's own ε or δ above the contract's falls to it."""
     limits = [
-        key["epsilon_max" if one.reason.code == "run_above_contract" else "delta_max"] for key in one.checked.keys
+        key["epsilon_max" if refusal.reason.code == "run_above_contract" else "delta_max"]
+        for key in refusal.checked.keys
     ]
-    known = [Fraction(limit) for limit in limits if isinstance(limit, str)]
-    return (one.path, min(known)) if known and isinstance(one.value, int | Fraction) else None
+    numbers = [Fraction(limit) for limit in limits if isinstance(limit, str)]
+    return (refusal.path, min(numbers)) if numbers and isinstance(refusal.value, int | Fraction) else None
 
 
-def _noise(one: _Refusal) -> Remedy:
+def _noise(refusal: _Refusal) -> Remedy:
     """The run's ε falls until its noise is the contract's; or the contract's noise, where the TDPs decide so."""
-    priced = one.checked.priced
+    priced = refusal.checked.priced
     if priced is None or len(priced.plans) != 1 or not isinstance(priced.plans[0], Plan):
         return None
     plan = priced.plans[0]
-    if one.decided.least_noise:
-        return one.path, _down(plan.noise_multiplier, 3)
-    least = Fraction(str(one.value))
+    if refusal.decided.least_noise:
+        return refusal.path, _down(plan.noise_multiplier, 3)
+    least = Fraction(str(refusal.value))
     noisy = msgspec.structs.replace(plan, noise_multiplier=least)
     report = report_epsilon(noisy.mechanism(noisy.steps), priced.report.delta, RELATION)
-    stages = [at for at in _stages(one.files) if value_at(one.files, at) is not ABSENT]
+    stages = [at for at in _stages(refusal.files) if value_at(refusal.files, at) is not ABSENT]
     return (stages[0], Fraction(_down(report.epsilon, _PLACES))) if len(stages) == 1 else None
 
 

@@ -71,8 +71,8 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
         _caps(stage.privacy, contract, reasons)
         for exposure in stage.exposures:
             more = f"{exposure.text}; " if exposure.text else ""
-            found = replace(exposure, text=f"{more}Level {terms.level}")
-            _stop(found, terms, reasons, warned=terms.level == 0)
+            changed = replace(exposure, text=f"{more}Level {terms.level}")
+            _stop(changed, terms, reasons, warned=terms.level == 0)
         if stage.trees and stage.private:
             reasons.warn("training_claim", stage.privacy.path, stage.privacy.epsilon)
     if pipeline.trainings:
@@ -81,22 +81,22 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
     _sum(pipeline, contract, terms, reasons)
 
 
-def _stop(found: Exposure, terms: Terms, reasons: Reasons, *, warned: bool) -> None:
+def _stop(exposure: Exposure, terms: Terms, reasons: Reasons, *, warned: bool) -> None:
     """Refuse what has no price, or warn of it where the Level or an SRO's waiver lets it be."""
-    if terms.waived is not None and found.code in terms.waived.codes:
-        more = f"{found.text}; " if found.text else ""
+    if terms.waived is not None and exposure.code in terms.waived.codes:
+        more = f"{exposure.text}; " if exposure.text else ""
         until = f"waived by {', '.join(terms.waived.issuers)} until {format_time(terms.waived.ends)}"
-        reasons.warn(found.code, found.field, found.value, f"{more}{until}")
+        reasons.warn(exposure.code, exposure.field, exposure.value, f"{more}{until}")
         return
     note = reasons.warn if warned else reasons.refuse
-    note(found.code, found.field, found.value, found.text)
+    note(exposure.code, exposure.field, exposure.value, exposure.text)
 
 
 def group_of(pipeline: Pipeline, terms: Terms) -> int | None:
     """The rows of one data principal charged for: the greatest bound declared, None if a join has none."""
     declared = [join.rows or terms.rows for join in pipeline.joins]
-    known = [rows for rows in (*declared, terms.rows or 1) if rows is not None]
-    return None if None in declared else max(known)
+    group_sizes = [rows for rows in (*declared, terms.rows or 1) if rows is not None]
+    return None if None in declared else max(group_sizes)
 
 
 def compared(value: Fraction, most: Fraction) -> str:

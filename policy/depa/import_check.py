@@ -175,7 +175,7 @@ def _contract_document(contract: Contract, payload: str, terms: Terms, waivers: 
 
 def _waivers(pipeline: bytes, terms: Terms, reasons: Reasons) -> list[Json]:
     """The waivers that this pipeline needs: of each thing that was found in it, by each SRO."""
-    found = {reason.code for reason in reasons.found}
+    codes = {reason.code for reason in reasons.found}
     waived = terms.waived
     if waived is None:
         return []
@@ -187,7 +187,7 @@ def _waivers(pipeline: bytes, terms: Terms, reasons: Reasons) -> list[Json]:
             "reason": waived.reason,
             "waives": code,
         }
-        for code in sorted(found.intersection(waived.codes))
+        for code in sorted(codes.intersection(waived.codes))
         for issuer in waived.issuers
     ]
 

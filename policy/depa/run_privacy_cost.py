@@ -51,7 +51,7 @@ class Priced:
     def to_json(self) -> Object:
         """As JSON."""
         held: Object = {
-            rule: {"runs": found} if isinstance(found, int) else {"why": found} for rule, found in self.runs
+            rule: {"runs": result} if isinstance(result, int) else {"why": result} for rule, result in self.runs
         }
         noises: list[Json] = [
             format_number(plan.noise_multiplier) if isinstance(plan, Plan) else None for plan in self.plans
@@ -70,14 +70,14 @@ class Priced:
 def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> Priced | None:
     """A pipeline's run with its price; None, and noted, where it cannot be known."""
     plans = [_plan(stage, contract, terms, reasons) for stage in pipeline.trainings if stage.private]
-    known = tuple(plan for plan in plans if plan is not None)
-    if not known or len(known) < len(plans):
+    finite = tuple(plan for plan in plans if plan is not None)
+    if not finite or len(finite) < len(plans):
         return None
     delta = _delta(pipeline.trainings, contract, terms)
     if delta is None:
         return None
-    composed = (plan.mechanism(plan.steps) for plan in known)
-    whole = known[0] if len(known) == 1 else MechanismPlan(Composed(tuple(composed)))
+    composed = (plan.mechanism(plan.steps) for plan in finite)
+    whole = finite[0] if len(finite) == 1 else MechanismPlan(Composed(tuple(composed)))
     rows = group_of(pipeline, terms)
     run = group_privacy(rows or 1, whole.mechanism(whole.steps))
     try:
@@ -86,15 +86,15 @@ def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons
         reasons.refuse("not_priced", "pipeline.pipeline", None, str(error))
         return None
     most = contract.epsilon_max()
-    if most is not None and report.epsilon > most and ((rows or 1) > 1 or len(known) > 1):
-        of = f"groups of {rows or 1}, {len(known)} stage(s): {compared(report.epsilon, most)}"
+    if most is not None and report.epsilon > most and ((rows or 1) > 1 or len(finite) > 1):
+        of = f"groups of {rows or 1}, {len(finite)} stage(s): {compared(report.epsilon, most)}"
         reasons.refuse("run_above_contract", "pipeline.pipeline", None, of)
     budget = terms.budget or most
     if budget is None:
-        return Priced(known, whole, rows, report, None, ())
-    counted = *((name, delta) for name in RULE_NAMES), (PURE, Fraction(0))
+        return Priced(finite, whole, rows, report, None, ())
+    rules = *((name, delta) for name in RULE_NAMES), (PURE, Fraction(0))
     return Priced(
-        known, whole, rows, report, budget, tuple((name, _runs(name, run, of, budget)) for name, of in counted)
+        finite, whole, rows, report, budget, tuple((name, _runs(name, run, of, budget)) for name, of in rules)
     )
 
 

@@ -45,11 +45,11 @@ class Condition:
 
     def unmet(self, claims: c.Object) -> str:
         """In words; empty if the claims meet it."""
-        found = _claim(claims, self.claim)
+        claim = _claim(claims, self.claim)
         if self.operator == "exists":
-            met = (found is not _MISSING) is self.value
+            met = (claim is not _MISSING) is self.value
         else:
-            met = type(found) is type(self.value) and (_EQUALITY | _ORDER)[self.operator](found, self.value)
+            met = type(claim) is type(self.value) and (_EQUALITY | _ORDER)[self.operator](claim, self.value)
         return "" if met else f"{self.claim} {self.operator} {c.dump(self.value).decode()[:100]}"
 
     def required(self) -> Iterator[Condition]:
@@ -89,9 +89,9 @@ class ReleasePolicy(tuple[tuple[str, Group], ...]):
     @classmethod
     def parse(cls, value: object) -> Self:
         """Read a policy of at most 64 conditions, nested at most eight deep. Raises: Malformed."""
-        known = c.fields(value, "", ("anyOf", "version"))
-        c.one_of(known["version"], "version", VERSIONS)
-        listed = known["anyOf"]
+        members = c.fields(value, "", ("anyOf", "version"))
+        c.one_of(members["version"], "version", VERSIONS)
+        listed = members["anyOf"]
         if not isinstance(listed, list) or not 1 <= len(listed) <= CONDITIONS_MAX:
             raise Malformed("anyOf", f"must be a list of 1 to {CONDITIONS_MAX} authorities")
         reader = _Reader()
@@ -120,12 +120,12 @@ class _Reader:
     def __init__(self) -> None:
         self._left = CONDITIONS_MAX
 
-    def group(self, known: dict[str, Any], where: str, depth: int) -> Group:
-        words = [word for word in ("allOf", "anyOf") if word in known]
+    def group(self, members: dict[str, Any], where: str, depth: int) -> Group:
+        words = [word for word in ("allOf", "anyOf") if word in members]
         if len(words) != 1:
             raise Malformed(where, "must hold one of allOf and anyOf")
         (word,) = words
-        listed = known[word]
+        listed = members[word]
         if depth > DEPTH_MAX:
             raise Malformed(where, f"is nested deeper than {DEPTH_MAX} levels")
         if not isinstance(listed, list) or not listed:
@@ -136,19 +136,19 @@ class _Reader:
     def _part(self, value: object, where: str, depth: int) -> Condition | Group:
         if isinstance(value, dict) and "claim" not in value:
             return self.group(c.fields(value, where, (), ("allOf", "anyOf")), where, depth + 1)
-        known = c.fields(value, where, ("claim",), _OPERATORS)
+        members = c.fields(value, where, ("claim",), _OPERATORS)
         self._left -= 1
         if self._left < 0:
             raise Malformed(where, f"is one condition more than the {CONDITIONS_MAX} allowed")
-        words = [word for word in _OPERATORS if word in known]
+        words = [word for word in _OPERATORS if word in members]
         if len(words) != 1:
             raise Malformed(where, f"must hold one of {', '.join(_OPERATORS)}")
         (word,) = words
-        return Condition(c.string(known["claim"], f"{where}.claim", CLAIM_MAX), word, _value(known, word, where))
+        return Condition(c.string(members["claim"], f"{where}.claim", CLAIM_MAX), word, _value(members, word, where))
 
 
-def _value(known: dict[str, Any], word: str, where: str) -> str | int | bool:
-    value, field = known[word], f"{where}.{word}"
+def _value(members: dict[str, Any], word: str, where: str) -> str | int | bool:
+    value, field = members[word], f"{where}.{word}"
     if word == "exists":
         return c.boolean(value, field)
     if word in _ORDER:
@@ -162,14 +162,14 @@ def _value(known: dict[str, Any], word: str, where: str) -> str | int | bool:
 
 def _claim(claims: c.Object, path: str) -> object:
     """A claim by its whole name, else one level down for each dot."""
-    found: object = claims
+    value: object = claims
     if path in claims:
         return claims[path]
     for name in path.split("."):
-        if not isinstance(found, dict) or name not in found:
+        if not isinstance(value, dict) or name not in value:
             return _MISSING
-        found = found[name]
-    return found
+        value = value[name]
+    return value
 
 
 register_type(

@@ -87,8 +87,8 @@ def _json(data: bytes, size_max: int) -> Text:
         value = c.parse(data, size_max)
     except Malformed as error:
         # The strict JSON reader knows no places: find the value at which it stopped.
-        found = _located(data.decode("utf-8", "replace"))
-        path, place = found.stumble or (error.field, found.places.get(error.field, (0, 0)))
+        located = _located(data.decode("utf-8", "replace"))
+        path, place = located.stumble or (error.field, located.places.get(error.field, (0, 0)))
         raise Malformed(path or error.field, _at(error.rule, place) if place[0] else error.rule) from None
     return Text(value, lambda: _located(data.decode()).places)
 
@@ -116,7 +116,7 @@ class _Open:
 
 def _located(text: str) -> _Located:
     """The places of names and items, as far as the text is JSON and not too deep."""
-    found, stack = _Located(), list[_Open]()
+    located, stack = _Located(), list[_Open]()
     for piece, place in _pieces(text):
         top = stack[-1] if stack else None
         if piece in _CLOSE:
@@ -128,26 +128,26 @@ def _located(text: str) -> _Located:
                 top.index, top.name = (None, None) if top.index is None else (top.index + 1, None)
         elif top and top.index is None and top.name is None:
             top.name = _name(piece)
-            if top.here in found.places:
-                found.stumble = found.stumble or (top.here, place)
-            found.places[top.here] = place
+            if top.here in located.places:
+                located.stumble = located.stumble or (top.here, place)
+            located.places[top.here] = place
         else:
-            _value_at(found, top.here if top else "", piece, place)
+            _value_at(located, top.here if top else "", piece, place)
             if piece in _OPEN:
                 if len(stack) > c.DEPTH_MAX:
                     break
                 stack.append(_Open(top.here if top else "", 0 if piece == _OPEN[1] else None))
-    return found
+    return located
 
 
 _OPEN, _CLOSE, _BETWEEN = ("{", "["), ("}", "]"), (",", ":")
 
 
-def _value_at(found: _Located, path: str, piece: str, place: Place) -> None:
-    found.places.setdefault(path, place)
+def _value_at(located: _Located, path: str, piece: str, place: Place) -> None:
+    located.places.setdefault(path, place)
     plain = piece in _OPEN or piece[0] == '"' or piece in _WORDS
     if not plain and not (_INTEGER.match(piece) and _is_exact(piece)):
-        found.stumble = found.stumble or (path, place)
+        located.stumble = located.stumble or (path, place)
 
 
 def _is_exact(digits: str) -> bool:
@@ -206,10 +206,10 @@ class _Composer:
         return Text(value, lambda: self._places)
 
     def _next(self, kind: type[yaml.Event]) -> Any:  # noqa: ANN401 - an event of that kind
-        found = next(self._events)
-        if not isinstance(found, kind):
-            raise Malformed("", _at("must be one document", _place(found)))
-        return found
+        event = next(self._events)
+        if not isinstance(event, kind):
+            raise Malformed("", _at("must be one document", _place(event)))
+        return event
 
     def _value(self, event: yaml.Event, path: str, depth: int) -> c.Json:
         place = _place(event)
@@ -235,19 +235,19 @@ class _Composer:
         return _scalar(event, path, place)
 
     def _mapping(self, path: str, depth: int) -> c.Json:
-        found: dict[str, c.Json] = {}
+        mapping: dict[str, c.Json] = {}
         while not isinstance(key := next(self._events), yaml.MappingEndEvent):
             place = _place(key)
-            named = isinstance(key, yaml.ScalarEvent) and not key.anchor and not key.tag
-            name = _scalar(key, path, place) if isinstance(key, yaml.ScalarEvent) and named else None
+            is_name = isinstance(key, yaml.ScalarEvent) and not key.anchor and not key.tag
+            name = _scalar(key, path, place) if isinstance(key, yaml.ScalarEvent) and is_name else None
             if not isinstance(name, str):
                 raise Malformed(path, _at("has a name that is not a plain string", place))
             inner = f"{path}.{name[:80]}" if path else name[:80]
-            if name in found:
+            if name in mapping:
                 raise Malformed(inner, _at("is given twice", place))
             self._places[inner] = place
-            found[name] = self._value(next(self._events), inner, depth + 1)
-        return found
+            mapping[name] = self._value(next(self._events), inner, depth + 1)
+        return mapping
 
 
 def _place(event: yaml.Event) -> Place:

@@ -57,12 +57,12 @@ class _Kept(Generic[V]):
 
     def get(self, key: Hashable, find: Callable[[], V]) -> V:
         """What is kept, or found now. Raises: what finding raises."""
-        found = self._found.get(key)
-        if found is None:
+        value = self._found.get(key)
+        if value is None:
             if len(self._found) >= self._most:
                 self._found.clear()
-            found = self._found[key] = find()
-        return found
+            value = self._found[key] = find()
+        return value
 
 
 # A stream of a thousand slices has thousands of documents, all of which each new slice is held against.
@@ -83,9 +83,9 @@ def _read(data: bytes) -> Commitments:
     body = len(data) - head
     if not (persons or data.startswith(MAGIC)) or body < SIZE or body % SIZE:
         raise Malformed("commitments", f"must be {MAGIC!r}, a key's name and commitments of {SIZE} bytes each")
-    found = [*_each(data)]
-    if not all(map(lt, found, found[1:])):
-        place = next(place for place, (earlier, then) in enumerate(pairwise(found), 1) if not earlier < then)
+    digests = [*_each(data)]
+    if not all(map(lt, digests, digests[1:])):
+        place = next(place for place, (earlier, then) in enumerate(pairwise(digests), 1) if not earlier < then)
         raise Malformed("commitments", f"do not rise at commitment {place}")
     return Commitments(data[head - SIZE : head], body // SIZE, persons)
 

@@ -96,8 +96,8 @@ def probability_of(leaf: Mechanism) -> Fraction:
 
 def strictest(stated: Sequence[RunBounds | RunLimits]) -> RunBounds:
     """What a run must keep that is bound by all of them."""
-    named = [set(kinds) for limits in stated if (kinds := getattr(limits, "mechanisms", None)) is not None]
-    allowed = named[0].intersection(*named[1:]) if named else None
+    kinds_stated = [set(kinds) for limits in stated if (kinds := getattr(limits, "mechanisms", None)) is not None]
+    allowed = kinds_stated[0].intersection(*kinds_stated[1:]) if kinds_stated else None
     return RunBounds(
         delta_max=_least(limits.delta_max for limits in stated),
         noise_multiplier_min=max(

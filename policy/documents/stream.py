@@ -80,9 +80,9 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
             raise Inconsistent("prices", f"is for the rule {Catalogue.kind()}, not for {self.rule}")
         _, delta = self.slice_budget
         if self.budget.delta and delta < DELTA_MIN:
-            shown = f"{format_number(delta)} a slice, and a partition needs at least 1e-11 or 0"
+            detail = f"{format_number(delta)} a slice, and a partition needs at least 1e-11 or 0"
             raise Inconsistent(
-                "budget.delta", f"leaves a delta of {shown}: raise it, or lower appearances_max or epsilon"
+                "budget.delta", f"leaves a delta of {detail}: raise it, or lower appearances_max or epsilon"
             )
         if self.slack is not None and self.slack >= delta:
             raise Inconsistent("slack", f"must be less than a slice's delta, {format_number(delta)}")
@@ -109,14 +109,14 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
             ending = f"; slices of an earlier version have more, and all together show at most {together}"
         if self.unit == "record":
             ending += "; that is of one record in a slice: of a person with several there, more may be shown"
-        found = (
+        notes = (
             "commitments to persons show one appearance more" if self.persons == COMMITTED else "its provider says so"
         )
         if self.appearances_max == 1:
-            return f"a person is in one slice only ({found}), and each slice has the whole budget {whole}{ending}"
+            return f"a person is in one slice only ({notes}), and each slice has the whole budget {whole}{ending}"
         part = _pair(*self.slice_budget)
         return (
-            f"a person is in at most {self.appearances_max} slices ({found}); each slice has {part}, which by group "
+            f"a person is in at most {self.appearances_max} slices ({notes}); each slice has {part}, which by group "
             f"privacy keeps what all of them show of a person within {whole}{ending}"
         )
 

@@ -117,9 +117,9 @@ def accounts_over_cap(facts: Facts, now: int) -> Iterator[AccountStatus]:
         bounds = partition_bounds(facts, partition, now)
         if bounds is None or not _counts(facts, holder):
             continue
-        found = account_status(facts, facts.accounts[ref, holder], bounds)
-        if found.over:
-            yield found
+        status = account_status(facts, facts.accounts[ref, holder], bounds)
+        if status.over:
+            yield status
 
 
 def _counts(facts: Facts, holder: str) -> bool:

@@ -98,9 +98,9 @@ class PartitionFigures:
         contract, document = (bounds.contract, bounds.document) if bounds else (None, None)
         if contract is None or document is None:
             return []
-        left = document.runs_max - contract.runs
+        remaining = document.runs_max - contract.runs
         used, words = Fraction(contract.runs, document.runs_max), f"the number of runs of {document.source}"
-        return [_Room(words, used, left <= 0, None if self.last is None else max(0, left), infinite=False)]
+        return [_Room(words, used, remaining <= 0, None if self.last is None else max(0, remaining), infinite=False)]
 
     def _closed(self, holder: str) -> str | None:
         """What closes the partition or the lineage, whatever it has used."""

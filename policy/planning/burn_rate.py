@@ -68,7 +68,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     since = max(since, partition.opened)
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
-    counted, lately = counted_loss(facts, account), recent_loss(facts, ref, holder, first)
+    loss, lately = counted_loss(facts, account), recent_loss(facts, ref, holder, first)
     name = holder_name(facts, holder)
     try:
         cap = rule.cap(epsilon)
@@ -76,7 +76,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
         return Projection(full=True, holder=holder, name=name, partition=ref, projected_until=None, rate_since=since)
 
     def admits(hours: int) -> bool:
-        return rule.admits(counted + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
+        return rule.admits(loss + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
 
     full = not admits(0)
     low, high = 0, 1 if full else HORIZON_HOURS + 1

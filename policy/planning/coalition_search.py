@@ -55,7 +55,7 @@ def coalitions(
     Raises:
         KeyError: if a partition is not on record.
     """
-    searched, found = consumers(facts), []
+    searched, searches = consumers(facts), []
     for ref in partitions if partitions is not None else sorted(facts.partitions):
         partition = facts.partitions[ref]
         bounds = partition_bounds(facts, partition, now)
@@ -68,7 +68,7 @@ def coalitions(
         except NoRoom:
             continue
         smallest = smallest_coalitions(facts, ref, capacity, searched)
-        found.append(
+        searches.append(
             SmallestCoalitions(
                 asked=len(searched),
                 coalitions=tuple(
@@ -81,4 +81,4 @@ def coalitions(
                 searched_up_to=smallest.searched,
             )
         )
-    return tuple(found)
+    return tuple(searches)

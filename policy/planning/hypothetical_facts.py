@@ -64,9 +64,9 @@ class HypotheticalFacts:
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
-        found = {account.partition: account for account in self._facts.accounts_of(holder)}
-        found.update({ref: account for (ref, whose), account in self._accounts.items() if whose == holder})
-        return [found[ref] for ref in sorted(found)]
+        accounts = {account.partition: account for account in self._facts.accounts_of(holder)}
+        accounts.update({ref: account for (ref, whose), account in self._accounts.items() if whose == holder})
+        return [accounts[ref] for ref in sorted(accounts)]
 
     def runs(self, spans: Iterable[Span]) -> int:
         """See :class:`ledger.domain.facts.Facts`."""

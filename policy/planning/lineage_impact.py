@@ -56,9 +56,12 @@ def exposure_changes(facts: Facts, kind: str, body: c.Object, now: int) -> tuple
         Rejected: as the event would be, so too if it would change nothing.
     """
     edit = _edit(facts, kind, body, now)
-    found = (_change(edit, account, now) for account in edit.accounts())
+    changes = (_change(edit, account, now) for account in edit.accounts())
     return tuple(
-        sorted((account for account in found if account is not None), key=lambda one: (one.partition, one.after.holder))
+        sorted(
+            (account for account in changes if account is not None),
+            key=lambda change: (change.partition, change.after.holder),
+        )
     )
 
 

@@ -43,7 +43,7 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
         KeyError: if an organisation is not registered.
     """
     nodes = tuple(dict.fromkeys(facts.organisations[did].node for did in organisations))
-    found = []
+    merged = []
     for account in preview_merge(facts, nodes):
         index = int(account.holder.partition(":")[2])
         known = facts.nodes.get(index)
@@ -58,5 +58,5 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
         after = account_status(facts, account, bounds)
         share = after.used.share
         excess = Percent.of(share - 1) if after.over and share is not None and share > 1 else None
-        found.append(MergedAccount(after, before, coalition, excess, partition.ref))
-    return tuple(sorted(found, key=lambda one: (one.partition, one.coalition or -1)))
+        merged.append(MergedAccount(after, before, coalition, excess, partition.ref))
+    return tuple(sorted(merged, key=lambda one: (one.partition, one.coalition or -1)))

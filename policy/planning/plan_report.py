@@ -101,19 +101,21 @@ def report(question: WhatIf, first: int, since: int, shown: ShownStates | None =
         shown: the state as the consumer may be told of it, in place of the true one; then of an account that is shared
             with others no rate is shown.
     """
-    found = question if shown is None else replace(question, facts=shown.most)
+    seen_as = question if shown is None else replace(question, facts=shown.most)
     least = question if shown is None else replace(question, facts=shown.least)
-    decision = found.decision if shown is None else _uncertain(found.decision, least)
+    decision = seen_as.decision if shown is None else _uncertain(seen_as.decision, least)
     return PlanReport(
-        advice=None if decision.permit else advise(found),
+        advice=None if decision.permit else advise(seen_as),
         blocked=blocking_checks(least),
         decision=decision,
         lasts=tuple(
-            last for last in _lasts(found, _projected(found), first, since) if shown is None or last.holder != GLOBAL
+            last
+            for last in _lasts(seen_as, _projected(seen_as), first, since)
+            if shown is None or last.holder != GLOBAL
         ),
-        noise_multiplier_least=least_noise_admitted(found),
-        runs=runs_that_fit(found),
-        steps_most=_steps(found),
+        noise_multiplier_least=least_noise_admitted(seen_as),
+        runs=runs_that_fit(seen_as),
+        steps_most=_steps(seen_as),
         run_epsilon=question.run_epsilon,
     )
 
@@ -160,10 +162,14 @@ def _lasts(question: WhatIf, refs: tuple[str, ...], first: int, since: int) -> I
         for holder in (GLOBAL, question.holder):
             cap = cap_of(facts, partition, holder, bounds)
             if cap is not None:
-                found = projection(facts, ref, holder, cap, first, since, question.now)
-                ends = [time for time in (found.projected_until, bounds.closes) if time is not None]
-                if found.full or not closed:
-                    yield found if found.full else structs.replace(found, projected_until=min(ends, default=None))
+                forecast = projection(facts, ref, holder, cap, first, since, question.now)
+                ends = [time for time in (forecast.projected_until, bounds.closes) if time is not None]
+                if forecast.full or not closed:
+                    yield (
+                        forecast
+                        if forecast.full
+                        else structs.replace(forecast, projected_until=min(ends, default=None))
+                    )
 
 
 def _projected(question: WhatIf) -> tuple[str, ...]:
@@ -191,21 +197,23 @@ def advise(question: WhatIf) -> Advice:
 
 def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
     requested, facts = question.run.partitions, question.facts
-    datasets = {(one.provider, one.dataset) for ref in requested if (one := facts.partitions.get(ref))}
+    datasets = {
+        (partition.provider, partition.dataset) for ref in requested if (partition := facts.partitions.get(ref))
+    }
     others = [
-        one
+        partition
         for ref in sorted(facts.partitions)
         if ref not in requested
-        and not (one := facts.partitions[ref]).retired
-        and (one.provider, one.dataset) in datasets
+        and not (partition := facts.partitions[ref]).retired
+        and (partition.provider, partition.dataset) in datasets
     ]
-    tried = others[:CANDIDATES_MAX]
-    found = []
+    candidates = others[:CANDIDATES_MAX]
+    swaps = []
     for place, ref in enumerate(requested):
         mine = facts.partitions.get(ref)
-        for one in tried if mine else ():
-            same = mine and (mine.provider, mine.dataset) == (one.provider, one.dataset)
-            changed = (*requested[:place], one.ref, *requested[place + 1 :])
+        for partition in candidates if mine else ():
+            same = mine and (mine.provider, mine.dataset) == (partition.provider, partition.dataset)
+            changed = (*requested[:place], partition.ref, *requested[place + 1 :])
             if same and replace(question, run=structs.replace(question.run, partitions=changed)).is_admitted:
-                found.append(Swap(instead=one.ref, of=ref))
-    return tuple(found), len(others) - len(tried)
+                swaps.append(Swap(instead=partition.ref, of=ref))
+    return tuple(swaps), len(others) - len(candidates)

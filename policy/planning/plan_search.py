@@ -107,9 +107,9 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
         return 0
     found = find_crossing(_denied(question, of), 0, limit + 1, Crossing(plan.steps, 1.0)).place
     found = find_crossing(_fullness(mild, of), 0, found + 1, Crossing(plan.steps, 1.0)).place
-    for one, cap in _run_caps(mild):
+    for partition, cap in _run_caps(mild):
         if found:
-            found = most_steps(mechanism_of(of, one), cap, one.delta, one.relation, found)
+            found = most_steps(mechanism_of(of, partition), cap, partition.delta, partition.relation, found)
     return _settled(lambda steps: question.with_plan(of(steps)).is_admitted, found, 0, limit)
 
 
@@ -130,14 +130,16 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
         return changed
 
     start, ends = Crossing(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
-    found = max(find_crossing(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
-    for one, cap in _run_caps(mild):
-        least = least_noise(mechanism_of(of, one), cap, one.delta, one.relation)
+    noise_place = max(find_crossing(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
+    for partition, cap in _run_caps(mild):
+        least = least_noise(mechanism_of(of, partition), cap, partition.delta, partition.relation)
         if least is None:
             return None
-        found = max(found, int(least * NOISE_PLACES))
-    found = _settled(lambda noise: question.with_plan(of(noise)).is_admitted, found, _NOISE_MOST + 1, _NOISE_LEAST)
-    return Fraction(found, NOISE_PLACES) if found <= _NOISE_MOST else None
+        noise_place = max(noise_place, int(least * NOISE_PLACES))
+    noise_place = _settled(
+        lambda noise: question.with_plan(of(noise)).is_admitted, noise_place, _NOISE_MOST + 1, _NOISE_LEAST
+    )
+    return Fraction(noise_place, NOISE_PLACES) if noise_place <= _NOISE_MOST else None
 
 
 def _closed(mild: WhatIf) -> bool:
@@ -157,12 +159,16 @@ def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
     """The cap on the ε of one run, once for each combination of δ, relation and unit among the partitions."""
     least: dict[tuple[Fraction, str, str, int], tuple[Partition, Fraction]] = {}
     # Partitions of one dataset and of the same terms have the same caps on a run.
-    first = {(one.provider, one.dataset, group[0].ref): one for group in question.alike for one in reversed(group)}
-    for one in first.values():
-        cap = question.run_cap(one.ref)
-        view = (one.delta, one.relation, one.unit, one.unit_records_max)
+    first = {
+        (partition.provider, partition.dataset, group[0].ref): partition
+        for group in question.alike
+        for partition in reversed(group)
+    }
+    for partition in first.values():
+        cap = question.run_cap(partition.ref)
+        view = (partition.delta, partition.relation, partition.unit, partition.unit_records_max)
         if view not in least or cap < least[view][1]:
-            least[view] = (one, cap)
+            least[view] = (partition, cap)
     return list(least.values())
 
 
@@ -192,24 +198,24 @@ def _fullness(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int],
     return excess
 
 
-def _settled(passes: Callable[[int], bool], found: int, none: int, limit: int) -> int:
+def _settled(passes: Callable[[int], bool], number: int, none: int, limit: int) -> int:
     """The place found, corrected by decisions: it is admitted, and the next one on the way to ``limit`` is not.
 
     ``none`` means no place at all. The reported ε is not quite monotone where a finer grid sets in, and a gate may have
     checks that the estimate does not model: then bisection finds the place.
     """
     onward = 1 if limit > none else -1
-    if found == none:
-        return found if limit == none or not passes(none + onward) else _settled(passes, none + onward, none, limit)
-    if not passes(found):
+    if number == none:
+        return number if limit == none or not passes(none + onward) else _settled(passes, none + onward, none, limit)
+    if not passes(number):
         return find_crossing(
-            lambda place: log_excess(None, Fraction(1), holds=passes(place)), none, found, Crossing(found, 1.0)
+            lambda place: log_excess(None, Fraction(1), holds=passes(place)), none, number, Crossing(number, 1.0)
         ).place
     for _ in range(_NEIGHBOURS):
-        if found == limit or not passes(found + onward):
+        if number == limit or not passes(number + onward):
             break
-        found += onward
-    return found
+        number += onward
+    return number
 
 
 class RunsThatFit(Record, frozen=True):
@@ -292,5 +298,5 @@ def _after(question: WhatIf, runs: int) -> WhatIf:
 
 def _charged(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Account:
     account = facts.accounts.get((ref, holder)) or empty_account(facts.partitions[ref], holder)
-    whole = Loss(tuple(runs * one for one in cost.finite), tuple(runs * one for one in cost.infinite))
+    whole = Loss(tuple(runs * units for units in cost.finite), tuple(runs * units for units in cost.infinite))
     return account._replace(pending=account.pending + whole)

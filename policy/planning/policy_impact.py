@@ -259,7 +259,7 @@ def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> Contrac
     """The strictest bounds on the runs of a contract."""
     own, share = document.lineage and document.lineage.epsilon_max, document.share_max
     lineage = [*(bound.lineage_epsilon_max for bound in bounds), *([own] if own is not None else ())]
-    shares = [one for one in (share, *(bound.share_max for bound in bounds)) if one is not None]
+    shares = [share_max for share_max in (share, *(bound.share_max for bound in bounds)) if share_max is not None]
     return ContractBounds(
         **structs.asdict(strictest((document.run, *(bound.run for bound in bounds)))),
         lineage_epsilon_max=min(lineage) if bounds else None,
@@ -272,9 +272,9 @@ def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> Contrac
 def _undeclared(facts: Facts, policy: Policy) -> Iterator[str]:
     """The coalitions that a policy names and that are not declared: their members cannot charge."""
     declared = [node for node in facts.nodes.values() if node.kind is NodeKind.COALITION]
-    for named in policy.coalitions:
-        if not any(covers(named, name) for name in declared):
-            yield f"{named.name}: {', '.join(did for did in named.members if did in facts.organisations)}"
+    for coalition in policy.coalitions:
+        if not any(covers(coalition, name) for name in declared):
+            yield f"{coalition.name}: {', '.join(did for did in coalition.members if did in facts.organisations)}"
 
 
 def _pending(
@@ -292,14 +292,14 @@ def _pending(
             continue
         refs = [ref for ref in charge.partitions if ref in bounds]
         holders = (GLOBAL, *map(holder_of, knowers(facts.nodes, charge.author, charge.index)))
-        found = PendingChange(
+        change = PendingChange(
             attestation=charge.key_release is None and (old is None or old.attestation != new.attestation),
             charge=name,
             frozen=any((ref, who) in frozen for ref in refs for who in holders),
             sealed=any(_leaves(old, bounds[ref][0]) and not _leaves(new, bounds[ref][1]) for ref in refs),
         )
-        if refs and (found.attestation or found.sealed or found.frozen):
-            yield found
+        if refs and (change.attestation or change.sealed or change.frozen):
+            yield change
 
 
 def _leaves(policy: Policy | None, bounds: PartitionBounds | None) -> bool:

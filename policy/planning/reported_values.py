@@ -42,9 +42,9 @@ class Percent(str):
     @classmethod
     def of(cls, share: Fraction | None) -> Self:
         """The percentage of a share."""
-        found = cls(NO_ROOM if share is None else f"{ceil_decimal(100 * share, 1)} %")
-        found.share = share
-        return found
+        percent = cls(NO_ROOM if share is None else f"{ceil_decimal(100 * share, 1)} %")
+        percent.share = share
+        return percent
 
     @classmethod
     def of_loss(cls, rule: Rule, loss: Loss, cap: Cap) -> Self:
@@ -54,9 +54,9 @@ class Percent(str):
     @classmethod
     def infinite(cls) -> Self:
         """Of a loss without a bound."""
-        found = cls(INFINITE)
-        found.share = None
-        return found
+        percent = cls(INFINITE)
+        percent.share = None
+        return percent
 
 
 register_type(

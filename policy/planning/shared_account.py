@@ -76,8 +76,10 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
     if not most:
         return None
     # What counts of them is in them already.
-    counted = dict.fromkeys(most, None)
-    return ShownStates(*(HypotheticalFacts(facts, accounts=accounts, forgiven=counted) for accounts in (most, least)))
+    no_forgiven = dict.fromkeys(most, None)
+    return ShownStates(
+        *(HypotheticalFacts(facts, accounts=accounts, forgiven=no_forgiven) for accounts in (most, least))
+    )
 
 
 def facts_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_holder: str) -> Facts:
@@ -97,7 +99,7 @@ def charge_as_shown(
     author = facts.organisations.get(actor)
     try:
         refs = partitions_within(facts, body.partitions, body.ranges)
-        shared = [one for ref in refs if not watches(one := facts.partitions[ref])]
+        shared = [partition for ref in refs if not watches(partition := facts.partitions[ref])]
     except (KeyError, Rejected):
         return None
     return None if author is None else states_as_shown(facts, shared, now, holder_of(author.node))
@@ -105,9 +107,9 @@ def charge_as_shown(
 
 def _coalitions(facts: Facts, own_holder: str) -> dict[str, Fraction | None]:
     """The coalitions that a lineage is in and their ε, by holder: its members would see each other's part."""
-    known = [node for node in _node(own_holder) if node in facts.nodes]
-    found = (coalition for node in known for coalition in coalitions_of(facts.nodes, node))
-    return {holder_of(node): facts.nodes[node].epsilon for node in found}
+    nodes = [node for node in _node(own_holder) if node in facts.nodes]
+    coalitions = (coalition for node in nodes for coalition in coalitions_of(facts.nodes, node))
+    return {holder_of(node): facts.nodes[node].epsilon for node in coalitions}
 
 
 def _node(holder: str) -> list[int]:
@@ -133,7 +135,7 @@ def _bounds(
     own = facts.accounts.get((partition.ref, own_holder), empty).loss
     # After a decree less may count of everyone's account than of one's own.
     mine = Loss(tuple(map(min, own.finite, whole.finite)), tuple(map(min, own.infinite, whole.infinite)))
-    shown = others_rounded_up(whole, mine, capacity)
-    most, least = (mine + others for others in (shown, least_of_others(shown, capacity)))
+    rounded = others_rounded_up(whole, mine, capacity)
+    most, least = (mine + others for others in (rounded, least_of_others(rounded, capacity)))
     nothing = empty.pending
     return Account(partition.ref, holder, most, nothing), Account(partition.ref, holder, least, nothing)

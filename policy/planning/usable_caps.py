@@ -96,39 +96,39 @@ class CapReport(Record, frozen=True):
         return self.usable and self.steps == self.plan_steps
 
 
-def report_cap(partition: Partition, named: NamedCap, declared: RunPlan | None) -> CapReport:
+def report_cap(partition: Partition, cap: NamedCap, declared: RunPlan | None) -> CapReport:
     """What could run under one cap. Slow where the rule searches for its capacities in floats."""
-    rule, epsilon = read_rule(partition.terms), min(named.epsilon, partition.epsilon)
+    rule, epsilon = read_rule(partition.terms), min(cap.epsilon, partition.epsilon)
     try:
         priced = _priced(partition, declared)
     except (Rejected, Malformed) as error:
         reason = error.decided.detail if isinstance(error, Rejected) else str(error)
-        text = f"{_where(partition, named)}: the declared plan has no price: {reason}"
+        text = f"{_where(partition, cap)}: the declared plan has no price: {reason}"
         steps = declared.steps if declared else None
-        return CapReport(epsilon, None, partition.ref, steps, named.source, 0, text, usable=False)
-    steps = _steps(rule, _capacity(rule, epsilon, named.share), priced)
+        return CapReport(epsilon, None, partition.ref, steps, cap.source, 0, text, usable=False)
+    steps = _steps(rule, _capacity(rule, epsilon, cap.share), priced)
     plan_steps = None if priced is None else priced.plan.steps
     fits = steps == (1 if plan_steps is None else plan_steps)
-    least = epsilon if fits else _least(rule, partition.epsilon, named.share, priced)
-    shown = None if priced is None else steps
-    text = f"{_where(partition, named)}: {_sentence(steps, plan_steps, least)}"
-    return CapReport(epsilon, least, partition.ref, plan_steps, named.source, shown, text, usable=steps > 0)
+    least = epsilon if fits else _least(rule, partition.epsilon, cap.share, priced)
+    steps_shown = None if priced is None else steps
+    text = f"{_where(partition, cap)}: {_sentence(steps, plan_steps, least)}"
+    return CapReport(epsilon, least, partition.ref, plan_steps, cap.source, steps_shown, text, usable=steps > 0)
 
 
-def report_run_limits(partition: Partition, named: NamedRunLimits, declared: RunPlan) -> CapReport:
+def report_run_limits(partition: Partition, limits: NamedRunLimits, declared: RunPlan) -> CapReport:
     """Which steps of the declared plan could run as one run. Raises: Malformed, NotPriced, Rejected."""
-    where, most = f"{named.source}: ε {format_number(named.epsilon)} on {partition.ref}", declared.steps
-    barred, least, steps = named.bounds.bars(partition.delta, declared), None, 0
+    where, most = f"{limits.source}: ε {format_number(limits.epsilon)} on {partition.ref}", declared.steps
+    barred, least, steps = limits.bounds.bars(partition.delta, declared), None, 0
     if not barred:
-        most = min(most, named.bounds.steps_max or most)
+        most = min(most, limits.bounds.steps_max or most)
         epsilon = COMPUTED.epsilon(partition, _PricedPlan(declared, ()))
         least = None if most < declared.steps else Fraction(ceil_decimal(epsilon, 3))
         of = mechanism_of(lambda count: with_steps(declared, count), partition)
-        whole = epsilon <= named.epsilon and most == declared.steps
-        steps = most if whole else most_steps(of, named.epsilon, partition.delta, partition.relation, most)
+        whole = epsilon <= limits.epsilon and most == declared.steps
+        steps = most if whole else most_steps(of, limits.epsilon, partition.delta, partition.relation, most)
     why = barred or (f"a run has at most {most} steps" if most < declared.steps else "")
     text = f"{where}: {_sentence(steps, declared.steps, least, why)}"
-    return CapReport(named.epsilon, least, partition.ref, declared.steps, named.source, steps, text, usable=steps > 0)
+    return CapReport(limits.epsilon, least, partition.ref, declared.steps, limits.source, steps, text, usable=steps > 0)
 
 
 def _priced(partition: Partition, declared: RunPlan | None) -> _PricedPlan | None:
@@ -160,22 +160,22 @@ def _steps(rule: Rule, cap: Cap | None, priced: _PricedPlan | None) -> int:
 
 def _least(rule: Rule, most: Fraction, share: Fraction | None, priced: _PricedPlan | None) -> Fraction | None:
     """The least ε, within a thousandth of the budget, at which the whole plan fits; None if it never does."""
-    wanted = 1 if priced is None else priced.plan.steps
-    if _steps(rule, _capacity(rule, most, share), priced) < wanted:
+    steps = 1 if priced is None else priced.plan.steps
+    if _steps(rule, _capacity(rule, most, share), priced) < steps:
         return None
     low, high = Fraction(0), most
     for _ in range(LEAST_STEPS):
         middle = (low + high) / 2
-        if _steps(rule, _capacity(rule, middle, share), priced) == wanted:
+        if _steps(rule, _capacity(rule, middle, share), priced) == steps:
             high = middle
         else:
             low = middle
     return min(most, Fraction(ceil_decimal(high, 3)))
 
 
-def _where(partition: Partition, named: NamedCap) -> str:
-    quota = "" if named.share is None else f" with a quota of {format_number(named.share)}"
-    return f"{named.source}: ε {format_number(named.epsilon)}{quota} on {partition.ref}"
+def _where(partition: Partition, cap: NamedCap) -> str:
+    quota = "" if cap.share is None else f" with a quota of {format_number(cap.share)}"
+    return f"{cap.source}: ε {format_number(cap.epsilon)}{quota} on {partition.ref}"
 
 
 def _sentence(steps: int, plan_steps: int | None, least: Fraction | None, why: str = "") -> str:
@@ -233,31 +233,31 @@ def document_caps(facts: Facts, kind: str, data: bytes, now: int, declared: Decl
 
 
 def _open(facts: Facts) -> Iterator[Partition]:
-    return (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
+    return (partition for ref in sorted(facts.partitions) if not (partition := facts.partitions[ref]).retired)
 
 
 def cap_reports(partitions: Iterable[Partition], stated: Sequence[Stated], declared: Declared) -> Iterator[CapReport]:
     """Partitions opened alike are computed once; of one run nothing is reported without a declared plan."""
-    known: dict[Hashable, CapReport | None] = {}
+    reports: dict[Hashable, CapReport | None] = {}
     for partition in partitions:
         plan = declared(partition)
-        for named in stated:
+        for limit in stated:
             terms = (partition.terms, partition.relation, partition.unit, partition.unit_records_max)
-            alike = (*terms, partition.epsilon, plan and plan.digest, named)
-            if alike not in known:
-                known[alike] = _report(partition, named, plan)
-            first = known[alike]
+            key = (*terms, partition.epsilon, plan and plan.digest, limit)
+            if key not in reports:
+                reports[key] = _report(partition, limit, plan)
+            first = reports[key]
             if first is None:
                 continue
             text = first.text.replace(f" on {first.partition}:", f" on {partition.ref}:", 1)
             yield structs.replace(first, partition=partition.ref, text=text)
 
 
-def _report(partition: Partition, named: Stated, plan: RunPlan | None) -> CapReport | None:
+def _report(partition: Partition, limit: Stated, plan: RunPlan | None) -> CapReport | None:
     """Under a cap, or of one run; None where nothing can be said of one."""
-    if isinstance(named, NamedCap):
-        return report_cap(partition, named, plan)
+    if isinstance(limit, NamedCap):
+        return report_cap(partition, limit, plan)
     try:
-        return None if plan is None else report_run_limits(partition, named, plan)
+        return None if plan is None else report_run_limits(partition, limit, plan)
     except (Malformed, NotPriced, Rejected):
         return None  # the reports of the caps say that the plan has no price

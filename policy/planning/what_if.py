@@ -212,7 +212,7 @@ class WhatIf:
         """Every cap that binds. Raises: Rejected, if one has no room for anything."""
         caps = dict(self.without_epsilon.caps)
         groups = group_by_caps(self.partitions, caps) if self.run.ranges else self.alike
-        members = {group[0].ref: tuple(one.ref for one in group) for group in groups}
+        members = {group[0].ref: tuple(member.ref for member in group) for group in groups}
         firsts = tuple(group[0] for group in groups)
         limits = limits_on(self.facts, firsts, self.without_epsilon, self.author)
         exact = [replace(limit, rounded=False) for limit in limits] if self.exact else limits
@@ -226,11 +226,11 @@ class WhatIf:
         """
         body = self.body(plan)
         prices = {partition.ref: COMPUTED.price(group[0], body) for group in self.alike for partition in group}
-        found: list[Room] = []
+        listed: list[Room] = []
         for limit in self.limits:
             rooms = limit.rooms(self.facts, prices[limit.limit.partition], plan.steps)
-            found += {room.before: room for room in reversed([*rooms])}.values() if self.run.ranges else rooms
-        return found
+            listed += {room.before: room for room in reversed([*rooms])}.values() if self.run.ranges else rooms
+        return listed
 
     def run_cap(self, ref: str) -> Fraction:
         """The greatest ε of one run on a partition, in billionths, that the gate permits; the others at 0."""
@@ -249,6 +249,6 @@ class WhatIf:
         return Command("charge", "planned", self.run.actor, "", {})
 
     def _fullest(self, rooms: Sequence[Room]) -> Check | None:
-        shown = [room.as_shown(self.facts.accounts, self.holder) for room in rooms]
-        used = [(room.rule.share(room.after, room.limit.cap), -place) for place, room in enumerate(shown)]
+        rounded = [room.as_shown(self.facts.accounts, self.holder) for room in rooms]
+        used = [(room.rule.share(room.after, room.limit.cap), -place) for place, room in enumerate(rounded)]
         return rooms[-max(used)[1]].check(self.facts.accounts, self.holder) if used else None

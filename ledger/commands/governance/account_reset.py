@@ -1,4 +1,4 @@
-"""An SRO's order that an account begins anew: the entry says from what."""
+"""An SRO's decree that resets an account: the entry records the loss that no longer counts against its caps."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ledger.wire.records import Record
 Holder = Annotated[
     str, pattern("global|lineage:(0|[1-9][0-9]{0,31})", "must be 'global' or 'lineage:' and the index of a node")
 ]
-"""Whose account: everyone's, or one lineage's."""
+"""The account's holder: everyone, or one lineage."""
 
 
 class Decree(Record, frozen=True):
-    """An SRO lets one account begin anew against its cap; what was lost stays on record and counts for life."""
+    """An SRO resets one account against its caps; the loss itself stays on record and is never reduced."""
 
     partition: Annotated[str, text(1_000)]
     holder: Holder
@@ -31,7 +31,7 @@ class Decree(Record, frozen=True):
 
 
 class Forgiven(Record, frozen=True):
-    """What the account no longer counts against its caps, as the entry records it."""
+    """The loss that no longer counts against the account's caps, as the entry records it."""
 
     forgiven: RecordedLoss
 
@@ -49,7 +49,7 @@ def decide(context: Context[Decree]) -> Decision:
 
 
 def apply(change: Change[Decree]) -> None:
-    """Note what the account no longer counts against its caps."""
+    """Record the loss that no longer counts against the account's caps."""
     place, loss = (change.body.partition, change.body.holder), change.recorded(Forgiven).forgiven
     change.state.forgiven[place] = Loss(loss.finite, loss.infinite)
 

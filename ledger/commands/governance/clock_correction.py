@@ -1,4 +1,4 @@
-"""The log's time goes back once, by the word of every SRO with an open partition, after a clock was far ahead.
+"""Set the log's time back after a clock was far ahead, signed by every SRO with an open partition.
 
 Entries never go back in time, so a log whose clock was once in another decade would stay there: every contract ended,
 every deadline wrong. A clock correction names the newest entry's time (``ahead``) and the time from which entries go on
@@ -21,8 +21,8 @@ and so is a signature.
   that is in force by its dates goes on; one whose start lies ahead again has not begun.
 - *Keys*: one that is bound to a charge stays bound. An organisation's key that was revoked stays revoked, one that has
   retired stays retired, and one that is in force goes on. A contract that is revoked stays revoked.
-- *Release notices*: a notice period that is not over by the corrected time is waited for; a model that was announced
-  at a later time is announced again.
+- *Release notices*: a notice period that is not over by the corrected time runs on; a model that was announced at a
+  later time is announced again.
 - *Lineage*: what was recorded while the clock was ahead counts as later than any date that a report of collusion can
   name, until that time comes: more is joined by it, never less.
 - *Attestations* bear the times of others, and each answers a fresh challenge.
@@ -106,7 +106,7 @@ def decide(context: Context[CorrectClock]) -> Decision:
 
 
 def _signer(context: Context[CorrectClock], claim: bytes, signature: str, place: int) -> str:
-    """Whose signature over the claim this is. Raises: Rejected."""
+    """The organisation that signed the claim. Raises: Rejected."""
     where = f"body.signatures[{place}]"
     try:
         key = context.facts.keys.get(detached_jws.key_id_of(signature))
@@ -121,7 +121,7 @@ def _signer(context: Context[CorrectClock], claim: bytes, signature: str, place:
 
 
 def apply(change: Change[CorrectClock]) -> None:
-    """Move what is counted in time back with the time; see the module."""
+    """Move every stored time back by the same amount; see the module."""
     state, body = change.state, change.body
     for name in [name for name, charge in state.charges.items() if charge.state is ChargeState.PENDING]:
         state.change_charge(name, lambda charge: corrected(charge, body))
@@ -144,12 +144,12 @@ def corrected(charge: Charge, body: CorrectClock) -> Charge:
 
 
 def _partition(partition: Partition, body: CorrectClock) -> Partition:
-    """With the age that it had."""
+    """A partition with the age that it had."""
     return replace(partition, opened=_earlier(partition.opened, body))
 
 
 def _terms(terms: KeyTerms, body: CorrectClock) -> KeyTerms:
-    """In force if it was, and retired if it was."""
+    """The terms of a key that stays in force if it was, and retired if it was."""
     starts = min(terms.starts, body.time) if terms.starts <= body.ahead else terms.starts
     until = terms.until
     if until is not None and until <= body.ahead:
@@ -158,7 +158,7 @@ def _terms(terms: KeyTerms, body: CorrectClock) -> KeyTerms:
 
 
 def _version(version: PolicyVersion, body: CorrectClock) -> PolicyVersion:
-    """In force as long as before, if it is; versions keep their order also where no earlier date can be written."""
+    """A policy version, in force for as long as before; versions keep their order even at the earliest date."""
     if version.effective > body.ahead:
         return version
     return replace(version, effective=_earlier(version.effective, body, EARLIEST_MS + version.version))

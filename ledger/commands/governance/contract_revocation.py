@@ -1,4 +1,4 @@
-"""Any TDP of a contract ends its newest version; what is pending settles as ever."""
+"""Any TDP of a contract ends its newest version; pending charges settle as usual."""
 
 from __future__ import annotations
 

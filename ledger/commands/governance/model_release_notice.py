@@ -14,7 +14,7 @@ from ledger.wire.field_types import Name, Sha256
 from ledger.wire.records import Record
 
 NOTICES_MAX: Final = 16
-"""Models that one charge announces."""
+"""How many models one charge may announce."""
 
 
 class Announce(Record, frozen=True):
@@ -30,8 +30,8 @@ def decide(context: Context[Announce]) -> Decision:
     require_posted(charge)
     context.require_clean_room(charge)
     require_model(charge, model)
-    # One of a later time than now was announced before the log's time went back.
-    if any(named == model and since <= context.now for named, since in charge.notices):
+    # A notice with a later time than now was given before the log's time went back.
+    if any(announced == model and since <= context.now for announced, since in charge.notices):
         raise Rejected(Code.CONFLICT, f"the model {model} is announced already", "body.model")
     if len(charge.notices) >= NOTICES_MAX:
         raise Rejected(Code.CONFLICT, f"charge {charge.id} has announced {NOTICES_MAX} models", "body.model")
@@ -39,12 +39,12 @@ def decide(context: Context[Announce]) -> Decision:
 
 
 def apply(change: Change[Announce]) -> None:
-    """Note which model was announced, and when."""
+    """Record which model was announced, and when."""
     change.state.change_charge(change.body.charge, lambda charge: announced(charge, change.body, change.entry.time))
 
 
 def announced(charge: Charge, body: Announce, time: int) -> Charge:
-    """The charge from a notice on, whose entry is of this time."""
+    """The charge with a notice of this time (ms)."""
     return charge._replace(notices=(*charge.notices, (body.model, time)))
 
 

@@ -16,18 +16,18 @@ from ledger.wire.field_types import Sha256
 from ledger.wire.records import Record
 
 DISTANCE_MAX: Final = 4_096
-"""Entries that a statement lies behind the state that it describes, at most."""
+"""The most entries between the state that a statement describes and the statement."""
 
 
 class StateStatement(Record, frozen=True):
-    """The state after the first ``size`` entries has this root; replay shows whether it has."""
+    """The state after the first ``size`` entries has this root; replay checks it."""
 
     size: Count
     root: Sha256
 
 
 class Stated(NamedTuple):
-    """What a statement's entry says; it changes nothing."""
+    """A statement's effect: it changes nothing."""
 
     size: int
     root: str
@@ -37,7 +37,7 @@ class Stated(NamedTuple):
 
 
 def _decide(context: Context[StateStatement]) -> Decision:
-    """A statement is the book's own, and of a state that is not long past. No policy decides."""
+    """Only the book makes a statement, and only of a recent state. No policy decides."""
     if context.command.actor != LEDGER_ACTOR:
         raise Rejected(Code.NOT_AUTHORISED, "a statement of state is the book's own entry", "actor")
     if not context.index - DISTANCE_MAX <= context.body.size <= context.index:

@@ -1,1 +1,1 @@
-"""Commands about the lineage of organisations: what has become of them, and what one has learnt from another."""
+"""Commands about the lineage of organisations: what became of them, and what one has learnt from another."""

@@ -1,4 +1,4 @@
-"""Collusion found later, with the date since when: who descends from the colluders of that date is one lineage now."""
+"""Collusion reported later, with its date: all that descend from the colluders of that date become one lineage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledger.wire.records import Record
 
 
 class Collude(Record, frozen=True):
-    """Organisations found to have shared what they know since ``effective`` (ms)."""
+    """A report that organisations have shared what they know since ``effective`` (ms)."""
 
     organisations: Several
     effective: Annotated[int, between(0, INTEGER_MAX)]
@@ -29,10 +29,10 @@ class Collude(Record, frozen=True):
 def decide(context: Context[Collude]) -> Decision:
     """Decide a report of collusion."""
     facts, body = context.facts, context.body
-    found = context.organisations(body.organisations, "organisations")
+    organisations = context.organisations(body.organisations, "organisations")
     if body.effective > context.now:
         raise Rejected(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
-    former = {organisation.node_at(body.effective) for organisation in found}
+    former = {organisation.node_at(body.effective) for organisation in organisations}
     parents = _occupied(facts, descendants(facts.nodes, former, body.effective))
     if len(former) == 1:
         raise Rejected(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
@@ -42,9 +42,9 @@ def decide(context: Context[Collude]) -> Decision:
 def draw(edit: LineageEdit, entry: Recorded[Collude]) -> None:
     """Join the organisations that have known what each of them knew after the effective date.
 
-    Their former nodes stay as is. But a model that any of them handed over or made public since then carried what
-    all of them knew at that moment, and so do copies of what its recipients knew: those arrows are added. One that
-    was found to collude with one of them before is taken in with all its past: too much rather than too little.
+    Their former nodes do not change. But a model that any of them handed over or made public since then carried what
+    all of them knew at that time, and so do copies of what its recipients knew: those arrows are added. An
+    organisation that colluded with one of them before joins with all its past: too much rather than too little.
     """
     facts, body = edit.facts, entry.body
     former = {facts.organisations[did].node_at(body.effective) for did in body.organisations}
@@ -54,7 +54,7 @@ def draw(edit: LineageEdit, entry: Recorded[Collude]) -> None:
     edit.add_node(NodeKind.COLLUSION, body.organisations[0])
     edit.merge_into(members_at(facts, parents), parents)
     for model in _given_since(facts, family, body.effective):
-        # The cut of what the giver gave: the moment of giving, or the charge whose ancestry alone was given.
+        # The cut of what the giver gave: the time of giving, or the charge whose ancestry alone was given.
         cut = max(arrow.cut for arrow in facts.nodes[model].parents if arrow.node in family)
         had = {arrow.node for arrow in facts.nodes[model].parents if arrow.cut >= cut}
         for node in sorted(family - had):
@@ -68,9 +68,9 @@ def _occupied(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:
 
 
 def _given_since(facts: Facts, family: frozenset[int], effective: int) -> list[int]:
-    given = (facts.nodes[arrow.node] for node in family for arrow in facts.nodes[node].children)
+    transferred = (facts.nodes[arrow.node] for node in family for arrow in facts.nodes[node].children)
     kinds = (NodeKind.MODEL, NodeKind.PUBLIC)
-    return sorted({node.index for node in given if node.kind in kinds and node.time > effective})
+    return sorted({node.index for node in transferred if node.kind in kinds and node.time > effective})
 
 
 COLLUSION: Final = CommandKind(

@@ -25,7 +25,7 @@ class Join(Record, frozen=True):
 
         @property
         def parents(self) -> tuple[str, ...]:
-            """Who becomes part of it."""
+            """The organisations that become part of it."""
 
         @property
         def proposed(self) -> bool | None:

@@ -1,14 +1,15 @@
 """A model made public carries what its giver knew to everyone, present and to come.
 
-Everything, at the moment of giving: no one can say by which runs the model was chosen. Only where the run's own charge
-was for everyone, it is what the author knew when it asked, and the run: the *own ancestry* of the model. The argument:
+Everything that it knew at that time, since no one can prove by which runs the model was chosen. Only where the run's
+own charge was for everyone, it is what the author knew when it sent the charge, and the run: the *own ancestry* of the
+model. The argument:
 
 1. The plan, the data, the base models and that the model goes public were fixed by the charge's entry. Whatever the
    author chose them by, it knew then; so the model is a function of the runs before the cut, the run, and public coins.
 2. The cut holds all that the author's node knew, not only the models that the charge names as its base: a learning rate
    may encode what another run has shown.
-3. What is withheld says something too: an author who declares a hundred models for everyone and publishes the one that
-   later runs favour reveals those. The declaration is a promise to publish any result. A giver that was found
+3. Withholding a model reveals something too: an author who declares a hundred models for everyone and publishes the one
+   that later runs favour reveals those. The declaration is a promise to publish any result. A giver that is reported
    to collude, or is not the charge's actor, gets no benefit of it, and gives all that it knows.
 4. The charge counts for everyone from the publication on, as a transfer does for its recipient; no one knows it before.
 5. Organisations registered later get an arrow from the newest publication alone. A giver of everything knows all
@@ -35,14 +36,14 @@ from ledger.wire.records import Record
 
 
 class Publish(Record, frozen=True):
-    """The model of a charge made public by ``giver``, the charge's author unless said."""
+    """The model of a charge made public by ``giver``, by default the charge's author."""
 
     charge: Name
     giver: Did | None = None
 
 
 class Published(Record, frozen=True):
-    """Who made the model public, as the entry records it; ``before``, if the arrow to it is cut there, and not now."""
+    """The giver of a public model, as the entry records it; ``before``, if its arrow is cut there and not now."""
 
     giver: Did
     node: NodeIndex
@@ -65,7 +66,7 @@ def decide(context: Context[Publish]) -> Decision:
 
 def brought_by(context: Context[Record], giver: Organisation, charge: Charge, *, declared: bool) -> Arrow:
     """What a model brings: its own ancestry, if its charge declared for whom it is; else all that its giver knows."""
-    # A colluder that was found out later knew more at its request than its own node says.
+    # A colluder that was reported later knew more at its request than its own node shows.
     colluded = any(context.facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
     if declared and giver.did == charge.actor and not colluded:
         return Arrow(charge.author, charge.index + 1)

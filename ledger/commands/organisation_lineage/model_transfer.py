@@ -1,4 +1,4 @@
-"""A model handed over, with all that its giver knew: no one can say by which runs it was chosen and tuned.
+"""A model handed over, with all that its giver knew: no one can prove by which runs it was chosen and tuned.
 
 A seed may be the output of another run, the model the best of a hundred. Only where the run's own charge named
 the recipient, or everyone, was all fixed before anything was seen, and the model carries its own ancestry alone.
@@ -23,7 +23,7 @@ from ledger.wire.records import Record
 
 
 class Transfer(Record, frozen=True):
-    """The model of a charge handed over; ``giver`` is who had it, the charge's author unless said."""
+    """The model of a charge handed over by ``giver``, by default the charge's author."""
 
     charge: Name
     recipient: Did

@@ -40,8 +40,8 @@ def decide(context: Context[Split]) -> Decision:
 def draw(edit: LineageEdit, entry: Recorded[Split]) -> None:
     """Move the child to a node that knows all that both knew.
 
-    From the same node it goes alone: the group is divided. From another all that stand with it move. A coalition that
-    follows the organisation follows the child too: else what its members know would be used outside of its cap.
+    From the same node it moves alone: the group is divided. From another node all its members move. A coalition that
+    follows the organisation follows the child too: else what its members know would be used outside its cap.
     """
     child = entry.body.child
     parent, own = entry.fixed(Parents).parents

@@ -27,7 +27,7 @@ class EnterDocument(Record, frozen=True):
 
 
 class Entered(Record, frozen=True):
-    """What the book keeps of the document, as the entry records it."""
+    """The document's header, as the entry records it."""
 
     header: Header
 

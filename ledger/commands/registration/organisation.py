@@ -41,7 +41,7 @@ class RegisterOrganisation(Record, frozen=True):
     possession: Annotated[str, text(1_000)]
 
     def __post_init__(self) -> None:
-        """An organisation signs with no key for sealing, and with none that anyone could use. Raises: Malformed."""
+        """Reject a sealing key, and a key that anyone could use. Raises: Malformed."""
         super().__post_init__()
         if isinstance(self.key, PublicKey):
             check_key(self.key, "Ed25519", "key")
@@ -79,8 +79,8 @@ def apply(change: Change[RegisterOrganisation]) -> None:
     state.organisations[did] = Organisation(did, body.name, body.roles, index, ((change.entry.time, index),), index)
     state.keys[key.thumbprint] = SigningKey(key.thumbprint, did, key.x, None, index)
     if SRO in body.roles and change.entry.actor in state.extended_quorums:
-        given = state.recovery_quorums[change.entry.actor]
-        state.recovery_quorums[did] = RecoveryQuorum(did, given.members, given.threshold, index)
+        terms = state.recovery_quorums[change.entry.actor]
+        state.recovery_quorums[did] = RecoveryQuorum(did, terms.members, terms.threshold, index)
         state.extended_quorums[did] = ExtendedQuorum(did, index)
     edit = change.lineage_edit()
     edit.add_node(NodeKind.ORGANISATION, did, members=(did,))

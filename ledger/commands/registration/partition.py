@@ -76,7 +76,7 @@ class OpenPartition(Record, frozen=True):
     reason: Annotated[str, text(REASON_MAX)] | None = None
 
     def __post_init__(self) -> None:
-        """Only a unit of several records says how many. Raises: Malformed."""
+        """Check that only a unit of several records states how many. Raises: Malformed."""
         super().__post_init__()
         if self.unit == "record" and self.unit_records_max is not None:
             raise Malformed("unit_records_max", "is for a unit that holds several records, not for 'record'")
@@ -107,9 +107,9 @@ def decide(context: Context[OpenPartition]) -> Decision:
     """Decide an opening."""
     body, prices = context.body, context.prices
     caps, rule = opening(context)
-    named = dict.fromkeys((body.epsilon, caps.lineage))
+    epsilons = dict.fromkeys((body.epsilon, caps.lineage))
     try:
-        opened = Opened(tuple(prices.capacity(rule, epsilon) for epsilon in named), rule)
+        opened = Opened(tuple(prices.capacity(rule, epsilon) for epsilon in epsilons), rule)
         _require_blocks(body, opened)
     except NoRoom as closed:
         raise _closed(body, closed) from None
@@ -126,7 +126,7 @@ def _require_blocks(body: OpenPartition, opened: Opened) -> None:
 
 
 def opening(context: Context[OpenPartition]) -> tuple[Caps, Rule]:
-    """Everything that is decided of an opening but whether its caps have room. Raises: Malformed, Rejected."""
+    """Make every decision on an opening except whether its caps have room. Raises: Malformed, Rejected."""
     facts, body = context.facts, context.body
     context.require_role()
     epsilon, delta = body.epsilon, body.delta
@@ -143,7 +143,7 @@ def opening(context: Context[OpenPartition]) -> tuple[Caps, Rule]:
 
 
 def _own_data_key(facts: Facts, body: OpenPartition) -> None:
-    """One data key, one partition: released for one, it would open the other without a charge."""
+    """Check that the data key is new: a key released for another partition would open this one without a charge."""
     for other in facts.partitions.values():
         if (other.provider, other.data_key) == (body.provider, body.data_key):
             detail = f"body.data_key: {body.data_key} opens {other.ref} already; a new partition needs a key of its own"

@@ -1,4 +1,4 @@
-"""A partition takes nothing new from here on."""
+"""A partition is retired: it accepts no new charge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledger.wire.records import Record
 
 
 class Retire(Record, frozen=True):
-    """A partition takes nothing new; what is pending settles."""
+    """The partition accepts no new charge; pending ones settle."""
 
     partition: Ref
 

@@ -7,8 +7,8 @@ stopping early is a post-processing of the whole run. Each is reported at its pa
 part, and on the event that the second is, with at most its own; so the smaller one keeps δ, the slack included. With
 the whole of δ for each it would not: an analyst who stops where the smaller one is wrong reaches 1.5 times δ.
 
-A charge that was voided has drawn nothing; every other one has begun or may, also one posted for no step. Anyone who
-knows a run knows all that its author knew before it, so the plan of an only run was chosen without any other.
+A voided charge has drawn nothing; every other one has begun or may, also one posted for no step. A holder that knows
+a run knows all that its author knew before it, so the plan of an only run was chosen without any other.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ledger.wire.malformed import Malformed
 
 LINEAGES_MAX: Final = 200
 RUNS_MAX: Final = 10_000
-"""Among more lineages or charges the first run is not looked for: the rule's own odometer is reported."""
+"""With more lineages or charges than this the first run is not searched: the rule's own odometer is reported."""
 
 _KEPT: Final = 16_384
-"""Accounts whose number is kept: those of slices that retired change no more, and are shown again and again."""
+"""Accounts whose number is cached: accounts of retired slices change no more, and are shown often."""
 
 
 class ReadableBook(Facts, Protocol):
@@ -49,15 +49,15 @@ class ReadableBook(Facts, Protocol):
         """The exact bytes of an entry. Raises: KeyError."""
 
     def holders(self, ref: str, most: int) -> list[str]:
-        """The first so many holders of accounts of a partition, in order."""
+        """The first ``most`` holders of accounts of a partition, in order."""
 
     def begun(self, ref: str, spans: Iterable[Span], most: int) -> list[Charge]:
-        """The first so many charges in these spans to a partition that were not voided."""
+        """The first ``most`` charges in these spans to a partition that were not voided."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountEpsilon:
-    """What is reported of an account as ε.
+    """The reported ε of an account.
 
     Attributes:
         epsilon: rounded up; None where no finite ε is proven.
@@ -71,7 +71,7 @@ class AccountEpsilon:
 
 
 def account_epsilon(book: ReadableBook, account: Account) -> AccountEpsilon:
-    """The smaller odometer of an account. Slow where it has one run, whose plan is new; cached afterwards."""
+    """The smaller odometer of an account. Slow for an account with one run of a new plan; then cached."""
     partition = book.partitions[account.partition]
     rule = read_rule(partition.terms)
     own = odometer_epsilon(book, account)
@@ -90,7 +90,7 @@ def odometer_epsilon(facts: Facts, account: Account) -> AccountEpsilon:
 
 
 def only_run(book: ReadableBook, partition: Partition, holder: str) -> Charge | None:
-    """The charge of the one run of a partition that a holder knows, pending or posted; None of none or of several."""
+    """The charge of the only run of a partition that a holder knows, pending or posted; None if none or several."""
     spans = _spans(book, partition.ref, holder)
     begun = book.begun(partition.ref, spans, 2) if book.runs(spans) <= RUNS_MAX else []
     return begun[0] if len(begun) == 1 else None

@@ -39,11 +39,11 @@ LISTED_MAX: Final = 16
 
 
 Recipients = Annotated[tuple[Did, ...], distinct(RUNS_MAX)] | Literal["everyone"]
-"""Organisations, or everyone: then the model is to be published whatever comes out."""
+"""Organisations, or everyone: then the model is to be published whatever the result."""
 
 
 def named_recipients(recipients: Recipients) -> tuple[str, ...]:
-    """As the charge keeps them."""
+    """The recipients as the charge's state stores them."""
     return (EVERYONE,) if isinstance(recipients, str) else recipients
 
 
@@ -57,10 +57,10 @@ class MakeCharge(Record, frozen=True):
     """One run's loss laid on all its partitions or on none, for one clean room known by its two keys.
 
     Attributes:
-        recipients: to whom the model will be handed over, fixed before anything runs; "everyone" if it is to be
+        recipients: the organisations that will get the model, fixed before anything runs; "everyone" if it is to be
             published.
         base: the charges of the models that the run starts from.
-        pipeline: the digest of what the clean room is to run, where it is said; its attestation must say the same.
+        pipeline: the digest of what the clean room is to run, if stated; its attestation must state the same.
         unit_records_max: how many records one privacy unit has at most in what is trained on, after joins, where more
             than in the partition.
         step_leases: whether the run leases its steps, block by block, before it takes them; then a resumed run takes a
@@ -88,12 +88,12 @@ class MakeCharge(Record, frozen=True):
 
 
 OWN: Final = ("clean_room", "deadline")
-"""What each charge has for itself: neither its price nor its verdict rests on it but for its clean room being new and
-its deadline ahead, which are checked of each."""
+"""The fields that differ between equal charges: price and verdict do not depend on them, but the clean room must be new
+and the deadline ahead, which each charge is checked for."""
 shared_terms: Final[Callable[[MakeCharge], tuple[object, ...]]] = attrgetter(
     *(name for name in MakeCharge.__struct_fields__ if name not in {*OWN, "plan"})
 )
-"""All else of a charge but its plan, which is compared by its bytes: charges that differ in one are not alike."""
+"""All other fields of a charge but its plan, which is compared by its bytes: equal charges have them equal."""
 
 
 Pair = Annotated[tuple[Natural, ...], Meta(min_length=2, max_length=2)]
@@ -102,13 +102,13 @@ Groups = Annotated[tuple[Pair, ...], Meta(max_length=PARTITIONS_MAX)]
 
 
 def reported_partitions(facts: Facts, body: MakeCharge) -> list[Partition]:
-    """The partitions of a charge that what a run reveals is shown of: of ranges, one for all of the same terms.
+    """The partitions whose ε is reported for a run: of ranges, one for all partitions of the same terms.
 
     Raises:
         Rejected.
     """
-    found = [facts.partitions[ref] for ref in partitions_within(facts, body.partitions, body.ranges)]
-    return [group[0] for group in group_by_terms(found)] if body.ranges else found
+    partitions = [facts.partitions[ref] for ref in partitions_within(facts, body.partitions, body.ranges)]
+    return [group[0] for group in group_by_terms(partitions)] if body.ranges else partitions
 
 
 class RecordedLimit(Record, frozen=True):
@@ -163,14 +163,14 @@ class Reserved(Record, frozen=True):
 
 
 class Charged(NamedTuple):
-    """What a charge's entry says.
+    """A charge's effect.
 
     Attributes:
         charge: the pending charge, without its index and prices.
         signing: the clean room's key for signatures.
         prices: each partition with its price as recorded, in canonical bytes; of a charge that names ranges, the first
             partition of each group.
-        ranges: that it names; which partitions these are, the state says.
+        ranges: that it names; the state has their partitions.
     """
 
     charge: Charge
@@ -197,7 +197,7 @@ class Charged(NamedTuple):
             members = grouped(partitions, self.charge.groups or ())
         except (Rejected, ValueError) as error:
             raise Malformed("body.groups", str(error)) from None
-        # A recorded object has its names in order, and not its groups.
+        # A recorded object has its names sorted, so the order of groups is not kept.
         by_first = dict(prices)
         if {refs[0] for refs in members} != by_first.keys():
             raise Malformed("body.prices", "names other partitions than the first of each group")
@@ -218,7 +218,7 @@ def _ordered(prices: Prices, refs: tuple[str, ...]) -> Prices:
 
 @lru_cache(maxsize=4_096)
 def _prices(recorded: tuple[tuple[str, bytes], ...]) -> Prices:
-    return tuple((ref, parse_segments(spelled)) for ref, spelled in recorded)
+    return tuple((ref, parse_segments(segments)) for ref, segments in recorded)
 
 
 def effect(entry: Recorded[MakeCharge]) -> Charged:
@@ -241,9 +241,9 @@ def charged(  # noqa: PLR0913, PLR0917 - what an entry says, part by part
     refund: str = "",
     groups: Any = None,  # noqa: ANN401 - JSON as recorded
 ) -> Charged:
-    """What applying a charge takes of its entry. Raises: Malformed."""
+    """The effect of a charge's entry. Raises: Malformed."""
     if bool(body.ranges) != (groups is not None):
-        raise Malformed("body.groups", "are of a charge that names ranges, and of no other")
+        raise Malformed("body.groups", "are for a charge that names ranges only")
     keys = body.clean_room
     charge = Charge(
         id=name,

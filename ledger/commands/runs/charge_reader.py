@@ -1,4 +1,4 @@
-"""Reading the request of a charge: its plan, and what else repeats from charge to charge, is read once and cached."""
+"""The reader of a charge's request: its plan, and other values that repeat, are read once and cached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ledger.wire.records import canonical_reader, convert
 
 
 def matched_once(kind: Any) -> Callable[[str], object]:  # noqa: ANN401 - any type that msgspec reads
-    """Matches texts that repeat from entry to entry, each once; raises Malformed for one that is not of this kind."""
+    """Matches texts that repeat between entries, each once; raises Malformed for a text of another form."""
     return lru_cache(maxsize=4_096)(partial(convert, kind))
 
 
@@ -29,14 +29,14 @@ _match_ref: Final = matched_once(Ref)
 
 
 class ChargeRequest(MakeCharge, frozen=True, kw_only=True):
-    """The request of a charge. What repeats is matched afterwards, and its plan is in bytes: each is read once."""
+    """The request of a charge. Repeated values are matched later, the plan stays in bytes: each is read once."""
 
     contract: str
     partitions: Annotated[tuple[str, ...], distinct(LISTED_MAX, 0)]
     plan: Raw  # type: ignore[assignment] # read by plan_of
 
     def match(self) -> None:
-        """Check what repeats, but for the plan. Raises: Malformed."""
+        """Check the repeated values other than the plan. Raises: Malformed."""
         match_digest(self.contract)
         for ref in self.partitions:
             _match_ref(ref)
@@ -56,25 +56,25 @@ _canonical: Final = canonical_reader(ChargeRequest)
 
 
 def read_request(data: bytes) -> MakeCharge | None:
-    """The body of a charge from its canonical bytes; None for what must be read strictly, which says what is wrong."""
-    found = _canonical(data)
-    if found is None:
+    """The body of a charge from its canonical bytes; None where the strict reader must read it and report the error."""
+    request = _canonical(data)
+    if request is None:
         return None
     try:
-        found.match()
-        plan = plan_of(found)
+        request.match()
+        plan = plan_of(request)
     except Malformed:
         return None
     return MakeCharge(
-        contract=found.contract,
-        partitions=found.partitions,
+        contract=request.contract,
+        partitions=request.partitions,
         plan=plan,
-        clean_room=found.clean_room,
-        deadline=found.deadline,
-        recipients=found.recipients,
-        base=found.base,
-        pipeline=found.pipeline,
-        unit_records_max=found.unit_records_max,
-        step_leases=found.step_leases,
-        ranges=found.ranges,
+        clean_room=request.clean_room,
+        deadline=request.deadline,
+        recipients=request.recipients,
+        base=request.base,
+        pipeline=request.pipeline,
+        unit_records_max=request.unit_records_max,
+        step_leases=request.step_leases,
+        ranges=request.ranges,
     )

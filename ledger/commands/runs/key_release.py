@@ -32,7 +32,7 @@ class Released(NamedTuple):
     charge: str
 
     def apply(self, state: MemoryState, _index: int, _sums: AccountSums) -> None:
-        """Note that the keys of the charge are released."""
+        """Record that the keys of the charge are released."""
         state.charges[self.charge] = self.changed(state.charges[self.charge])
 
     def changed(self, charge: Charge) -> Charge:
@@ -49,7 +49,7 @@ def decide(context: Context[ReleaseKey]) -> Decision:
         detail = f"the keys of charge {charge.id} were released by {charge.key_release}"
         raise Rejected(Code.CONFLICT, detail, "body.charge")
     if revoked := revoked_since(context.facts, charge.actor, charge.index):
-        detail = f"{charge.actor} had the key {revoked}, revoked since, when it asked for charge {charge.id}: void it"
+        detail = f"{charge.actor} had the key {revoked}, revoked since, when it sent charge {charge.id}: void it"
         raise Rejected(Code.CONFLICT, detail, "body.charge")
     context.require_evidence(context.body.evidence)
     return context.permit()

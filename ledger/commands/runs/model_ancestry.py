@@ -73,14 +73,14 @@ def epsilon_with_ancestry(book: RecordedFacts, charge: Charge) -> tuple[RunEpsil
 
 
 def model_ancestry(charges: Mapping[str, Charge], charge: Charge) -> tuple[Charge, ...]:
-    """The charge, and all that its model descends from, each once; more than the limit where not all are listed."""
-    found, waiting = {charge.id: charge}, [charge]
-    while waiting and len(found) <= ANCESTRY_MAX:
+    """The charge, and all that its model descends from, each once; over the limit, not all are listed."""
+    ancestry, waiting = {charge.id: charge}, [charge]
+    while waiting and len(ancestry) <= ANCESTRY_MAX:
         for name in waiting.pop().base:
-            if name not in found:
-                found[name] = charges[name]
-                waiting.append(found[name])
-    return tuple(found.values())
+            if name not in ancestry:
+                ancestry[name] = charges[name]
+                waiting.append(ancestry[name])
+    return tuple(ancestry.values())
 
 
 def _together(book: RecordedFacts, partition: Partition, runs: list[Charge]) -> RunEpsilon:
@@ -89,9 +89,9 @@ def _together(book: RecordedFacts, partition: Partition, runs: list[Charge]) -> 
     rule = read_rule(partition.terms)
     total = Loss.zero(len(rule.coordinates))
     for run in runs:
-        # In full, whatever was posted: what a run reveals may rest on where it stopped.
+        # In full, whatever was posted: what a run reveals may depend on where it stopped.
         total += loss_of(run.price_of(partition.ref), run.steps)
-    plans = [whole_run(partition, charged_body(book, run)) for run in sorted(runs, key=lambda one: one.index)]
+    plans = [whole_run(partition, charged_body(book, run)) for run in sorted(runs, key=lambda member: member.index)]
     return _bound(partition, runs, *least_odometer(rule, total, plans, partition.relation))
 
 

@@ -1,4 +1,4 @@
-"""The trained model leaves the clean room, or does not: after what ran was posted."""
+"""The release of a trained model from the clean room, after the run was posted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A new generation of a run: the clean room that goes on with it, attested anew; the one before it ends.
 
 A clean room that resumes a run first takes a new generation. From that entry on every older one gets a conflict when it
-asks for a lease, posts or asks for a release: so a copy of the run's folder, or a machine put back to an older state,
+requests a lease, posts or requests a release: so a copy of the run's folder, or a machine put back to an older state,
 ends as soon as another has gone on. What older generations leased stays leased.
 """
 
@@ -24,7 +24,7 @@ from ledger.wire.records import Record
 
 
 class TakeGeneration(Record, frozen=True):
-    """A run goes on in the attested clean room that asks; ``nonce`` answers a challenge."""
+    """A run goes on in the attested clean room that sends this; ``nonce`` answers a challenge."""
 
     charge: Name
     evidence: Sha256
@@ -45,7 +45,7 @@ class Resumed(NamedTuple):
     generation: int
 
     def apply(self, state: MemoryState, _index: int, _sums: AccountSums) -> None:
-        """Note that it alone goes on. Raises: AssertionError, for a generation that is not the next one."""
+        """Make it the live generation. Raises: AssertionError, for a generation that is not the next one."""
         charge = state.charges[self.charge]
         leases = charge.leases
         assert leases is not None, f"charge {charge.id} leases no steps"

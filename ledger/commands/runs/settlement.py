@@ -75,16 +75,16 @@ class Settled(NamedTuple):
 
     def apply(self, state: MemoryState, _index: int, sums: AccountSums) -> None:
         """Move what ran from pending to posted; the rest of it goes back to headroom. Raises: AssertionError."""
-        found = state.charges[self.charge]
-        assert found.state is ChargeState.PENDING, f"charge {found.id} is settled twice"
-        settled = self.changed(found)
-        for places, segments in touched(state, found):
-            sums.add(places, segments, found.steps, 0, -1)
+        charge = state.charges[self.charge]
+        assert charge.state is ChargeState.PENDING, f"charge {charge.id} is settled twice"
+        settled = self.changed(charge)
+        for places, segments in touched(state, charge):
+            sums.add(places, segments, charge.steps, 0, -1)
             if settled.steps_posted:
                 sums.add(places, segments, settled.steps_posted, 1, 0)
-        state.charges[found.id] = settled
+        state.charges[charge.id] = settled
         if settled.state is ChargeState.VOIDED:
-            state.contracts[found.contract] = state.contracts[found.contract].counting(-1)
+            state.contracts[charge.contract] = state.contracts[charge.contract].counting(-1)
 
     def changed(self, charge: Charge) -> Charge:
         """The charge from this entry on."""
@@ -92,13 +92,13 @@ class Settled(NamedTuple):
             return charge.settled(ChargeState.VOIDED, None)
         settled = charge.settled(ChargeState.POSTED, charge.steps if self.steps is None else self.steps)
         if self.model is None and charge.leases is None:
-            # A post leaves what it always did.
+            # A post without a model leaves the same bytes as in earlier versions.
             return settled
         return settled._replace(post=self.post or None, model=self.model)
 
 
 def _post(context: Context[Post]) -> Decision:
-    """Settle for the steps that ran, on the clean room's word: at most what was pending."""
+    """Settle for the steps that ran, as the clean room states them: at most what was pending."""
     charge, steps = context.charge(context.body.charge), context.body.steps
     context.require_clean_room(charge)
     require_pending(charge)
@@ -118,7 +118,7 @@ def _post(context: Context[Post]) -> Decision:
 
 
 def _check_leases(charge: Charge, body: Post) -> PostRecord:
-    """Check that a post is of the run's live generation, and counts what is leased. Raises: Rejected."""
+    """Check that a post is of the run's live generation, and counts the leased steps. Raises: Rejected."""
     leases = charge.leases
     if leases is None or charge.key_release is None:
         if body.generation is not None or body.lease is not None or body.chain is not None:
@@ -132,7 +132,7 @@ def _check_leases(charge: Charge, body: Post) -> PostRecord:
 
 
 def _void(context: Context[Settle]) -> Decision:
-    """Settle for nothing, by the TDC or the clean room, as long as no key was released."""
+    """Settle for nothing, sent by the TDC or the clean room, as long as no key was released."""
     charge = context.charge(context.body.charge)
     if context.command.key_id != charge.key_id:
         author = context.require_role()

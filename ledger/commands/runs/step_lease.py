@@ -1,10 +1,10 @@
 """A block lease: from this entry on one generation of a run may take a block of its steps, which count as begun.
 
-A run that leases its steps (its charge says so) takes none before its lease is an entry, and asks for each lease while
-the one before it trains. Leases follow one another without a gap: the first step of each is the one after all that are
-leased, no matter who leased them. So of two copies of a clean room that go on from one state, one gets the steps and
-the other a conflict, and no step is ever leased twice. The command's id is the lease's: 256 bits drawn from hardware
-for this one request, so that the same request sent again gets the same answer, and that of a copy is another.
+A run that leases its steps (``step_leases`` of its charge) takes none before its lease is an entry, and requests each
+lease while the one before it trains. Leases follow one another without a gap: the first step of each is the one after
+all that are leased, no matter who leased them. So of two copies of a clean room that go on from one state, one gets the
+steps and the other a conflict, and no step is ever leased twice. The command's id is the lease's: 256 bits drawn from
+hardware for this one request, so that the same request sent again gets the same answer, and that of a copy is another.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LeaseSteps(Record, frozen=True):
 
 
 class Leased(NamedTuple):
-    """A lease: its id, the last step that is leased from now on, and how many are taken, where it says so."""
+    """A lease: its id, the last step that is leased from now on, and how many are taken, if stated."""
 
     id: str
     charge: str
@@ -61,13 +61,13 @@ class Leased(NamedTuple):
     taken: int | None = None
 
     def apply(self, state: MemoryState, _index: int, _sums: AccountSums) -> None:
-        """Note what is leased. Raises: AssertionError, for a charge that does not lease its steps."""
+        """Record the leased steps. Raises: AssertionError, for a charge that does not lease its steps."""
         charge = state.charges[self.charge]
         leases = charge.leases
         assert leases is not None, f"charge {charge.id} leases no steps"
         leased = leases._replace(steps=self.last, newest=self.id, granted=leases.granted + 1)
         if leases.refund:
-            # What is not said to be taken or not counts as taken.
+            # Without a statement every leased step counts as taken.
             taken = leases.steps if self.taken is None else self.taken
             leased = leased._replace(chain=chained(leases.chain, self.id), taken=taken)
         state.charges[charge.id] = charge._replace(leases=leased)
@@ -79,7 +79,7 @@ def chained(chain: str, lease: str) -> str:
 
 
 def leases_of(charge: Charge) -> StepLeases:
-    """What is leased of a pending run whose keys are released. Raises: Rejected."""
+    """The leases of a pending run whose keys are released. Raises: Rejected."""
     require_pending(charge)
     if charge.leases is None:
         raise Rejected(Code.CONFLICT, f"charge {charge.id} was made without step leases", "body.charge")
@@ -89,7 +89,7 @@ def leases_of(charge: Charge) -> StepLeases:
 
 
 def require_live(charge: Charge, leases: StepLeases, generation: int | None) -> None:
-    """Check that the live generation of a run asks. Raises: Rejected."""
+    """Check that the live generation of a run sent the command. Raises: Rejected."""
     if generation != leases.generation:
         detail = f"charge {charge.id} is at generation {leases.generation}: this clean room must end"
         raise Rejected(Code.CONFLICT, detail, "body.generation")

@@ -1,12 +1,12 @@
-"""What comes back of a run that leases its steps: unleased steps freely, leased ones where the policies allow it.
+"""The refund of a run that leases its steps: unleased steps always, leased ones if the policies allow it.
 
 A policy states ``refund``. Where every policy of a charge does, the charge's entry records the strictest, and then a
 lapse posts what was leased: that no other step was taken is the ledger's own fact. ``never`` counts every leased step.
 ``attested`` and ``stated`` let a post return leased steps that were not taken: of the live generation alone, which
-names the chain of its lease ids, and none that its newest lease says was taken. So none comes back that a generation
-before it leased, or whose public results have left by a lease. ``attested`` asks for fresh evidence with the post: it
-proves that the attested code says so, and not that its memory is the run's newest; ``stated`` is the word of the
-holder of the clean room's key.
+names the chain of its lease ids, and none that its newest lease states as taken. So no step is refunded that an earlier
+generation leased, or whose public results have left by a lease. ``attested`` requires fresh evidence with the post: it
+proves that the attested code states so, and not that its memory is the run's newest; ``stated`` rests on the
+statement of the holder of the clean room's key.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ RETURNING: Final = ("attested", "stated")
 
 
 class Returned(Record, frozen=True):
-    """Leased steps that a post returns, and on whose word: attested code's, or the clean room's."""
+    """Leased steps that a post returns, and who states it: attested code, or the clean room."""
 
     refund: Annotated[str, words(*RETURNING)]
     steps: Count
 
 
 class PostRecord(Record, frozen=True):
-    """What the entry of a post records beside its request, where leased steps come back."""
+    """What the entry of a post records beside its request, if leased steps are refunded."""
 
     returned: Returned | None = None
 
 
 class LeasedPost(Protocol):
-    """What a post of a run that leases its steps says."""
+    """The post of a run that leases its steps."""
 
     @property
     def steps(self) -> int:
@@ -59,7 +59,7 @@ def returned_steps(leases: StepLeases, post: LeasedPost) -> int:
 
 
 def check_return(charge: Charge, leases: StepLeases, post: LeasedPost) -> PostRecord:
-    """Check what a post of the live generation says of leased steps; what its entry records. Raises: Rejected."""
+    """Check the leased steps of a post by the live generation; return what its entry records. Raises: Rejected."""
     if post.chain is not None and post.chain != leases.chain:
         detail = f"the chain of leases of charge {charge.id} is another: this clean room must end"
         raise Rejected(Code.CONFLICT, detail, "body.chain")

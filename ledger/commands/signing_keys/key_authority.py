@@ -1,4 +1,4 @@
-"""What commands on signing keys share: whose keys are in force, who may act on them, and how a new key enters."""
+"""Guards shared by commands on signing keys: which keys are in force, who may act on them, and how a key is added."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNS_NAMED_MAX: Final = 100
 KEY_ROLES: Final = (SRO, TSO, TDP, TDC, AUDITOR)
 """The roles whose organisations sign commands."""
 Possession = Annotated[str, text(detached_jws.SIGNATURE_BYTES_MAX)]
-"""A detached JWS by the new key itself over what it is to be used for."""
+"""A detached JWS by the new key itself over its intended use."""
 KeyIds = Annotated[tuple[KeyBytes, ...], distinct(KEYS_MAX)]
 
 
@@ -36,7 +36,7 @@ class TouchedRuns(Record, frozen=True):
     Attributes:
         pending: how many there are.
         runs: the first of them, in the order of their entries.
-        withheld: those among ``runs`` whose data keys are not released yet, and are not released any more.
+        withheld: those among ``runs`` whose data keys are not released yet, and now never will be.
     """
 
     pending: int
@@ -45,13 +45,13 @@ class TouchedRuns(Record, frozen=True):
 
 
 def check_signing_key(key: SignerKey) -> None:
-    """An organisation signs with no key for sealing, and with none that anyone could use. Raises: Malformed."""
+    """Reject a sealing key, and a key that anyone could use. Raises: Malformed."""
     if isinstance(key, PublicKey):
         check_key(key, "Ed25519", "key")
 
 
 def require_new_key(facts: Facts, key: SignerKey, possession: str, claim: bytes) -> None:
-    """Check that a key is used for nothing yet, and that its holder agrees to this use. Raises: Rejected."""
+    """Check that a key is not in use, and that its holder agrees to this use. Raises: Rejected."""
     if key.thumbprint in facts.keys:
         raise Rejected(Code.CONFLICT, "this key is registered already", "body.key")
     try:
@@ -61,9 +61,9 @@ def require_new_key(facts: Facts, key: SignerKey, possession: str, claim: bytes)
 
 
 def terms_of(facts: Facts, key: SigningKey) -> KeyTerms:
-    """The terms of a key; of one that no command on keys has named, those that it has had from its entry on."""
-    found = facts.key_terms.get(key.key_id)
-    return found or KeyTerms(key.key_id, key.owner, 0, None, None, None, key.index)
+    """The terms of a key; by default in force from its entry on, if no command on keys has named it."""
+    terms = facts.key_terms.get(key.key_id)
+    return terms or KeyTerms(key.key_id, key.owner, 0, None, None, None, key.index)
 
 
 def require_key_in_force(facts: Facts, key_id: str, now: int) -> None:
@@ -89,34 +89,34 @@ def require_authority(context: Context[Any], owner: str, field: str) -> None:
     """Check that the sender may act on an organisation's keys: its own, or as an SRO. Raises: Rejected."""
     actor = context.require_role()
     if owner != actor.did and not governs(context.facts, actor, context.organisation(owner, field)):
-        detail = f"only {owner} acts on its keys: an SRO does on those of who is neither an SRO nor may recover one"
+        detail = f"only {owner} acts on its keys: an SRO acts on keys of organisations that are no SRO and recover none"
         raise Rejected(Code.NOT_AUTHORISED, detail, "actor")
 
 
 def governs(facts: Facts, actor: Organisation, owner: Organisation) -> bool:
-    """Whether an organisation acts on another one's keys: an SRO, on those of all but SROs and who may recover one.
+    """Whether an organisation acts on another one's keys: an SRO does, except on those of SROs and of their quorums.
 
-    Anyone who steals an SRO's key can so neither replace nor stop those who would recover it: the quorum of the SRO,
-    and the quorums of its members. A quorum that any other organisation names takes no one out of an SRO's reach.
+    So a thief of an SRO's key can neither replace nor stop the organisations that would recover it: the quorum of the
+    SRO, and the quorums of its members. A quorum that another organisation names exempts no one from the SRO.
     """
     return SRO in actor.roles and not _may_recover_an_sro(facts, owner.did)
 
 
 def _may_recover_an_sro(facts: Facts, did: str) -> bool:
-    """Whether an organisation is an SRO, or in a quorum of one, at whatever remove."""
+    """Whether an organisation is an SRO, or in the quorum of one, directly or through other quorums."""
     recovers: dict[str, list[str]] = {}
     for quorum in facts.recovery_quorums.values():
         for member in quorum.members:
             recovers.setdefault(member, []).append(quorum.organisation)
-    found = [did]
-    for one in found:
-        found += [other for other in recovers.pop(one, ()) if other not in found]
-    return any(SRO in facts.organisations[organisation].roles for organisation in found)
+    reached = [did]
+    for current in reached:
+        reached += [other for other in recovers.pop(current, ()) if other not in reached]
+    return any(SRO in facts.organisations[organisation].roles for organisation in reached)
 
 
 def named_keys(context: Context[Any], key_ids: Iterable[str]) -> list[SigningKey]:
     """The organisations' keys that a body names, on which the sender may act. Raises: Rejected."""
-    found = []
+    keys = []
     for place, key_id in enumerate(key_ids):
         field = f"keys[{place}]"
         key = context.facts.keys.get(key_id)
@@ -125,28 +125,28 @@ def named_keys(context: Context[Any], key_ids: Iterable[str]) -> list[SigningKey
         require_authority(context, key.owner, field)
         if terms_of(context.facts, key).revoked is not None:
             raise Rejected(Code.CONFLICT, f"the key {key_id} is revoked already", f"body.{field}")
-        found.append(key)
-    return found
+        keys.append(key)
+    return keys
 
 
 def touched_runs(facts: Facts, owners: Iterable[str]) -> TouchedRuns:
-    """The pending runs of organisations: those that they asked for, and those on the data that they provide."""
+    """The pending runs of organisations: those that they charged, and those on the data that they provide."""
     whose = set(owners)
-    found = sorted(
+    runs = sorted(
         (
             charge
             for charge in facts.pending_charges()
             if charge.actor in whose or not whose.isdisjoint(facts.contracts[charge.contract].providers)
         ),
-        key=lambda one: one.index,
+        key=lambda run: run.index,
     )
-    named = found[:RUNS_NAMED_MAX]
-    withheld = (charge.id for charge in named if charge.key_release is None and charge.actor in whose)
-    return TouchedRuns(len(found), tuple(charge.id for charge in named), tuple(withheld))
+    listed = runs[:RUNS_NAMED_MAX]
+    withheld = (charge.id for charge in listed if charge.key_release is None and charge.actor in whose)
+    return TouchedRuns(len(runs), tuple(charge.id for charge in listed), tuple(withheld))
 
 
 def revoked_since(facts: Facts, did: str, index: int) -> str:
-    """A key of an organisation that was there before the entry at ``index`` and was revoked after it; empty if none."""
+    """A key of an organisation that existed before the entry at ``index`` and was revoked after it; empty if none."""
     for terms in facts.key_terms.values():
         revoked = terms.revoked if terms.owner == did else None
         if revoked is not None and revoked > index > facts.keys[terms.key_id].index:
@@ -155,7 +155,7 @@ def revoked_since(facts: Facts, did: str, index: int) -> str:
 
 
 def add_key(change: Change[Any], did: str, key: SignerKey, starts: int) -> None:
-    """Make the key that an entry brings its organisation's."""
+    """Add an entry's new key to its organisation."""
     state, index, name = change.state, change.index, key.thumbprint
     state.keys[name] = SigningKey(name, did, key.x, None, index)
     state.key_terms[name] = KeyTerms(name, did, starts, None, None, None, index)

@@ -2,7 +2,7 @@
 
 The checkpoint over the first entries up to this one and no others is the last that the old key signs, and the first
 that the new key signs; both sign it. From the entry on the new key signs the book's own entries, and the old one
-nothing. Who kept either key is led to the other by the entry and its receipt (``with_rotations`` of
+nothing. A verifier that kept either key finds the other by the entry and its receipt (``with_rotations`` of
 :mod:`ledger.verifier`). In the state both are keys of the log itself, which is no organisation.
 """
 
@@ -50,7 +50,7 @@ class RotateLogKey(Record, frozen=True):
 
 
 def _decide(context: Context[RotateLogKey]) -> Decision:
-    """A rotation is the book's own, signed by the key that it retires. No policy decides."""
+    """Only the book makes a rotation, signed by the key that it retires. No policy decides."""
     body, command = context.body, context.command
     if command.actor != LEDGER_ACTOR or body.retires.thumbprint != command.key_id:
         raise Rejected(Code.NOT_AUTHORISED, "the log's key is replaced by the log's own key alone", "actor")
@@ -61,10 +61,10 @@ def _decide(context: Context[RotateLogKey]) -> Decision:
 
 
 def _apply(change: Change[RotateLogKey]) -> None:
-    """Note both keys; the retired one signs nothing more."""
+    """Record both keys; the retired one signs nothing more."""
     body, keys = change.body, change.state.keys
     for key in (body.retires, body.key):
-        # The first key of the log is no earlier entry's.
+        # No earlier entry names the first key of the log.
         if key.thumbprint not in keys:
             keys[key.thumbprint] = SigningKey(key.thumbprint, LEDGER_ACTOR, key.x, None, change.index)
     revoke_key(change, body.retires.thumbprint)

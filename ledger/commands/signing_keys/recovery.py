@@ -1,16 +1,16 @@
 """A lost key is replaced: an SRO's by a quorum that it named beforehand, another organisation's by its SRO too.
 
-A quorum is named while the key is there, and replaced by another one only with its own consent: a thief of the key
-names no other quorum, and an SRO acts on no key of a member (:mod:`ledger.commands.signing_keys.key_authority`). So the
-quorum takes a stolen key back, whatever was done to the organisation's own keys meanwhile. A recovery revokes every key
-that the organisation has, as an owner who lost a key cannot say who found it, and gives it a new one. Members sign by
+A quorum is named while the organisation has its key, and replaced only with the quorum's own consent: a thief of the
+key names no other quorum, and an SRO acts on no key of a member (:mod:`ledger.commands.signing_keys.key_authority`). So
+the quorum recovers from a stolen key, whatever was done to the organisation's own keys meanwhile. A recovery revokes
+every key that the organisation has, since a lost key may be in anyone's hands, and gives it a new one. Members sign by
 keys that are in force at the recovery, so a member may rotate its own key in between.
 
 An SRO may extend its quorum to the SROs that it registers from then on: each is registered with that quorum as its own,
-and extended likewise. So one that a thief of the key registers, or that such a one does, is taken back as well. What
-else they signed is undone by new commands: a recovery names the time since when the key was in wrong hands, and what
-the organisation's keys signed since then is listed from the log. Members are on record before, so none of them is its
-own ward.
+and extended likewise. So an SRO that a thief of the key registers, or that such an SRO registers, is recovered too.
+What else they signed is undone by new commands: a recovery states the time since which the key was stolen, and what
+the organisation's keys signed since then is listed from the log. Members are registered before, so none of them
+is recovered by itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, write
 
 MEMBERS_MAX: Final = 12
-"""Members of a quorum: all of their signatures fit into one command."""
+"""The most members of a quorum: all of their signatures fit into one command."""
 
 
 Signatures = Annotated[tuple[Annotated[str, text(SIGNATURE_BYTES_MAX)], ...], distinct(MEMBERS_MAX)]
@@ -94,7 +94,7 @@ class RecoverKey(Record, frozen=True):
     """A new signing key for an organisation in place of all that it had.
 
     ``possession`` is the new key's own signature, ``signatures`` are the detached JWS of the quorum's members; an SRO
-    needs none to recover an organisation that is no SRO. From ``stolen_since`` on (ms) those who sign do not trust what
+    needs none to recover an organisation that is no SRO. From ``stolen_since`` on (ms) the signers do not trust what
     the organisation's keys signed: it stays, and ``GET /v1/decisions`` lists it.
     """
 
@@ -116,16 +116,16 @@ class RecoverKey(Record, frozen=True):
 
 
 def _name_quorum(context: Context[NameQuorum]) -> Decision:
-    """Decide the naming of a quorum, which its organisation is no member of."""
+    """Decide the naming of a quorum; the organisation itself must not be a member."""
     body, actor = context.body, context.command.actor
     context.organisations(body.members, "members")
     if actor in body.members:
         raise Rejected(Code.MALFORMED, "body.members: the sender cannot recover itself", "body.members")
     if body.threshold > len(body.members):
         raise Rejected(Code.MALFORMED, "body.threshold: is more than there are members", "body.threshold")
-    named = context.facts.recovery_quorums.get(actor)
-    if named is not None:
-        _require_signed(context, named, body.claim(actor, context.command.id), body.signatures)
+    quorum = context.facts.recovery_quorums.get(actor)
+    if quorum is not None:
+        _require_signed(context, quorum, body.claim(actor, context.command.id), body.signatures)
     return context.permit()
 
 

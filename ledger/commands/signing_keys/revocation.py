@@ -1,6 +1,6 @@
-"""Signing keys are revoked for good: from this entry on they sign nothing, and the entry says which runs they touch.
+"""Signing keys are revoked for good: from this entry on they sign nothing, and the entry lists the affected runs.
 
-Runs that the organisation asked for before, whose data keys are not released yet, get none: the revoked key may have
+Runs that the organisation charged before, whose data keys are not released yet, get no keys: the revoked key may have
 signed them. They are voided, or lapse, and are charged anew by a key in force. Runs whose keys are released go on; they
 count in full until they are settled.
 """
@@ -47,8 +47,8 @@ def _require_one_left(context: Context[RevokeKeys], keys: list[SigningKey]) -> N
     """An SRO without a quorum that could recover it keeps one key: without one, no one governs. Raises: Rejected."""
     facts, revoked = context.facts, set(context.body.keys)
     for did in {key.owner for key in keys}:
-        left = [key for key in keys_in_force(facts, did, context.now) if key not in revoked]
-        if not left and SRO in facts.organisations[did].roles and did not in facts.recovery_quorums:
+        remaining = [key for key in keys_in_force(facts, did, context.now) if key not in revoked]
+        if not remaining and SRO in facts.organisations[did].roles and did not in facts.recovery_quorums:
             detail = f"{did} would be left without a key, and has named no quorum to recover it: rotate first"
             raise Rejected(Code.CONFLICT, detail, "body.keys")
 

@@ -22,7 +22,7 @@ from ledger.wire.field_types import Did, KeyBytes, Time, constant
 from ledger.wire.records import Record, write
 
 WINDOW_MS_MAX: Final = 400 * 86_400_000
-"""How far ahead a rotation sets the start of a key, and the end of another."""
+"""How far ahead (ms) a rotation may set the start of a key, and the end of another."""
 
 
 class RotationClaim(Record, frozen=True):
@@ -57,7 +57,7 @@ class RotateKey(Record, frozen=True, kw_only=True):
 
 
 def decide(context: Context[RotateKey]) -> Decision:
-    """Decide a rotation: there is no moment in which neither key counts."""
+    """Decide a rotation: at every time at least one of the keys counts."""
     facts, body, actor, now = context.facts, context.body, context.require_role().did, context.now
     replaced = facts.keys.get(body.retires)
     if replaced is None or replaced.charge is not None or replaced.owner != actor:

@@ -25,7 +25,7 @@ class SuspendKeys(Record, frozen=True):
 
 
 def decide(context: Context[SuspendKeys]) -> Decision:
-    """Decide a suspension, or its end: by who suspended the key, or an SRO that acts on it."""
+    """Decide a suspension, or its end: by the organisation that suspended the key, or an SRO that acts on it."""
     suspends, keys = context.body.suspended, named_keys(context, context.body.keys)
     for place, key in enumerate(keys):
         by = terms_of(context.facts, key).suspended_by
@@ -48,13 +48,13 @@ def _require_one_left(context: Context[SuspendKeys], keys: list[SigningKey]) -> 
     """An SRO keeps one key in force, as only it could resume the others. Raises: Rejected."""
     facts = context.facts
     for did in {key.owner for key in keys}:
-        left = set(keys_in_force(facts, did, context.now)) - set(context.body.keys)
-        if not left and SRO in facts.organisations[did].roles:
+        remaining = set(keys_in_force(facts, did, context.now)) - set(context.body.keys)
+        if not remaining and SRO in facts.organisations[did].roles:
             raise Rejected(Code.CONFLICT, f"{did} would be left without a key that could resume them", "body.keys")
 
 
 def apply(change: Change[SuspendKeys]) -> None:
-    """Note by whom they are suspended, or that they are not."""
+    """Record who suspended the keys, or that they are resumed."""
     state, by = change.state, change.entry.actor if change.body.suspended else None
     for key_id in change.body.keys:
         state.key_terms[key_id] = terms_of(state, state.keys[key_id])._replace(suspended_by=by)

@@ -98,8 +98,8 @@ class Contract:
         return min((bound.delta for bound in self._of(datasets) if bound.delta is not None), default=None)
 
     def _of(self, datasets: tuple[Dataset, ...] | None) -> list[Bound]:
-        named = {dataset.id for dataset in (self.datasets if datasets is None else datasets)}
-        return [bound for bound in self.bounds if datasets is None or bound.dataset in named]
+        ids = {dataset.id for dataset in (self.datasets if datasets is None else datasets)}
+        return [bound for bound in self.bounds if datasets is None or bound.dataset in ids]
 
 
 def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - JSON
@@ -129,8 +129,8 @@ def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - J
 
 
 def _tdps(top: Fields) -> tuple[str, ...]:
-    named = top.items("tdps", PARTIES_MAX)
-    read = (read_did(did, f"{PATH}.tdps[{place}]", top.reasons) for place, did in enumerate(named))
+    items = top.items("tdps", PARTIES_MAX)
+    read = (read_did(did, f"{PATH}.tdps[{place}]", top.reasons) for place, did in enumerate(items))
     return tuple(dict.fromkeys(did for did in read if did is not None))
 
 
@@ -144,24 +144,24 @@ def _datasets(top: Fields) -> Iterator[Dataset]:
     yield from map(_dataset, top.objects("datasets", DATASETS_MAX))
 
 
-def _dataset(known: Fields) -> Dataset:
-    known.only(_DATASET_FIELDS)
-    kid, vault = _key(known)
+def _dataset(fields: Fields) -> Dataset:
+    fields.only(_DATASET_FIELDS)
+    kid, vault = _key(fields)
     return Dataset(
-        path=known.path,
-        id=known.name("id"),
-        provider=known.did("provider"),
+        path=fields.path,
+        id=fields.name("id"),
+        provider=fields.did("provider"),
         key=kid,
-        name=(known.text("name") or "") if known.has("name") else "",
-        owner=(known.text("owner") or "") if known.has("owner") else "",
+        name=(fields.text("name") or "") if fields.has("name") else "",
+        owner=(fields.text("owner") or "") if fields.has("owner") else "",
         vault=vault,
     )
 
 
-def _key(known: Fields) -> tuple[str | None, str]:
+def _key(fields: Fields) -> tuple[str | None, str]:
     """The id of the data key, and the vault it lies in."""
-    key = known.inner("key")
-    if not known.has("key"):
+    key = fields.inner("key")
+    if not fields.has("key"):
         return None, ""
     key.only(("properties", "type"))
     key.one_of("type", ("azure",))
@@ -197,7 +197,7 @@ def _check_identities(contract: Contract, reasons: Reasons) -> None:
 def _check_bounds(contract: Contract, reasons: Reasons) -> None:
     held = Counter(dataset.id for dataset in contract.datasets if dataset.id)
     providers = {name: {dataset.provider for dataset in contract.datasets if dataset.id == name} for name in held}
-    named = Counter(bound.dataset for bound in contract.bounds if bound.dataset)
+    counts = Counter(bound.dataset for bound in contract.bounds if bound.dataset)
     seen: set[str] = set()
     for bound in contract.bounds:
         if bound.dataset is None:
@@ -208,13 +208,13 @@ def _check_bounds(contract: Contract, reasons: Reasons) -> None:
             reasons.refuse("constraint_twice", bound.path, bound.dataset)
         seen.add(bound.dataset)
     for dataset in contract.datasets:
-        if dataset.id is not None and not named[dataset.id]:
+        if dataset.id is not None and not counts[dataset.id]:
             reasons.refuse("constraint_missing", dataset.path, dataset.id)
         elif dataset.id is not None and len(providers[dataset.id]) > 1:
             reasons.refuse("dataset_ambiguous", f"{dataset.path}.id", dataset.id)
 
 
-def _same_key(one: Dataset, other: Dataset) -> bool:
-    if one.key is None or one.key != other.key:
+def _same_key(dataset: Dataset, other: Dataset) -> bool:
+    if dataset.key is None or dataset.key != other.key:
         return False
-    return not (one.vault and other.vault) or one.vault == other.vault
+    return not (dataset.vault and other.vault) or dataset.vault == other.vault

@@ -112,14 +112,14 @@ def read_envelope(data: bytes) -> Envelope:
         raise Malformed("envelope.signatures", f"must be 1 to {SIGNATURES_MAX}")
     read = tuple(_signature(signature, f"envelope.signatures[{place}]") for place, signature in enumerate(signatures))
     feed, labels = _labelled(header, _FEEDS, "envelope.protected", "")
-    spelled = {label for label in (labels, *(signature[1] for signature in read)) if label}
+    kinds = {label for label in (labels, *(signature[1] for signature in read)) if label}
     return Envelope(
         protected=protected,
         payload=payload,
         content_type=_text(header.get(_CONTENT_TYPE), "envelope.protected.3"),
         participants=_participants(header.get(_PARTICIPANTS)),
         feed=feed,
-        labels=" and ".join(sorted(spelled)),
+        labels=" and ".join(sorted(kinds)),
         signatures=tuple(signature[0] for signature in read),
         receipts=tuple(
             receipt for label in _RECEIPTS if isinstance(unprotected.get(label), list) for receipt in unprotected[label]
@@ -149,31 +149,31 @@ def _header(protected: object, unprotected: object, path: str) -> dict[Any, Any]
     if not isinstance(header, dict):
         raise Malformed(f"{path}.protected", "must be a map")
     critical = header.get(_CRITICAL, [])
-    known = isinstance(critical, list) and all(isinstance(label, int) and label in _KNOWN for label in critical)
-    if not known:
+    supported = isinstance(critical, list) and all(isinstance(label, int) and label in _KNOWN for label in critical)
+    if not supported:
         raise Malformed(f"{path}.protected.2", "names a critical header that is not known here")
     return header
 
 
 def _labelled(header: dict[Any, Any], labels: dict[int, str], path: str, default: str | None) -> tuple[str, str]:
     """The value at one of two labels, and which label it is."""
-    found = [label for label in labels if label in header]
-    if len(found) > 1:
-        raise Malformed(path, f"uses both labels {found[0]} and {found[1]}")
-    if not found:
+    present = [label for label in labels if label in header]
+    if len(present) > 1:
+        raise Malformed(path, f"uses both labels {present[0]} and {present[1]}")
+    if not present:
         if default is None:
             raise Malformed(path, f"has no {' or '.join(map(str, labels))}")
         return default, ""
-    return _text(header[found[0]], f"{path}.{found[0]}"), labels[found[0]]
+    return _text(header[present[0]], f"{path}.{present[0]}"), labels[present[0]]
 
 
 def _participants(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not 1 <= len(value) <= SIGNATURES_MAX:
         raise Malformed("envelope.protected.491", f"must be a list of 1 to {SIGNATURES_MAX} participants")
-    named = tuple(_text(text, "envelope.protected.491") for text in value)
-    if len(set(named)) < len(named):
+    participants = tuple(_text(text, "envelope.protected.491") for text in value)
+    if len(set(participants)) < len(participants):
         raise Malformed("envelope.protected.491", "names a participant twice")
-    return named
+    return participants
 
 
 def _certificates(value: object, path: str) -> tuple[bytes, ...]:

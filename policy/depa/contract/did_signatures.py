@@ -56,17 +56,17 @@ def read_keys(documents: Iterable[bytes]) -> dict[str, Methods]:
     Raises:
         Malformed: for a document that is none, or a DID given twice.
     """
-    known: dict[str, Methods] = {}
+    methods: dict[str, Methods] = {}
     for place, data in enumerate(documents):
         where = f"did_document[{place}]"
         if place >= DOCUMENTS_MAX:
             raise Malformed(where, f"there may be at most {DOCUMENTS_MAX}")
         value = parse(data, where)
         did = c.did(value.get("id") if isinstance(value, dict) else None, f"{where}.id")
-        if did in known:
+        if did in methods:
             raise Malformed(f"{where}.id", f"{did} is given twice")
-        known[did] = _methods(value, did, where)
-    return known
+        methods[did] = _methods(value, did, where)
+    return methods
 
 
 def check_signatures(envelope: Envelope, contract: Contract, keys: Mapping[str, Methods], reasons: Reasons) -> None:
@@ -135,15 +135,15 @@ def verifies(key: Key, algorithm: int, signature: bytes, data: bytes) -> bool:
 
 def _methods(value: Any, did: str, where: str) -> Methods:  # noqa: ANN401 - JSON
     elsewhere = dict(_held(value, "verificationMethod", did, where))
-    found: Methods = {}
+    methods: Methods = {}
     for fragment, key in _held(value, "assertionMethod", did, where):
         meant = elsewhere.get(fragment) if key is None else key
         if meant is None:
             meant = Malformed(where, "refers to a method that the document does not hold")
-        if fragment in found and not _alike(found[fragment], meant):
+        if fragment in methods and not _alike(methods[fragment], meant):
             meant = Malformed(where, f"holds two keys named {fragment[:80]!r}")
-        found[fragment] = meant
-    return found
+        methods[fragment] = meant
+    return methods
 
 
 def _held(value: Any, name: str, did: str, where: str) -> Iterator[tuple[str, Key | Malformed | None]]:  # noqa: ANN401 - JSON
@@ -152,10 +152,10 @@ def _held(value: Any, name: str, did: str, where: str) -> Iterator[tuple[str, Ke
     if not isinstance(listed, list) or len(listed) > METHODS_MAX:
         raise Malformed(f"{where}.{name}", f"must list at most {METHODS_MAX} methods")
     for item in listed:
-        named = item.get("id") if isinstance(item, dict) else item
-        if not isinstance(named, str) or named.rpartition("#")[0] not in {"", did} or "#" not in named:
+        identifier = item.get("id") if isinstance(item, dict) else item
+        if not isinstance(identifier, str) or identifier.rpartition("#")[0] not in {"", did} or "#" not in identifier:
             continue  # of another document, or without a name that a signature could give
-        yield named.rpartition("#")[2], _key(item.get("publicKeyJwk"), where) if isinstance(item, dict) else None
+        yield identifier.rpartition("#")[2], _key(item.get("publicKeyJwk"), where) if isinstance(item, dict) else None
 
 
 def _key(jwk: object, where: str) -> Key | Malformed:
@@ -177,8 +177,8 @@ def _unpadded(name: str, part: Any) -> Any:  # noqa: ANN401 - JSON
     return part[:-2] if part.endswith("==") else part.removesuffix("=")
 
 
-def _alike(one: Key | Malformed, other: Key | Malformed) -> bool:
-    return not isinstance(one, Malformed) and not isinstance(other, Malformed) and _same(one, other)
+def _alike(key: Key | Malformed, other: Key | Malformed) -> bool:
+    return not isinstance(key, Malformed) and not isinstance(other, Malformed) and _same(key, other)
 
 
 def _certifies(certificate: bytes, key: Key) -> bool:

@@ -40,9 +40,9 @@ class Fields:
 
     def only(self, names: Iterable[str]) -> None:
         """Note every field of another name."""
-        known = set(names)
+        allowed = set(names)
         for name, value in self.value.items():
-            if name not in known:
+            if name not in allowed:
                 self.reasons.refuse("field_unknown", under(self.path, name), value)
 
     def has(self, name: str) -> bool:
@@ -104,8 +104,8 @@ class Fields:
 
     def name(self, name: str) -> str | None:
         """An id that an entry can hold."""
-        found: str | None = self._strict(name, c.name, "name_spelling")
-        return found
+        text: str | None = self._strict(name, c.name, "name_spelling")
+        return text
 
     def did(self, name: str) -> str | None:
         """A DID, alone or as ``{"id": DID}``, which the specification has for parties."""
@@ -119,8 +119,8 @@ class Fields:
         def read(value: object, field: str) -> int:
             return parse_time(_MILLISECONDS.sub("", value) if isinstance(value, str) else value, field)
 
-        found: int | None = self._strict(name, read, "time_spelling")
-        return found
+        number: int | None = self._strict(name, read, "time_spelling")
+        return number
 
     def whole(self, name: str, least: int, most: int) -> int | None:
         """An integer, as a number or as a string that holds one."""

@@ -51,28 +51,28 @@ def read_bounds(top: Fields) -> tuple[Bound, ...]:
     return tuple(bound for part in parts for bound in _of_constraint(part))
 
 
-def _of_constraint(known: Fields) -> Iterator[Bound]:
-    known.only(("compute", "data", "fetch", "privacy"))
+def _of_constraint(fields: Fields) -> Iterator[Bound]:
+    fields.only(("compute", "data", "fetch", "privacy"))
     for name, read in (("privacy", _shipped), ("data", _specified)):
-        if known.has(name):
-            yield from map(read, known.objects(name, DATASETS_MAX, least=0))
+        if fields.has(name):
+            yield from map(read, fields.objects(name, DATASETS_MAX, least=0))
 
 
-def _shipped(known: Fields) -> Bound:
-    known.only(("dataset", "delta", "epochs_per_report", "epsilon_threshold", "noise_multiplier"))
-    if known.has("epochs_per_report"):
-        known.whole("epochs_per_report", 1, 1_000_000)
-        known.reasons.warn("term_unread", known.at("epochs_per_report"), known.value["epochs_per_report"])
-    return _bound(known.path, known.name("dataset"), known, "epsilon_threshold")
+def _shipped(fields: Fields) -> Bound:
+    fields.only(("dataset", "delta", "epochs_per_report", "epsilon_threshold", "noise_multiplier"))
+    if fields.has("epochs_per_report"):
+        fields.whole("epochs_per_report", 1, 1_000_000)
+        fields.reasons.warn("term_unread", fields.at("epochs_per_report"), fields.value["epochs_per_report"])
+    return _bound(fields.path, fields.name("dataset"), fields, "epsilon_threshold")
 
 
-def _specified(known: Fields) -> Bound:
-    known.only(("id", "join", "privacy", "target_variables"))
-    privacy = known.inner("privacy")
+def _specified(fields: Fields) -> Bound:
+    fields.only(("id", "join", "privacy", "target_variables"))
+    privacy = fields.inner("privacy")
     privacy.only(("delta", "epsilon", "noise_multiplier"))
-    targets, keys = (_names(known, name) for name in ("target_variables", "join"))
-    found = _bound(known.path, known.name("id"), privacy, "epsilon")
-    return replace(found, targets=targets, join_keys=keys)
+    targets, keys = (_names(fields, name) for name in ("target_variables", "join"))
+    bound = _bound(fields.path, fields.name("id"), privacy, "epsilon")
+    return replace(bound, targets=targets, join_keys=keys)
 
 
 def _bound(path: str, dataset: str | None, privacy: Fields, epsilon: str) -> Bound:
@@ -82,9 +82,9 @@ def _bound(path: str, dataset: str | None, privacy: Fields, epsilon: str) -> Bou
     return Bound(path, dataset, most, privacy.number("delta", LEAST, DELTA_MOST), noise)
 
 
-def _names(known: Fields, name: str) -> tuple[str, ...]:
-    listed = known.items(name, _NAMES_MAX, least=0) if known.has(name) else []
+def _names(fields: Fields, name: str) -> tuple[str, ...]:
+    listed = fields.items(name, _NAMES_MAX, least=0) if fields.has(name) else []
     for place, one in enumerate(listed):
         if not isinstance(one, str):
-            known.reasons.refuse("field_type", f"{known.at(name)}[{place}]", one, "must be a string")
+            fields.reasons.refuse("field_type", f"{fields.at(name)}[{place}]", one, "must be a string")
     return tuple(item for item in listed if isinstance(item, str))

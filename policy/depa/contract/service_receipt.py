@@ -82,8 +82,8 @@ class Receipt:
         parts = ["CounterSignatureV2", envelope.protected, self.protected, b"", envelope.payload, [signers]]
         claims = sha256(cbor2.dumps(parts)).digest()
         node = sha256(self.internal_hash + sha256(self.internal_data).digest() + claims).digest()
-        for left, other in self.proof:
-            node = sha256(other + node if left else node + other).digest()
+        for is_left, other in self.proof:
+            node = sha256(other + node if is_left else node + other).digest()
         return node
 
 
@@ -96,9 +96,9 @@ def read_service(data: bytes, where: str) -> ContractService:
     value = parse(data, where)
     if not isinstance(value, dict):
         raise Malformed(where, "must be a JSON object, as the contract service's /parameters answers")
-    for name, known in (("treeAlgorithm", "CCF"), ("signatureAlgorithm", "ES256")):
-        if value.get(name) != known:
-            raise Malformed(f"{where}.{name}", f"must be {known!r}")
+    for name, expected in (("treeAlgorithm", "CCF"), ("signatureAlgorithm", "ES256")):
+        if value.get(name) != expected:
+            raise Malformed(f"{where}.{name}", f"must be {expected!r}")
     encoded = c.string(value.get("serviceCertificate"), f"{where}.serviceCertificate", 2 * CERTIFICATE_BYTES_MAX)
     try:
         der = base64.b64decode(encoded, validate=True)
@@ -208,10 +208,10 @@ def _problem(receipt: Receipt, envelope: Envelope, service: ContractService) -> 
 
 
 def _step(value: object, path: str) -> tuple[bool, bytes]:
-    left, other = _parts(value, path, "whether it is the left one, and a hash", 2)
-    if not isinstance(left, bool):
+    is_left, other = _parts(value, path, "whether it is the left one, and a hash", 2)
+    if not isinstance(is_left, bool):
         raise Malformed(path, "must begin with true or false")
-    return left, _hash(other, path)
+    return is_left, _hash(other, path)
 
 
 def _listed(value: object) -> list[Any]:

@@ -80,9 +80,9 @@ class _Parser:
         return token
 
     def _take(self, word: str) -> bool:
-        taken = self._peek().upper() == word
-        self._place += taken
-        return taken
+        matches = self._peek().upper() == word
+        self._place += matches
+        return matches
 
     def _expect(self, word: str) -> None:
         if not self._take(word):
@@ -108,10 +108,10 @@ class _Parser:
 
     def _table(self) -> None:
         table = self._name()
-        named = self._take("AS")
+        has_alias = self._take("AS")
         alias = (
             self._name()
-            if named or (self._peek().isidentifier() and not _RESERVED.match(self._peek().upper()))
+            if has_alias or (self._peek().isidentifier() and not _RESERVED.match(self._peek().upper()))
             else table
         )
         if alias in self._aliases:

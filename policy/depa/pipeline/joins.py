@@ -49,35 +49,35 @@ class Join:
     rows: int | None
 
 
-def read_join(name: str, known: Fields, contract: Contract) -> Join:
+def read_join(name: str, fields: Fields, contract: Contract) -> Join:
     """A join stage's config; every error is noted."""
-    known.only(("datasets", "joined_dataset", BOUND))
-    datasets = list(known.objects("datasets", DATASETS_MAX))
+    fields.only(("datasets", "joined_dataset", BOUND))
+    datasets = list(fields.objects("datasets", DATASETS_MAX))
     read = [_dataset(dataset, contract) for dataset in datasets]
-    output = _spark(known, datasets, contract) if name in SPARK else known.text("joined_dataset")
-    rows = known.whole(BOUND, 1, GROUP_MAX) if known.has(BOUND) else None
-    return Join(known.path, output, tuple(mount for mount in read if mount), rows)
+    output = _spark(fields, datasets, contract) if name in SPARK else fields.text("joined_dataset")
+    rows = fields.whole(BOUND, 1, GROUP_MAX) if fields.has(BOUND) else None
+    return Join(fields.path, output, tuple(mount for mount in read if mount), rows)
 
 
-def _dataset(known: Fields, contract: Contract) -> str | None:
-    known.only(_DATASET)
-    wanted = known.name("id")
-    found = [dataset for dataset in contract.datasets if wanted is not None and dataset.id == wanted]
-    if wanted is not None and not found:
-        known.refuse("dataset_not_in_contract", "id")
-    if found and known.has("provider"):
-        provider = known.text("provider")
-        if provider is not None and not any(provider in {dataset.owner, dataset.provider} for dataset in found):
+def _dataset(fields: Fields, contract: Contract) -> str | None:
+    fields.only(_DATASET)
+    name = fields.name("id")
+    datasets = [dataset for dataset in contract.datasets if name is not None and dataset.id == name]
+    if name is not None and not datasets:
+        fields.refuse("dataset_not_in_contract", "id")
+    if datasets and fields.has("provider"):
+        provider = fields.text("provider")
+        if provider is not None and not any(provider in {dataset.owner, dataset.provider} for dataset in datasets):
             providers = " or ".join(
-                dict.fromkeys(dataset.owner or dataset.provider or "no provider" for dataset in found)
+                dict.fromkeys(dataset.owner or dataset.provider or "no provider" for dataset in datasets)
             )
-            known.refuse("provider_differs", "provider", providers)
-    return known.text("mount_path") if known.has("mount_path") else None
+            fields.refuse("provider_differs", "provider", providers)
+    return fields.text("mount_path") if fields.has("mount_path") else None
 
 
-def _spark(known: Fields, datasets: list[Fields], contract: Contract) -> str | None:
-    joined = known.inner("joined_dataset")
-    if not known.has("joined_dataset"):
+def _spark(fields: Fields, datasets: list[Fields], contract: Contract) -> str | None:
+    joined = fields.inner("joined_dataset")
+    if not fields.has("joined_dataset"):
         return None
     joined.only(_JOINED)
     key, query = joined.text("joining_key"), joined.text("joining_query")

@@ -35,14 +35,14 @@ def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:
     top = Fields(value, PATH, reasons, numbers_in_text=False)  # DEPA's own policy compares numbers alone
     top.only(("pipeline",))
     read = [_stage(stage, contract) for stage in top.objects("pipeline", STAGES_MAX)]
-    known = [stage for stage in read if stage is not None]
+    stages = [stage for stage in read if stage is not None]
     pipeline = Pipeline(
-        tuple(stage for stage in known if isinstance(stage, Join)),
-        tuple(stage for stage in known if isinstance(stage, Training)),
+        tuple(stage for stage in stages if isinstance(stage, Join)),
+        tuple(stage for stage in stages if isinstance(stage, Training)),
     )
-    if not pipeline.trainings and len(known) == len(read):
+    if not pipeline.trainings and len(stages) == len(read):
         reasons.refuse("training_missing", top.at("pipeline"))
-    _check_inputs(known, contract, reasons)
+    _check_inputs(stages, contract, reasons)
     _check_targets(pipeline, contract, reasons)
     return pipeline
 
@@ -63,11 +63,11 @@ def _stage(stage: Fields, contract: Contract) -> Join | Training | None:
     return None
 
 
-def _check_inputs(known: list[Join | Training], contract: Contract, reasons: Reasons) -> None:
+def _check_inputs(stages: list[Join | Training], contract: Contract, reasons: Reasons) -> None:
     """What is trained on is the result of a join before, or lies where a dataset of the contract is mounted."""
     mounts = [f"/mnt/remote/{dataset.owner}/" for dataset in contract.datasets if dataset.owner]
     outputs: set[str] = set()
-    for stage in known:
+    for stage in stages:
         if isinstance(stage, Join):
             mounts += [f"{mount.rstrip('/')}/" for mount in stage.mounts if mount.startswith("/mnt/remote/")]
             outputs |= {stage.output} if stage.output else set()

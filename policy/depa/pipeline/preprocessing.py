@@ -50,43 +50,43 @@ class Exposure:
     text: str
 
 
-def fitted(known: Fields, *, trees: bool) -> tuple[Exposure, ...]:
+def fitted(fields: Fields, *, trees: bool) -> tuple[Exposure, ...]:
     """What a stage fits on the data it trains on; errors of form are noted."""
-    found = list(_of_dataset(known.inner("dataset_config"))) if known.has("dataset_config") else []
-    return (*found, *_of_trees(known)) if trees else tuple(found)
+    exposures = list(_of_dataset(fields.inner("dataset_config"))) if fields.has("dataset_config") else []
+    return (*exposures, *_of_trees(fields)) if trees else tuple(exposures)
 
 
-def exact_metrics(known: Fields) -> tuple[Exposure, ...]:
+def exact_metrics(fields: Fields) -> tuple[Exposure, ...]:
     """The exact results that a stage requests."""
-    if not known.has("metrics"):
+    if not fields.has("metrics"):
         return ()
-    named = [_metric(item) for item in known.items("metrics", METRICS_MAX, least=0)]
-    return (Exposure("metrics_exact", known.at("metrics"), ", ".join(named), ""),) if named else ()
+    metrics = [_metric(item) for item in fields.items("metrics", METRICS_MAX, least=0)]
+    return (Exposure("metrics_exact", fields.at("metrics"), ", ".join(metrics), ""),) if metrics else ()
 
 
-def _of_dataset(known: Fields) -> Iterator[Exposure]:
-    known.only(_DATASET)
-    yield from _scaler(known)
-    if known.value.get("missing_strategy") is not None:
-        strategy = known.one_of("missing_strategy", _MISSING)
+def _of_dataset(fields: Fields) -> Iterator[Exposure]:
+    fields.only(_DATASET)
+    yield from _scaler(fields)
+    if fields.value.get("missing_strategy") is not None:
+        strategy = fields.one_of("missing_strategy", _MISSING)
         if strategy in _FILLED:
-            yield _fit(known, "missing_strategy", "takes a value from another record")
-    if known.has("splits"):
-        splits = known.inner("splits")
+            yield _fit(fields, "missing_strategy", "takes a value from another record")
+    if fields.has("splits"):
+        splits = fields.inner("splits")
         splits.only(("random_state", "stratify", "test", "train", "val"))
         if splits.has("stratify") and splits.flag("stratify") is not False:
             yield _fit(splits, "stratify", "a record's split depends on the labels of others")
-    if known.value.get("transforms") is not None:
-        transforms = known.inner("transforms")
+    if fields.value.get("transforms") is not None:
+        transforms = fields.inner("transforms")
         transforms.only(("augment", "normalize"))
         if transforms.has("normalize") and transforms.flag("normalize") is not False:
             yield _fit(transforms, "normalize", "nothing says that the mean is public")
 
 
-def _scaler(known: Fields) -> Iterator[Exposure]:
-    if known.value.get("preprocessing") is None:
+def _scaler(fields: Fields) -> Iterator[Exposure]:
+    if fields.value.get("preprocessing") is None:
         return
-    inner = known.inner("preprocessing")
+    inner = fields.inner("preprocessing")
     inner.only(("scaler",))
     if inner.value.get("scaler") is None:
         return
@@ -94,19 +94,19 @@ def _scaler(known: Fields) -> Iterator[Exposure]:
         yield _fit(inner, "scaler", "its location and scale are taken from the records")
 
 
-def _of_trees(known: Fields) -> Iterator[Exposure]:
+def _of_trees(fields: Fields) -> Iterator[Exposure]:
     """DEPA's trainer takes the bounds of features from the records, and class weights unless they are given."""
-    yield Exposure("preprocessing_fitted", known.path, None, "bounds of features are taken from the records")
-    model = known.value.get("model_config")
+    yield Exposure("preprocessing_fitted", fields.path, None, "bounds of features are taken from the records")
+    model = fields.value.get("model_config")
     if not (isinstance(model, dict) and model.get("scale_pos_weight") is not None):
         text = "scale_pos_weight is taken from the labels"
-        yield Exposure("preprocessing_fitted", known.at("model_config"), None, text)
+        yield Exposure("preprocessing_fitted", fields.at("model_config"), None, text)
 
 
-def _fit(known: Fields, name: str, text: str) -> Exposure:
-    return Exposure("preprocessing_fitted", known.at(name), known.value[name], text)
+def _fit(fields: Fields, name: str, text: str) -> Exposure:
+    return Exposure("preprocessing_fitted", fields.at(name), fields.value[name], text)
 
 
-def _metric(one: Any) -> str:  # noqa: ANN401 - JSON
-    named = one.get("name") if isinstance(one, dict) else one
-    return named if isinstance(named, str) else "unnamed"
+def _metric(item: Any) -> str:  # noqa: ANN401 - JSON
+    name = item.get("name") if isinstance(item, dict) else item
+    return name if isinstance(name, str) else "unnamed"

@@ -108,60 +108,60 @@ class Training:
     exposures: tuple[Exposure, ...]
 
 
-def read_training(name: str, known: Fields) -> Training:
+def read_training(name: str, fields: Fields) -> Training:
     """A training stage's config; every error is noted."""
     trees = name in TREES
-    known.only((*_BOTH, *_SPELLINGS) if trees else (*_DEEP, *_BEFORE_2025))
-    requested = _requested_privacy(known, trees=trees)
-    private = _private(name, known, stated=requested.stated)
+    fields.only((*_BOTH, *_SPELLINGS) if trees else (*_DEEP, *_BEFORE_2025))
+    requested = _requested_privacy(fields, trees=trees)
+    private = _private(name, fields, stated=requested.stated)
     if private:
-        _require(known, trees=trees)
+        _require(fields, trees=trees)
     else:
-        known.refuse("stage_not_private", "is_private")
-    _check_layers(known)
-    paths = known.inner("paths") if known.has("paths") else known
-    if paths is not known:
+        fields.refuse("stage_not_private", "is_private")
+    _check_layers(fields)
+    paths = fields.inner("paths") if fields.has("paths") else fields
+    if paths is not fields:
         paths.only(_PATHS)
     return Training(
-        path=known.path,
+        path=fields.path,
         trees=trees,
         private=private,
         privacy=requested,
-        batch=None if trees else known.whole("batch_size", 1, BATCH_MAX),
-        epochs=None if trees else known.whole("total_epochs", 1, STEPS_MAX),
+        batch=None if trees else fields.whole("batch_size", 1, BATCH_MAX),
+        epochs=None if trees else fields.whole("total_epochs", 1, STEPS_MAX),
         input=paths.text("input_dataset_path"),
-        target=_target(known),
-        exposures=(*fitted(known, trees=trees), *exact_metrics(known)),
+        target=_target(fields),
+        exposures=(*fitted(fields, trees=trees), *exact_metrics(fields)),
     )
 
 
-def _private(name: str, known: Fields, *, stated: bool) -> bool:
+def _private(name: str, fields: Fields, *, stated: bool) -> bool:
     """Whether it says so: by ``is_private``, or where no spelling of its day had that word, by its name or its ε."""
-    if known.has("is_private"):
-        return known.flag("is_private") is True and name != "Train"
-    before = not known.has("privacy_params") and not known.has("paths")
+    if fields.has("is_private"):
+        return fields.flag("is_private") is True and name != "Train"
+    before = not fields.has("privacy_params") and not fields.has("paths")
     return name == "PrivateTrain" or (name == "Train_DL" and before and stated)
 
 
-def _target(known: Fields) -> str | None:
-    config = known.value.get("dataset_config")
-    place = config if isinstance(config, dict) else known.value
+def _target(fields: Fields) -> str | None:
+    config = fields.value.get("dataset_config")
+    place = config if isinstance(config, dict) else fields.value
     target = place.get("target_variable")
     return target if isinstance(target, str) else None
 
 
-def _check_layers(known: Fields) -> None:
+def _check_layers(fields: Fields) -> None:
     """A batch norm makes each record's gradient depend on the others in its batch: clipping then bounds nothing."""
-    for path, text in strings_in(known.value.get("model_config"), known.at("model_config")):
+    for path, text in strings_in(fields.value.get("model_config"), fields.at("model_config")):
         if "batchnorm" in text.lower().replace("_", ""):
-            known.reasons.refuse("layer_crosses_records", path, text)
+            fields.reasons.refuse("layer_crosses_records", path, text)
 
 
-def _requested_privacy(known: Fields, *, trees: bool) -> RequestedPrivacy:
+def _requested_privacy(fields: Fields, *, trees: bool) -> RequestedPrivacy:
     """Read the parameters of a stage; boosted trees need neither δ nor a clipping norm, since their ε is pure."""
-    places = [known]
-    if known.value.get(_INNER) is not None:
-        inner = known.inner(_INNER)
+    places = [fields]
+    if fields.value.get(_INNER) is not None:
+        inner = fields.inner(_INNER)
         inner.only((*_SPELLINGS, "clip_value", "mechanism"))
         places.insert(0, inner)
     epsilon, delta, clipping = (_find(places, names) for names in (_EPSILON, _DELTA, _CLIPPING))
@@ -171,33 +171,33 @@ def _requested_privacy(known: Fields, *, trees: bool) -> RequestedPrivacy:
         delta=None if none else _number(delta, DELTA_MOST),
         clipping=_number(clipping, CLIPPING_MAX),
         stated=epsilon is not None,
-        path=_path(known, epsilon, "epsilon"),
-        delta_path=_path(known, delta, "delta"),
+        path=_path(fields, epsilon, "epsilon"),
+        delta_path=_path(fields, delta, "delta"),
     )
 
 
-def _require(known: Fields, *, trees: bool) -> None:
+def _require(fields: Fields, *, trees: bool) -> None:
     """Note what a private stage must say and does not."""
     names = ("epsilon",) if trees else ("epsilon", "delta", "max_grad_norm")
-    spelled = {"epsilon": _EPSILON, "delta": _DELTA, "max_grad_norm": _CLIPPING}
-    inner = known.value.get(_INNER)
+    spellings = {"epsilon": _EPSILON, "delta": _DELTA, "max_grad_norm": _CLIPPING}
+    inner = fields.value.get(_INNER)
     for name in names:
-        held = {*known.value, *(inner if isinstance(inner, dict) else ())}
-        if not held.intersection(spelled[name]):
-            known.reasons.refuse("field_missing", f"{known.at(_INNER)}.{name}")
+        held = {*fields.value, *(inner if isinstance(inner, dict) else ())}
+        if not held.intersection(spellings[name]):
+            fields.reasons.refuse("field_missing", f"{fields.at(_INNER)}.{name}")
 
 
 def _find(places: list[Fields], names: tuple[str, ...]) -> tuple[Fields, str] | None:
-    found = [(place, name) for place in places for name in names if place.has(name)]
-    for place, name in found[1:]:
-        first = found[0][0].at(found[0][1])
+    matches = [(place, name) for place in places for name in names if place.has(name)]
+    for place, name in matches[1:]:
+        first = matches[0][0].at(matches[0][1])
         place.reasons.refuse("field_twice", place.at(name), place.value[name], f"also {first}")
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
-def _number(found: tuple[Fields, str] | None, most: Fraction) -> Fraction | None:
-    return found[0].number(found[1], LEAST, most) if found else None
+def _number(match: tuple[Fields, str] | None, most: Fraction) -> Fraction | None:
+    return match[0].number(match[1], LEAST, most) if match else None
 
 
-def _path(known: Fields, found: tuple[Fields, str] | None, name: str) -> str:
-    return found[0].at(found[1]) if found else f"{known.at(_INNER)}.{name}"
+def _path(fields: Fields, match: tuple[Fields, str] | None, name: str) -> str:
+    return match[0].at(match[1]) if match else f"{fields.at(_INNER)}.{name}"

@@ -20,23 +20,23 @@ def newest_window(facts: Facts, slices: Sequence[Slice], at: int) -> tuple[Parti
     inside: list[Partition] = []
     most = WINDOW_MAX
     for partition in reversed(slices):
-        found = partition.partition
-        if found is None:
+        newest = partition.partition
+        if newest is None:
             continue
         # What is retired stays so; to look at its terms would cost more with every slice of the past.
-        if partition.status == RETIRED or slice_status(facts, found, at).status != OPEN:
+        if partition.status == RETIRED or slice_status(facts, newest, at).status != OPEN:
             if inside:
                 break
             continue
-        terms = slice_terms(facts, found)
+        terms = slice_terms(facts, newest)
         most = 0 if terms is None else min(most, terms.window_max)
-        if len(inside) >= most or (inside and not _follow(facts, found, inside[-1])):
+        if len(inside) >= most or (inside and not _follow(facts, newest, inside[-1])):
             break
-        inside.append(found)
+        inside.append(newest)
     return tuple(reversed(inside))
 
 
 def _follow(facts: Facts, first: Partition, then: Partition) -> bool:
     """Whether one range of one run may have both, the later one right after the other."""
-    alike = (first.unit, first.relation) == (then.unit, then.relation)
-    return alike and next(missed_between(facts, first, then), None) is None
+    comparable = (first.unit, first.relation) == (then.unit, then.relation)
+    return comparable and next(missed_between(facts, first, then), None) is None

@@ -59,11 +59,11 @@ def stream_slices(
     if stream is None:
         return ()
     every = facts.partitions.values() if partitions is None else partitions
-    found = [slice_status(facts, partition, now) for partition in slices_of(facts, provider, dataset, every)]
+    statuses = [slice_status(facts, partition, now) for partition in slices_of(facts, provider, dataset, every)]
     ordered: list[Slice] = []
-    for one in found:
-        ordered += [Slice(name, MISSED) for name in _between(stream.period, ordered, one.period)]
-        ordered.append(one)
+    for status in statuses:
+        ordered += [Slice(name, MISSED) for name in _between(stream.period, ordered, status.period)]
+        ordered.append(status)
     return (*ordered, *(Slice(name, MISSED) for name in _missed_since(stream.period, ordered, now)))
 
 
@@ -102,7 +102,7 @@ def _between(kind: str, ordered: list[Slice], name: str) -> Iterator[str]:
     if kind == BY_HAND or start is None or last is None:
         return iter(())
     return (
-        takewhile(lambda one: one != name, periods_from(kind, period_of(kind, last[1])))
+        takewhile(lambda period: period != name, periods_from(kind, period_of(kind, last[1])))
         if last[1] < start
         else iter(())
     )

@@ -201,27 +201,27 @@ class StreamFigures:
             window_max=stream.window_max,
         )
 
-    def _slice(self, one: Slice) -> SliceReport:
-        found = one.partition
-        starts = next((at for kind in PERIODS if (at := start_of(kind, one.period)) is not None), None)
-        open_until = one.closes if one.status == OPEN else None
+    def _slice(self, slice_: Slice) -> SliceReport:
+        partition = slice_.partition
+        starts = next((at for kind in PERIODS if (at := start_of(kind, slice_.period)) is not None), None)
+        open_until = slice_.closes if slice_.status == OPEN else None
         soon = [days for days in ALERT_DAYS if open_until is not None and open_until - self.now <= days * DAY_MS]
         spent, odometer = None, None
-        if found is not None:
-            account, rule = self.facts.accounts.get((found.ref, GLOBAL)), read_rule(found.terms)
-            used = Fraction(0) if account is None else rule.share(account.loss, rule.cap(found.epsilon))
-            spent, epsilon = Percent.of(used), self._epsilon(found)
+        if partition is not None:
+            account, rule = self.facts.accounts.get((partition.ref, GLOBAL)), read_rule(partition.terms)
+            used = Fraction(0) if account is None else rule.share(account.loss, rule.cap(partition.epsilon))
+            spent, epsilon = Percent.of(used), self._epsilon(partition)
             odometer = None if epsilon is None else ceil_decimal(epsilon, 4)
         return SliceReport(
             alert_days=min(soon, default=None),
-            closes=one.closes,
+            closes=slice_.closes,
             odometer=odometer,
-            opened=None if found is None else found.opened,
-            partition=None if found is None else found.ref,
-            period=one.period,
+            opened=None if partition is None else partition.opened,
+            partition=None if partition is None else partition.ref,
+            period=slice_.period,
             spent=spent,
             starts=starts,
-            status=one.status,
+            status=slice_.status,
         )
 
     def _epsilon(self, partition: Partition) -> Fraction | None:

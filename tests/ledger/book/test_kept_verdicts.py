@@ -164,7 +164,7 @@ def test_a_settlement_that_would_be_denied_in_full_stops_the_book(
     sent = (world.settle("first", 0), *(world.charge(f"run-{n}", run=SMALL) for n in range(3)))
     assert words(world.submit(*sent)) == ["posted", "pending", "pending", "pending"]
     counting.denies = True
-    with pytest.raises(BookStopped, match="post post-run-0 has a kept permit, and none in full"):
+    with pytest.raises(BookStopped, match="post post-run-0 has a cached permit, and none in full"):
         world.submit(world.settle("run-0", 0))
 
 
