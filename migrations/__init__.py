@@ -13,7 +13,7 @@ __all__ = ["SchemaUnknown", "upgrade"]
 
 
 def upgrade(url: str | URL) -> None:
-    """Bring a book to the newest schema, creating it where there is none; all in one transaction.
+    """Upgrade a book to the newest schema, creating it if there is none; all in one transaction.
 
     Raises:
         SchemaUnknown: if the book was written by a newer program, or lost a trigger.

@@ -10,7 +10,7 @@ attributes = context.config.attributes
 if context.is_offline_mode():
     context.configure(
         dialect_name=attributes["dialect"],
-        # Printed, a percent sign is one; other styles of parameters would double it.
+        # A printed percent sign must stay single; other styles of parameters would double it.
         dialect_opts={"paramstyle": "named"},
         target_metadata=metadata,
         transactional_ddl=True,

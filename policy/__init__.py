@@ -1,1 +1,1 @@
-"""What may be done: documents read strictly, levels, contracts and every decision with its reasons. Pure."""
+"""Policies: strict readers of documents, Levels, contracts, and every decision with its reasons. Pure."""

@@ -183,11 +183,11 @@ def _with_all(sums: _Sums, charge: Charge) -> _Sums:
 
 
 def _moved(sums: _Sums, count: _Count) -> _Sums:
-    """Sums with the losses that were counted."""
+    """Sums with the counted losses added."""
     by_partition = {row[0]: row for row in sums}
     for refs, segments in count.charge.price_groups:
         loss = loss_of(segments, count.steps)
-        # Of many partitions most have equal sums.
+        # Many partitions usually have equal sums.
         moved: dict[tuple[Loss, Loss], tuple[Loss, Loss]] = {}
         for ref in refs:
             _, had, waits = by_partition[ref]
@@ -199,7 +199,7 @@ def _moved(sums: _Sums, count: _Count) -> _Sums:
     return tuple(by_partition.values())
 
 
-# Many a bucket holds one charge: values are shared with the price list, and zero is one value.
+# Many buckets hold one charge: values are shared with the price list, and zero is one object.
 def _sum(had: Loss, loss: Loss, count: int) -> Loss:
     if not count:
         return had

@@ -1,8 +1,8 @@
 """Atomic files: written under a temporary name in the same folder, synchronised, and only then given their name.
 
 A reader sees the old file or the new one, never a part, however the process ends; when a function here returns, file
-and name survive a power loss. A process that is killed may leave ``.NAME.*.part`` behind, which anyone may delete;
-:func:`remove_leftovers` deletes those that no one writes any more, as their lock shows.
+and name survive a power loss. A killed process may leave ``.NAME.*.part`` behind, which may be deleted;
+:func:`remove_leftovers` deletes those whose lock shows that no process writes them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _DATABASE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 
 
 def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVATE, durable: bool = True) -> None:
-    """Write a file in place of the one that may be there. Raises: OSError; then the old one is as it was.
+    """Write a file in place of an existing one, if any. Raises: OSError; the old file is then unchanged.
 
     Args:
         path: the file; its folder exists.
-        data: all it will hold, or the pieces of that.
+        data: its content, or the pieces of it.
         mode: its permissions, less the umask.
         durable: False where the caller synchronises many files at once.
     """
@@ -41,18 +41,18 @@ def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVA
 
 
 def create_file(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
-    """Write a file that is not there yet. Raises: FileExistsError, OSError."""
+    """Write a new file. Raises: FileExistsError, OSError."""
     with new_file(path, mode=mode) as part, _written(part, data, durable=False):
         pass
 
 
 @contextmanager
 def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
-    """A temporary name to write under; when the block ends well the file gets its own name, and is gone otherwise.
+    """A temporary name to write under; the file gets its own name if the block ends without error, else it is gone.
 
     Raises:
         FileExistsError: if there is a file of that name, at the start or at the end: it is never replaced.
-        OSError: if the folder is not there or cannot be written.
+        OSError: if the folder does not exist or cannot be written.
     """
     exists = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     if os.path.lexists(path):
@@ -61,7 +61,7 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
         yield part
         _sync(part, os.O_RDWR)
         try:
-            # Unlike a renaming, a link never replaces what has come in between.
+            # Unlike a rename, a link never replaces a file that was created meanwhile.
             os.link(part, path)
         except FileExistsError:
             raise exists from None
@@ -69,7 +69,7 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
 
 
 def check_room(path: Path, size: int) -> None:
-    """See that a file of so many bytes can be written: its room is taken, and given back at once.
+    """Check that a file of ``size`` bytes can be written: the space is allocated, and freed at once.
 
     Raises:
         OSError: naming the file, if the disk or a quota has no such room, or the folder cannot be written.
@@ -79,7 +79,7 @@ def check_room(path: Path, size: int) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Delete what processes that were killed left of a file, written by :func:`replace_file` alone, if it can be."""
+    """Delete the leftovers of killed processes for a file that only :func:`replace_file` writes, if possible."""
     leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part")
     with suppress(OSError):
         for part in [file for file in path.parent.iterdir() if leftover.fullmatch(file.name)]:
@@ -123,9 +123,9 @@ def _part_of(path: Path, mode: int) -> Iterator[Path]:
 
 @contextmanager
 def _written(part: Path, data: bytes | Iterable[bytes], *, durable: bool) -> Iterator[None]:
-    # The file is there, and is not made anew here, with another mode, should it be gone.
+    # The file exists; if it is gone meanwhile, it is not created here with another mode.
     with part.open("r+b") as file:
-        # Where nothing can be locked, nothing is taken for a leftover.
+        # Where files cannot be locked, no file counts as a leftover.
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         file.writelines((data,) if isinstance(data, bytes) else data)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file (flock on ``.NAME.lock`` beside it), whose folder is made if it is not there.
+    """Hold the lock of a file (flock on ``.NAME.lock`` beside it); its folder is created if missing.
 
-    Every process and thread that changes the file holds it meanwhile; who only reads needs no lock, as the file is
-    replaced whole (:mod:`ledger.files.atomic_file`). The lock file stays: to remove it would let two in.
+    Every process and thread that changes the file holds it meanwhile; readers need no lock, since the file is
+    replaced whole (:mod:`ledger.files.atomic_file`). The lock file stays: removing it would let two processes in.
 
     Raises:
         OSError: if the folder cannot be written.

@@ -1,6 +1,6 @@
-"""A folder that gets its name when all that is in it is written and synchronised, or never.
+"""A folder that gets its name only once all its files are written and synchronised.
 
-It is filled as ``.NAME.*.part`` beside its place. A process that is killed may leave that behind; anyone may delete it.
+It is filled as ``.NAME.*.part`` beside its place. A killed process may leave that behind, which may be deleted.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SHARED_FOLDER: Final = 0o777
 
 @contextmanager
 def fresh_folder(folder: Path, option: str, *, mode: int = PRIVATE_FOLDER) -> Iterator[Path]:
-    """A folder of another name, which gets its own when the block ends well and is gone otherwise.
+    """A folder under a temporary name, which gets its own when the block ends without error, else it is deleted.
 
     Args:
-        folder: its place; what lies above it exists. The files in it are synchronised by who writes them.
+        folder: its place; its parent exists. The caller synchronises the files in it.
         option: the command's option that names it, for the message.
         mode: its permissions, less the umask.
 
@@ -52,7 +52,7 @@ def fresh_folder(folder: Path, option: str, *, mode: int = PRIVATE_FOLDER) -> It
 
 
 def _named(error: OSError, folder: Path) -> OSError:
-    """The same error, naming a file that the user knows: a full disk names none, and ours have other names yet."""
+    """The same error with a file name that the user knows: a full disk names none, and ours are temporary."""
     if error.filename is None or ".part" in str(error.filename):
         return OSError(error.errno, error.strerror or "cannot be written", str(folder))
     return error

@@ -10,7 +10,7 @@ def state_folder() -> Path:
     """This program's folder: below XDG_STATE_HOME if that is an absolute path, else below ``~/.local/state``.
 
     Raises:
-        FileNotFoundError: if neither variable says where that is.
+        FileNotFoundError: if neither variable is set.
     """
     configured, home = (Path(os.environ.get(name, "")) for name in ("XDG_STATE_HOME", "HOME"))
     if not (configured.is_absolute() or home.is_absolute()):

@@ -14,7 +14,7 @@ from ledger.wire.records import Record
 
 
 class NoRoom(ValueError):  # noqa: N818 - what is the case, not an error of the program
-    """A cap under which nothing fits; ``least`` is the least ε that would leave room."""
+    """Nothing fits under a cap; ``least`` is the least ε that would leave room."""
 
     def __init__(self, epsilon: Fraction, least: Fraction) -> None:
         """Name both."""
@@ -33,17 +33,17 @@ class Cap(Record, frozen=True):
     capacity: tuple[Annotated[int, between(0, INTEGER_MAX)] | None, ...]
 
     def part(self, share: Fraction) -> Cap:
-        """A share of it, rounded down at every coordinate."""
+        """A share of the capacity, rounded down at every coordinate."""
         held = (None if bound is None else bound * share.numerator // share.denominator for bound in self.capacity)
         return Cap(self.epsilon, tuple(held))
 
     def behind(self, share: Fraction) -> Cap:
-        """The least cap of which this is that share."""
+        """The least cap of which this capacity is that share."""
         whole = (None if bound is None else -(-bound * share.denominator // share.numerator) for bound in self.capacity)
         return Cap(self.epsilon, tuple(whole))
 
     def within(self, other: Cap) -> bool:
-        """Whether it is at most another, coordinate by coordinate. Raises: ValueError, for other coordinates."""
+        """Whether it is at most ``other``, coordinate by coordinate. Raises: ValueError, for other coordinates."""
         pairs = zip(self.capacity, other.capacity, strict=True)
         return all(bound is None or (most is not None and bound <= most) for bound, most in pairs)
 

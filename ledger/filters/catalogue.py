@@ -1,6 +1,6 @@
-"""The rule ``catalogue``: count ticks of a potential that knows the few kinds of steps a partition is for.
+"""The rule ``catalogue``: count ticks of a potential over the few kinds of steps that a partition is for.
 
-A partition names up to eight types of Poisson-sampled Gaussian steps, each with a block of so many steps and a price in
+A partition names up to eight types of Poisson-sampled Gaussian steps, each with the steps of one block and its price in
 ticks. Its capacity C is the greatest number of ticks whose potential (:mod:`ledger.accounting.loss_potential`) keeps
 (ε, δ less slack). ``reference`` is its case of one type.
 
@@ -44,8 +44,8 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
 
     Attributes:
         delta: of the partition's budget; ``epsilon`` likewise.
-        slack: δ units kept for black boxes; the potential has the rest.
-        capacity: ticks that keep the budget, as found at opening: the checkpoints of the odometer divide it.
+        slack: δ units reserved for black boxes; the potential has the rest.
+        capacity: ticks that keep the budget, computed at opening: the checkpoints of the odometer divide it.
         types: of the steps.
         odometers: 2 where the rule's own and the PLD of the first run share δ less slack, half each; see :class:`Rule`.
     """
@@ -61,7 +61,7 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
-        """Hold δ beyond the slack to its least. Raises: Malformed."""
+        """Check that δ beyond the slack is large enough. Raises: Malformed."""
         super().__post_init__()
         require_delta(self.certain)
         if self.odometers is not None and self.odometers != odometers_at(self.certain):
@@ -91,7 +91,7 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         return self.delta - Fraction(self.slack, DELTA_ONE)
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
-        """Each piece in blocks of the type that it costs least by, or at its own price. Raises: NotPriced."""
+        """Each piece in blocks of the cheapest type that dominates it, or at its own price. Raises: NotPriced."""
         require_priced(mechanism, relation, self.kind())
         return tuple(_segment(self, count, step, relation) for count, step in to_steps(mechanism))
 
@@ -126,7 +126,7 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         return not ticks or potential(self.epsilon, self.certain, self.types).at(ticks, lost) <= float(self.certain)
 
     def require_blocks(self, ticks: int) -> None:
-        """Hold the prices to a capacity: a kind of which no block fits would never run. Raises: Malformed."""
+        """Check that a block of each type fits a capacity: else its kind would never run. Raises: Malformed."""
         for place, step_type in enumerate(self.types):
             if step_type.ticks > ticks:
                 rule = f"leaves no room for one block: it costs {step_type.ticks} ticks, and there are {ticks}"
@@ -185,5 +185,5 @@ def _covered(rule: Catalogue, segment: Segment, count: int, step: Mechanism, rel
     piece = Piece(count, step, relation)
     if segment.unit != count or (units is not None and units < piece.slack):
         return False
-    # What is infinite is never admitted, and no less than anything.
+    # An infinite price is never admitted, and covers every other price.
     return ticks is None or pays(rule.price_line, piece, ticks)

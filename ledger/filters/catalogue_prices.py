@@ -1,6 +1,6 @@
 """Prices for a catalogue: how many ticks a block of each type costs, for the mix of runs that a provider declares.
 
-The price line decides what a capacity is good for: the more a type costs, the more runs of the others fit. A provider
+The price line decides what a capacity admits: the more a type costs, the more runs of the others fit. A provider
 chooses a corner by the numbers of runs that it admits; without a choice, the prices are those that admit the most loads
 like the declared one.
 """
@@ -26,21 +26,21 @@ from ledger.wire.malformed import Malformed
 DELTA_LEAST: Final = Fraction(1, 10**6)
 """An odometer's checkpoint has a tenth of δ: below a tenth of this the rounding of convolutions would decide."""
 TICKS_MAX: Final = 1_024
-"""Of a capacity. A potential is computed up to twice as many: seconds, and at an ε of 3 about sixty megabytes."""
+"""The most ticks of a capacity. For twice as many a potential takes seconds, and at an ε of 3 about sixty megabytes."""
 BLOCKS: Final = 80
-"""Blocks of one type that fit alone, about: so that a block is a small part of a budget."""
+"""About how many blocks of one type fit alone: a block is a small part of a budget."""
 _PRICED: Final = 4
-"""Where there are several types, blocks are so many times longer that prices of several ticks have room."""
+"""With several types, blocks are this many times longer, so that prices of several ticks have room."""
 _PRICES: Final = 12
-"""The prices that are tried are at most so many ticks."""
+"""The greatest price that the search tries, in ticks."""
 _FEW: Final = 2
-"""For more kinds of steps than these the search takes shorter ways, so that eight take five seconds of a core at most:
+"""With more kinds of steps than this the search is coarser, so that eight take five seconds of a core at most:
 rougher counts of what fits alone, one round, and prices of fewer ticks until the last."""
 _PRICES_OF_MANY: Final = 24
-"""For more kinds the greatest price is so many ticks over their number, and at least four."""
+"""With more kinds the greatest price is this many ticks divided by their number, and at least four."""
 _ROUNDS: Final = 2
 _MOVES: Final = (1.0, 0.6, 0.8, 1.25, 1.6)
-"""By how much one kind's price is moved; a price line takes about a tenth of a second."""
+"""Factors by which one kind's price is moved; a price line takes about a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Corner:
         return tuple(step_type.ticks for step_type in self.types)
 
     def to_json(self) -> Object:
-        """As a planning report has it."""
+        """The form in a planning report."""
         return {
             "alone": list(self.alone),
             "blocks": [step_type.steps for step_type in self.types],
@@ -84,7 +84,7 @@ def choose_prices(opening: Opening) -> Corner:
 
 
 def corners(opening: Opening) -> list[Corner]:
-    """Price lines to choose from, that which admits most of the first kind first. Raises: Malformed."""
+    """Price lines to choose from, in descending order of the first kind's runs. Raises: Malformed."""
     tried = _Search(opening).corners()
     different = {corner.alone: corner for corner in tried if max(corner.prices) <= corner.capacity}
     return sorted(different.values(), key=lambda one: one.alone, reverse=True)
@@ -123,7 +123,7 @@ class _Search:
         return fit
 
     def corners(self) -> list[Corner]:
-        """Of every price line that was tried."""
+        """The corner of every price line that was tried."""
         ratios = [block.steps / fit for block, fit in zip(self.blocks, self._fit, strict=True)]
         self._corner_near(ratios)
         for _ in range(1 if self._many else _ROUNDS):
@@ -138,7 +138,7 @@ class _Search:
         return self.corner(_whole(ratios, max(4, _PRICES_OF_MANY // len(ratios)) if self._many else _PRICES))
 
     def corner(self, prices: tuple[int, ...]) -> Corner:
-        """What these prices are good for. Raises: Malformed."""
+        """What these prices admit. Raises: Malformed."""
         if prices not in self._tried:
             self._tried[prices] = self._evaluated(prices)
         return self._tried[prices]
@@ -185,7 +185,7 @@ def _sampled(step: Mechanism) -> PoissonGaussian:
 
 
 def _block(step: PoissonGaussian, count: int, fit: int, most: int) -> PoissonGaussian:
-    """So many steps that a run of ``count`` is whole blocks, a block a small part of what fits, and few enough fit."""
+    """The steps of a block: a run of ``count`` is whole blocks, and a block is a small part of what fits."""
     in_run = max(1, round(count * BLOCKS / fit))
     steps = max(math.ceil(count / in_run), math.ceil(fit / most))
     return PoissonGaussian(step.probability, step.noise_multiplier, steps)
@@ -200,7 +200,7 @@ def _declared(prices: Sequence[int], kinds: int) -> tuple[int, ...]:
 
 
 def _whole(ratios: Sequence[float], most: int) -> tuple[int, ...]:
-    """The smallest whole prices in about these ratios, the greatest at most so many ticks."""
+    """The smallest whole prices in about these ratios, the greatest at most ``most`` ticks."""
 
     def rounded(greatest: int) -> tuple[int, ...]:
         return tuple(max(1, round(ratio * greatest / max(ratios))) for ratio in ratios)

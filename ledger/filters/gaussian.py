@@ -1,10 +1,10 @@
-"""The rule ``gaussian``: runs certified as one Gaussian each, and a small part of δ for what is not.
+"""The rule ``gaussian``: each run certified as one Gaussian, and a small part of δ for the rest.
 
 A run has a certificate (μ, τ) if its hockey-stick curves keep H_e <= τ + H_e(G_μ) at every e >= 0 for both orders of
 the pair. Admit while Σμ² <= μ_G² and Στ <= s, where H_ε(G_(μ_G)) <= δ - s.
 
-Why that is sound under adaptive requests: let Φ(m, l) = H_(ε-l)(G_√m), the worst that can still come when m is left
-and l was lost. A run with certificate (μ, τ) has E[H_(ε-l-L)(G_√(m-μ²))] <= H_(ε-l)(G_√m) + τ, since a Gaussian of μ²
+Why that is sound under adaptive requests: let Φ(m, l) = H_(ε-l)(G_√m), the worst δ still possible with m left after
+a loss of l. A run with certificate (μ, τ) has E[H_(ε-l-L)(G_√(m-μ²))] <= H_(ε-l)(G_√m) + τ, since a Gaussian of μ²
 and one of m - μ² are together one of m, and e < 0 follows from e >= 0 by duality. So Φ grows by at most τ a run, and
 by at most s in all. Several runs at once change nothing: a certified run is a post-processing of one draw from a
 dominating pair, taken when it begins. Gaussian mechanisms alone: Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023.
@@ -44,7 +44,7 @@ from ledger.wire.malformed import Malformed
 DELTA_LEAST: Final = Fraction(1, 10**9)
 MENU_MAX: Final = 16
 _PARTS: Final = (2, 4, 8, 16, 64, 256)
-"""A run takes such a part of the slack: whichever lets most runs like it fit."""
+"""Parts of the slack that one run may use: the part that admits most equal runs is chosen."""
 
 
 class GaussianRule(Rule, frozen=True, tag="gaussian"):
@@ -54,7 +54,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
         delta: of the partition's budget; ``epsilon`` likewise.
         slack: δ units that the runs' τ and black boxes share; the Gaussian has the rest.
         menu: the values of τ that a certificate may have, in δ units, fixed at opening.
-        capacity: μ² of the budget, as found at opening: the checkpoints of the odometer divide it.
+        capacity: μ² of the budget, computed at opening: the checkpoints of the odometer divide it.
         odometers: 2 where the rule's own and the PLD of the first run share δ less slack, half each; see :class:`Rule`.
     """
 
@@ -68,7 +68,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
-        """Hold the slack below δ, and the menu within the slack. Raises: Malformed."""
+        """Check that the slack is below δ, and the menu within the slack. Raises: Malformed."""
         super().__post_init__()
         if Fraction(self.slack, DELTA_ONE) >= self.delta:
             raise Malformed("slack", "must be less than δ")
@@ -77,7 +77,7 @@ class GaussianRule(Rule, frozen=True, tag="gaussian"):
 
     @classmethod
     def choose(cls, opening: Opening) -> GaussianRule:
-        """Half of δ is slack unless another part is declared.
+        """Reserve half of δ as slack, unless another part is declared.
 
         Raises:
             Malformed: if δ is below 1e-9, or the slack takes all of it.
@@ -163,7 +163,7 @@ def _segment(rule: GaussianRule, run: Steps, relation: str) -> Segment:
 def _covered(rule: GaussianRule, segment: Segment, run: Steps, relation: str) -> bool:
     count, step = run
     square, tau = segment.price
-    # What is infinite is never admitted, and no less than anything.
+    # An infinite price is never admitted, and covers every other price.
     exact = exact_square_covers(step, relation, NAT * NAT if square is None else square)
     if exact is not None:
         return exact and (segment.steps, segment.unit) == (count, 1) and (tau is None or tau >= ceil_slack(slack(step)))

@@ -3,7 +3,7 @@
 Reporting the ε of a data-dependent count at the whole of δ is no bound: which count is reached depends on outputs. The
 counts n_1 < n_2 < ... are fixed beforehand, each with a share κ of δ; the reported ε is that of the least checkpoint
 that the count has not passed, at κ·δ. Let E_j be the event that it is the j-th: on E_j the run equals the run cut off
-at n_j, so the sum of what is lost over all j is at most δ·Σκ <= δ.
+at n_j, so the losses of δ over all j add up to at most δ·Σκ <= δ.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ class PureSum(Rule, frozen=True, tag="pure"):
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """One, in loss units."""
+        """One coordinate, in loss units."""
         return (order("infinity"),)
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
-        """Each step at its pure ε. Raises: NotPriced, for what has none."""
+        """Each step at its pure ε. Raises: NotPriced, for a mechanism that has none."""
         runs = to_steps(mechanism)
         return tuple(Segment(count, (ceil_units(pure_epsilon(step, relation)),)) for count, step in runs)
 

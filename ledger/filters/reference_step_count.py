@@ -31,7 +31,7 @@ from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
 
 DELTA_LEAST: Final = Fraction(1, 10**9)
-"""Below it the noise of the distribution's computation would decide."""
+"""The least δ: below it the error of the PLD computation would decide."""
 
 
 class Reference(Rule, frozen=True, tag="reference", dict=True):
@@ -40,7 +40,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     Attributes:
         delta: of the partition's budget; ``epsilon`` likewise, which the odometer's checkpoints divide.
         noise_multiplier: of the reference step; ``probability`` is its sampling probability.
-        capacity: steps that keep the budget, as found at opening: the checkpoints of the odometer divide it.
+        capacity: steps that keep the budget, computed at opening: the checkpoints of the odometer divide it.
         odometers: 2 where the rule's own and the PLD of the first run share δ, half each; see :class:`Rule`.
     """
 
@@ -56,7 +56,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
-        """Hold the reference step to the bounds of a mechanism. Raises: Malformed."""
+        """Check the reference step against the bounds of a mechanism. Raises: Malformed."""
         super().__post_init__()
         _ = self.step
 

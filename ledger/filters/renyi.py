@@ -1,4 +1,4 @@
-"""The rule ``renyi``: some order out of a few still has room.
+"""The rule ``renyi``: a charge is admitted while at least one of a few Rényi orders has room.
 
 Orders α share δ: each has a weight, fixed when the partition opens, the weights sum to at most 1, and a loss is
 admitted under a cap ε while at some order it stays within
@@ -47,7 +47,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         delta: of the partition's budget.
         orders: the integer orders, ascending; every account of the partition keeps its loss at all of them.
         weights: per order, its share of δ in thousandths.
-        slack: δ units kept aside for charges that are (ε, δ) black boxes; the orders share the rest.
+        slack: δ units reserved for charges that are (ε, δ) black boxes; the orders share the rest.
         odometers: 2 where the rule's own and the PLD of the first run share δ less slack, half each; see :class:`Rule`.
     """
 
@@ -59,7 +59,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
-        """Hold orders, weights and slack to one another. Raises: Malformed."""
+        """Check orders, weights and slack against one another. Raises: Malformed."""
         super().__post_init__()
         if tuple(sorted(set(self.orders))) != self.orders:
             raise Malformed("orders", "must ascend")
@@ -69,7 +69,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             raise Malformed("slack", "must be less than δ")
 
     def __hash__(self) -> int:
-        """Without δ, whose hash is slow: rules with the same orders are few."""
+        """A hash without δ, whose own hash is slow: rules with the same orders are few."""
         return hash((self.orders, self.weights, self.slack))
 
     @classmethod

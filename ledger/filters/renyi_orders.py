@@ -41,15 +41,15 @@ ORDER_MAX: Final = 256
 LOAD_ORDER_MAX: Final = 64
 WEIGHT_ONE: Final = 1_000
 _UNDECLARED: Final = ((600, 200, 200), (800, 200), (500, 500), (1_000,))
-"""Robust against undeclared loads; fewer orders where a tight cap needs more of δ at one."""
+"""Splits of δ that are robust against undeclared loads; fewer orders if a tight cap needs more δ at one order."""
 _DECLARED: Final = ((900, 50, 50), (950, 50), (500, 500), (1_000,))
 _EVERY: Final = {order: order for order in range(2, ORDER_MAX + 1)}
 """A Gaussian's price at each order, up to a factor."""
 _PARTS: Final = tuple(Fraction(part, 16) for part in range(16, -1, -1))
-"""Of δ, the part that stays where it would be without a declaration."""
+"""The part of δ that is divided as without a declaration."""
 _SUITS: Final = Fraction(9, 10)
 KEPT_IN_PROPORTION: Final = Fraction(9, 10)
-"""Of runs whose divergence grows at least in proportion to the order, so many fit whatever is declared."""
+"""The part of runs with at least proportionally growing divergence that fits whatever is declared."""
 KEPT_OF_ANY: Final = Fraction(3, 4)
 Shares = dict[int, int]
 """Per order, its share of δ in thousandths; together at most a thousand."""

@@ -1,4 +1,4 @@
-"""The interface of an admission rule: a privacy filter, its odometer, and what it records of itself."""
+"""The interface of an admission rule: a privacy filter, its odometer, and its recorded terms."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rule(Record, metaclass=AbstractRecordType, frozen=True, tag_field="kind"):
     the loss, so charges may settle in any order.
 
     Prices and capacities that are computed in floats are issued with a margin, and checked with half of it where they
-    are read: ``covers`` and ``keeps`` search for nothing, evaluate what they are given, and are sound by themselves.
+    are read: ``covers`` and ``keeps`` evaluate the given number without a search, and are sound by themselves.
 
     Attributes:
         takes_slack: part of δ may be reserved for (ε, δ) black boxes.
@@ -75,7 +75,7 @@ class Rule(Record, metaclass=AbstractRecordType, frozen=True, tag_field="kind"):
         """The rule of a new partition.
 
         Raises:
-            Malformed: for what the rule cannot be opened with.
+            Malformed: for a declaration that the rule does not support.
             NotPriced: if the load has no proven price.
             NoRoom: if a cap has no room.
         """
@@ -88,7 +88,7 @@ class Rule(Record, metaclass=AbstractRecordType, frozen=True, tag_field="kind"):
     @property
     @abstractmethod
     def coordinates(self) -> tuple[Coordinate, ...]:
-        """What a loss is measured by."""
+        """The coordinates of a loss."""
 
     @property
     def certain(self) -> Fraction:

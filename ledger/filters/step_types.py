@@ -1,4 +1,4 @@
-"""The kinds of steps that a catalogue lists, and the potential that their prices in ticks make."""
+"""The kinds of steps that a catalogue lists, and the potential that follows from their prices in ticks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StepType(Record, frozen=True):
     ticks: Annotated[int, between(1, PRICE_MAX)]
 
     def __post_init__(self) -> None:
-        """Hold the step to the bounds of a mechanism. Raises: Malformed."""
+        """Check the step against the bounds of a mechanism. Raises: Malformed."""
         super().__post_init__()
         _ = self.block
 
@@ -56,12 +56,12 @@ class StepType(Record, frozen=True):
         return step.probability <= self.probability and step.noise_multiplier >= self.noise_multiplier
 
     def segment(self, count: int) -> Segment:
-        """The price of so many steps."""
+        """The price of ``count`` steps."""
         return Segment(count, (self.ticks, 0), min(count, self.steps))
 
 
 def as_sampled(step: Mechanism) -> PoissonGaussian | None:
-    """A step as a sampled Gaussian one, None if it is none."""
+    """A step as a sampled Gaussian step; None if it is another mechanism."""
     if isinstance(step, Gaussian):
         return PoissonGaussian(Fraction(1), step.noise_multiplier, 1)
     return step if isinstance(step, PoissonGaussian) else None
@@ -70,7 +70,7 @@ def as_sampled(step: Mechanism) -> PoissonGaussian | None:
 def dominating(step: Mechanism) -> PoissonGaussian | None:
     """The sampled Gaussian step that a step is, or is a post-processing of; None if none is known.
 
-    What is ε-DP is a post-processing of randomised response (Kairouz, Oh, Viswanath 2015, Theorem 2.1), and that of the
+    An ε-DP step is a post-processing of randomised response (Kairouz, Oh, Viswanath 2015, Theorem 2.1), and that of the
     Gaussian of the same total variation: on which side of the middle its output lies (Dong, Roth, Su 2022).
     """
     if not isinstance(step, Pure):
@@ -84,7 +84,7 @@ def dominating(step: Mechanism) -> PoissonGaussian | None:
 
 @lru_cache(maxsize=4)
 def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...]) -> Potential:
-    """The potential of a catalogue, computed as far as it was needed. Raises: NotPriced."""
+    """The potential of a catalogue, computed as far as needed. Raises: NotPriced."""
     from ledger.accounting.loss_potential import Potential
 
     blocks = [(laws_of(step_type.block, ZERO_OUT, epsilon), step_type.ticks) for step_type in types]

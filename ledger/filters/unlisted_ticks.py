@@ -35,7 +35,7 @@ class PriceLine(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Equal steps of a run."""
+    """A piece: equal steps of a run."""
 
     steps: int
     step: Mechanism
@@ -55,7 +55,7 @@ def least_ticks(line: PriceLine, piece: Piece) -> int | None:
 
 @lru_cache(maxsize=4_096)
 def pays(line: PriceLine, piece: Piece, ticks: int) -> bool:
-    """Whether so many ticks pay for it, evaluated at that very number. Raises: NotPriced."""
+    """Whether ``ticks`` pay for it, evaluated at that very number. Raises: NotPriced."""
     return potential(line.epsilon, line.delta, line.types).pays(line.laws(piece), ticks, line.most)
 
 

@@ -1,4 +1,4 @@
-r"""Signing checkpoints, and putting receipts together; :mod:`ledger.verifier` has the forms and checks both.
+r"""Signing checkpoints and assembling receipts; :mod:`ledger.verifier` defines the forms and checks both.
 
 epsilon.example/ledger
 18
@@ -25,7 +25,7 @@ def sign(checkpoint: Checkpoint, private: Ed25519PrivateKey, key: LogKey | None 
 
 
 _spelled: Final = lru_cache(maxsize=4_096)(to_base64)
-"""A hash in base64: the proofs of one commit have most of theirs in common."""
+"""A hash in base64, cached: the proofs of one commit share most of their hashes."""
 
 
 def receipt(index: int, proof: list[bytes], note: str) -> str:

@@ -1,6 +1,6 @@
 """The Merkle tree of RFC 9162, section 2.1, over the exact stored bytes of entries: growing, roots and proofs.
 
-Complete subtrees are kept as nodes ``(level, position)``: level 0 holds leaf hashes, and the node at level L
+Complete subtrees are stored as nodes ``(level, position)``: level 0 holds leaf hashes, and the node at level L
 and position P covers the leaves P·2^L to (P + 1)·2^L - 1. A proof reads about log2(n) of them.
 """
 
@@ -74,7 +74,7 @@ def inclusion_proof(index: int, size: int, read: Read, border: dict[int, bytes] 
 
 
 def consistency_proof(old: int, size: int, read: Read) -> list[bytes]:
-    """That the first ``old`` leaves have not changed (section 2.1.4.1). Raises: ValueError, unless 0 < old <= size."""
+    """The consistency proof from ``old`` to ``size`` (section 2.1.4.1). Raises: ValueError, unless 0 < old <= size."""
     if not 0 < old <= size:
         raise ValueError(f"a tree of {size} does not extend one of {old}")
     path, low, high, whole = [], 0, size, True
@@ -92,7 +92,7 @@ def consistency_proof(old: int, size: int, read: Read) -> list[bytes]:
 
 
 class CompactRange:
-    """A tree grown leaf by leaf that holds its right edge alone: log2(n) hashes, however long the log."""
+    """A tree grown leaf by leaf that holds only its right edge: log2(n) hashes, however long the log."""
 
     def __init__(self) -> None:
         """An empty tree."""

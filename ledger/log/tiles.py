@@ -2,10 +2,10 @@
 
     checkpoint
     tile/0/x001/x234/067        256 leaf hashes, 8,192 bytes
-    tile/1/000.p/17             the 17 hashes there are, each over 256 of those below
+    tile/1/000.p/17             its 17 hashes so far, each over 256 of the level below
     tile/entries/000.p/112      112 entries, each after its length in two bytes
 
-A path without ``.p/`` is that of a full tile. What lies at a path never changes.
+A path without ``.p/`` is that of a full tile. The file at a path never changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Tile:
 
     @property
     def path(self) -> str:
-        """Where it lies below the log's prefix."""
+        """Its path below the log's prefix."""
         return tile_path(self.level, self.index, self.width)
 
     @classmethod
@@ -64,7 +64,7 @@ class Tile:
 
 
 def tile_bytes(tile: Tile, size: int, hashes: Hashes, entries: Entries) -> bytes:
-    """What lies at a tile's path in a log of ``size`` entries. Raises: KeyError, if it has none there."""
+    """The file at a tile's path in a log of ``size`` entries. Raises: KeyError, if there is none."""
     start = tile.index * TILE_WIDTH
     stop = start + tile.width
     if stop > size >> _BITS * (tile.level or 0):

@@ -1,4 +1,4 @@
-"""The verifier's checks of keys, checkpoints and proofs as the project calls them: what fails is :class:`Malformed`.
+"""The verifier's checks of keys, checkpoints and proofs for the rest of the project: they raise :class:`Malformed`.
 
 The stand-alone :mod:`ledger.verifier` raises ``VerificationError``, which nothing outside this package catches.
 """

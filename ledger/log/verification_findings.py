@@ -1,4 +1,4 @@
-"""What a verification finds wrong: the first place, or two histories under one key."""
+"""Errors that a verification reports: the first wrong place, or two histories under one key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class VerificationFailed(Exception):  # noqa: N818 - what is the case
-    """The first thing that is wrong, at the entry ``index`` if one is to blame."""
+    """The first error of a verification, at the entry ``index`` if it concerns one."""
 
     def __init__(self, index: int | None, error: str) -> None:
         """Name the place."""
-        # A changed byte may be a line feed, or what moves a terminal's cursor.
+        # A changed byte may be a line feed, or a control character that moves a terminal's cursor.
         readable = _CONTROL.sub(lambda match: repr(match[0])[1:-1], error)
         super().__init__(f"entry {index}: {readable}" if index is not None else readable)
         self.index = index
@@ -26,12 +26,12 @@ class VerificationFailed(Exception):  # noqa: N818 - what is the case
 
 
 class Fork(VerificationFailed):
-    """The log's key has signed two histories: that of a checkpoint someone kept, and the book's.
+    """The log's key has signed two histories: that of a kept checkpoint, and the book's.
 
     Attributes:
-        kept: the head that was kept.
+        kept: the head of the kept checkpoint.
         newest: the book's own.
-        agreed: the size of the largest head that was kept and that the book extends: the histories part at an entry
+        agreed: the size of the largest kept head that the book extends: the histories part at an entry
             from this index on, and before ``kept.size``.
     """
 
@@ -56,10 +56,10 @@ class Shorter(VerificationFailed):
     """The book has fewer entries than the log's key has signed."""
 
     def __init__(self, kept: Checkpoint, size: int) -> None:
-        """Say how many are gone."""
+        """Report how many entries are missing."""
         super().__init__(
             size,
-            f"is missing: the book is shorter than a checkpoint that was kept ({_head(kept)}), and ends with "
+            f"is missing: the book is shorter than a kept checkpoint ({_head(kept)}), and ends with "
             f"{size} entries: a backup was restored, or entries were cut off",
         )
         self.kept = kept

@@ -1,4 +1,4 @@
-r"""Asking a witness: the bytes of C2SP tlog-witness ``add-checkpoint``, and what comes back.
+r"""The witness protocol: the bytes of C2SP tlog-witness ``add-checkpoint`` requests and answers.
 
     old 20852014
     PlRNCrwHpqhGrupue0L7gxbjbMiKA9temvuZZDDpkaw=
@@ -6,8 +6,8 @@ r"""Asking a witness: the bytes of C2SP tlog-witness ``add-checkpoint``, and wha
     epsilon.example/ledger
     ...
 
-A witness keeps the newest checkpoint of each log it knows, and cosigns the next one only if a proof leads from
-the one to the other: so it refuses a log whose history was rewritten.
+A witness stores the newest checkpoint of each log it knows, and cosigns the next one only with a consistency proof
+between the two: so it refuses a log whose history was rewritten.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_size(body: bytes) -> int:
 
 
 def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
-    """The witness's own line among those it answered; lines of keys that are not known are passed over.
+    """The witness's own line in its answer; lines of unknown keys are ignored.
 
     Raises:
         Malformed: if the answer is not of signature lines, has none of the witness's, or one that does not verify.
@@ -56,5 +56,5 @@ def read_cosignature(body: bytes, note: str, key: WitnessKey) -> str:
 
 
 def cosignature_time_ms(line: str) -> int:
-    """When a witness cosigned, by its own clock (Unix ms), of a line that was read: after the key's id, in seconds."""
+    """When a witness cosigned, by its own clock (Unix ms): a cosignature line has the seconds after the key's id."""
     return int.from_bytes(from_base64(line.split(" ")[2].strip(), "cosignature")[4:12], "big") * 1000

@@ -49,7 +49,7 @@ def _held(mechanism: m.Mechanism) -> tuple[m.Mechanism, ...]:
 
 
 def kinds_of(mechanism: m.Mechanism) -> tuple[str, ...]:
-    """The kinds a policy must permit: of everything inside, and tuning where it is used."""
+    """The kinds that a policy must permit: those of everything inside, and tuning if it is used."""
     if isinstance(mechanism, m.RepeatAndSelect):
         return tuple(dict.fromkeys((mechanism.kind, *kinds_of(mechanism.mechanism))))
     inner = _held(mechanism)
@@ -57,7 +57,7 @@ def kinds_of(mechanism: m.Mechanism) -> tuple[str, ...]:
 
 
 def to_steps(mechanism: m.Mechanism) -> tuple[Steps, ...]:
-    """The pieces of a mechanism, in order: each so many steps that are charged and refunded one by one.
+    """The pieces of a mechanism, in order: each a count of steps that are charged and refunded one by one.
 
     A repeated composition of several pieces counts its rounds as steps; a selection is one step.
 

@@ -5,8 +5,8 @@
 
 Each teacher is trained without privacy on its own chunk, so a record moves the outputs of its chunk's teacher and of no
 other. Prices hold for every question and every data set: they depend on the plan alone. A bound that depends on the
-votes would be smaller where teachers agree, but it is itself computed from the records, so telling or charging it would
-leak (Papernot et al. 2018, Appendix B): none is used.
+votes would be smaller where teachers agree, but it is itself computed from the records, so reporting or charging it
+would leak (Papernot et al. 2018, Appendix B): none is used.
 
 A question is one step. With screening it is answered only if the greatest count is high enough: the first questions are
 each charged a screening and an answer, up to the cap of answers, and the others a screening. After q questions at most
@@ -68,7 +68,7 @@ class Answer(Record, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Plurality(Answer, frozen=True, tag="plurality"):
-    """The class with the most votes after Gaussian noise of so many votes is added to each count."""
+    """The class with the most votes after Gaussian noise of ``noise`` votes is added to each count."""
 
     classes: Annotated[int, between(2, CLASSES_MAX)]
     noise: Noise
@@ -124,7 +124,7 @@ class Screening(Record, frozen=True):
     """Which questions are answered: those whose greatest count, with Gaussian noise, reaches the threshold.
 
     Attributes:
-        answers: the most that are given; the first so many questions are charged as answered.
+        answers: the most that are given; as many of the first questions are charged as answered.
         noise: standard deviation, in votes.
         threshold: in votes.
     """
@@ -138,12 +138,12 @@ class EnsembleTerms(Record, frozen=True):
     """What an ensemble answers, and how its records are divided.
 
     Attributes:
-        relation: under which the price holds; a partition with another takes no such charge.
+        relation: under which the price holds; a partition with another relation accepts no such charge.
         chunks_by: what a keyed hash of chooses a record's chunk: its ``position`` in its partition, its ``content``, or
             its ``user``, all of whose records are then in one chunk.
         teachers: how many chunks there are, and models.
         answer: how the teachers' outputs become one answer.
-        questions: the most that are taken; each is one step.
+        questions: the most that are answered or screened; each is one step.
         screening: which of them are answered; all of them if it is None.
     """
 
@@ -155,7 +155,7 @@ class EnsembleTerms(Record, frozen=True):
     screening: Screening | None = None
 
     def __post_init__(self) -> None:
-        """Hold its members to each other. Raises: Malformed."""
+        """Check its fields against each other. Raises: Malformed."""
         super().__post_init__()
         if self.chunks_by == POSITION and self.relation == ADD_REMOVE:
             rule_text = "must be 'content' or 'user' here: one record more or less would move all that come after it"
@@ -197,7 +197,7 @@ def mu_square(terms: EnsembleTerms, answer: Answer | Screening) -> Fraction:
 
 
 def ensemble_mechanism(terms: EnsembleTerms) -> Mechanism:
-    """What all questions of an ensemble are charged as, one step a question.
+    """The mechanism that all questions of an ensemble are charged as, one step for each question.
 
     A median is chosen by the exponential mechanism: one teacher moves a value's rank, and so its score u, by at most 1,
     and weights e^(εu/2) have ε-bounded range (Durfee, Rogers 2019, Section 3).
@@ -241,5 +241,5 @@ class EnsemblePlan(EnsembleTerms, RunPlan, frozen=True, dict=True, tag_field="ki
 
     @property
     def unit(self) -> str:
-        """What is in one chunk as a whole."""
+        """The unit that lies wholly in one chunk."""
         return USER if self.chunks_by == USERS else RECORD

@@ -25,7 +25,7 @@ class Loss(NamedTuple):
 
     @classmethod
     def zero(cls, coordinates: int) -> Loss:
-        """Nothing lost yet."""
+        """The zero loss."""
         return cls((0,) * coordinates, (0,) * coordinates)
 
     def __add__(self, other: Loss) -> Loss:  # type: ignore[override]  # losses are added up, and no longer tuple is made
@@ -33,12 +33,12 @@ class Loss(NamedTuple):
         finite, infinite = other
         if len(self.finite) != len(finite):
             raise _unlike(self, other)
-        # Hardly a charge is infinite anywhere.
+        # Few charges are infinite at any coordinate.
         counts = tuple(map(add, self.infinite, infinite)) if any(infinite) else self.infinite
         return Loss(tuple(map(add, self.finite, finite)), counts)
 
     def __sub__(self, other: Loss) -> Loss:
-        """Without a part that was added before; an invariant, so it crashes rather than go below zero."""
+        """The loss less a part that was added before. Raises: AssertionError, rather than go below zero."""
         finite, infinite = other
         if len(self.finite) != len(finite):
             raise _unlike(self, other)
@@ -55,7 +55,7 @@ class Loss(NamedTuple):
         return cls(tuple(value["finite"]), tuple(value["infinite"]))
 
     def to_json(self) -> Object:
-        """As a decree's entry records it."""
+        """The form in a decree's entry."""
         return {"finite": list(self.finite), "infinite": list(self.infinite)}
 
     def times(self, count: int) -> Loss:
@@ -65,7 +65,7 @@ class Loss(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was lost at any coordinate."""
+        """Whether it is zero at every coordinate."""
         return not any(self.finite) and not any(self.infinite)
 
     def at(self, coordinate: int) -> int | None:
@@ -74,7 +74,7 @@ class Loss(NamedTuple):
 
 
 def _unlike(loss: Loss, other: Loss) -> ValueError:
-    # Sums by ``map`` end with the shorter of two without a word.
+    # ``map`` silently stops at the end of the shorter of two sequences.
     return ValueError(f"a loss at {len(loss.finite)} coordinates and one at {len(other.finite)} are of two rules")
 
 
@@ -96,13 +96,13 @@ class Segment(NamedTuple):
         )
 
     def to_json(self) -> Object:
-        """As a charge's entry records it."""
+        """The form in a charge's entry."""
         return {"price": list(self.price), "steps": self.steps, "unit": self.unit}
 
 
 @lru_cache(maxsize=4_096)
 def parse_segments(recorded: bytes) -> tuple[Segment, ...]:
-    """The prices of one partition from the canonical JSON of a charge's entry; equal ones are one value."""
+    """The prices of one partition from the canonical JSON of a charge's entry; equal ones are one object."""
     segments: Any = parse(recorded, len(recorded))
     return tuple(Segment(segment["steps"], tuple(segment["price"]), segment["unit"]) for segment in segments)
 
@@ -113,7 +113,7 @@ def read_segments(segments: Any) -> tuple[Segment, ...]:  # noqa: ANN401 - JSON 
 
 
 def cover(segments: tuple[Segment, ...], least: tuple[Segment, ...]) -> bool:
-    """Whether each piece costs at least what it must. Raises: ValueError, for other coordinates."""
+    """Whether each piece costs at least the given price. Raises: ValueError, for other coordinates."""
     return len(segments) == len(least) and all(map(Segment.covers, segments, least))
 
 
@@ -121,8 +121,8 @@ def cover(segments: tuple[Segment, ...], least: tuple[Segment, ...]) -> bool:
 def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
     """The loss of the first ``steps`` steps of a run.
 
-    An infinite price counts once per run, not per step; a finite sum beyond ``LOSS_MAX`` is as good as infinite and
-    counts so, which keeps every sum of a book within what a database holds exactly.
+    An infinite price counts once per run, not per step; a finite sum beyond ``LOSS_MAX`` counts as infinite, which
+    keeps every sum of a book within what a database represents exactly.
     """
     width = len(segments[0].price)
     total = Loss.zero(width)

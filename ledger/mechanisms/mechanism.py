@@ -1,4 +1,4 @@
-"""What ran, enough to account for it: our own tagged, versioned JSON for an allow-list of mechanisms.
+"""Mechanisms: what ran, described well enough to account for it, as tagged, versioned JSON from an allow-list.
 
 The vocabulary is append-only and describes mechanisms, not their cost. It is never read with
 ``DpEvent.from_named_tuple``, which imports and calls any name it is given.
@@ -31,7 +31,7 @@ PROBABILITY_MIN: Final = Fraction(1, 10**9)
 GROUP_MAX: Final = 64
 
 LEAVES_MAX: Final = 16
-"""Mechanisms inside one, each priced by itself, so that pricing ends soon."""
+"""The most mechanisms inside one, each priced by itself, so that pricing ends soon."""
 
 Relation = Annotated[str, words(*RELATIONS)]
 Noise = Annotated[Fraction, exact(NOISE_MIN, NOISE_MAX)]
@@ -43,12 +43,12 @@ Records = Annotated[int, between(1, 10**12)]
 
 
 class Mechanism(Record, frozen=True, kw_only=True, tag_field="kind"):
-    """One kind of the vocabulary. Every value is held to the bounds within which pricing is proven and cheap."""
+    """One kind of the vocabulary. Every value must lie within the bounds in which pricing is proven and cheap."""
 
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
-        """Hold every value to its bounds, of a mechanism that a program makes too. Raises: Malformed."""
+        """Check every value against its bounds, also for a mechanism built by a program. Raises: Malformed."""
         super().__post_init__()
         for name, least, most in _integer_bounds(type(self)):
             if not least <= getattr(self, name) <= most:
@@ -99,7 +99,7 @@ class RandomisedResponse(Mechanism, frozen=True, tag="randomised_response"):
 
 
 class Zcdp(Mechanism, frozen=True, tag="zcdp"):
-    """Whatever is (ξ, ρ)-zCDP under ``relation`` (Bun, Steinke 2016, Definition 8.1)."""
+    """Any mechanism that is (ξ, ρ)-zCDP under ``relation`` (Bun, Steinke 2016, Definition 8.1)."""
 
     relation: Relation
     rho: Annotated[Fraction, exact(Fraction(1, 10**12), Fraction(256))]
@@ -107,28 +107,28 @@ class Zcdp(Mechanism, frozen=True, tag="zcdp"):
 
 
 class Pure(Mechanism, frozen=True, tag="pure"):
-    """Whatever is ε-differentially private under ``relation``."""
+    """Any mechanism that is ε-differentially private under ``relation``."""
 
     epsilon: Epsilon
     relation: Relation
 
 
 class GaussianPrivate(Mechanism, frozen=True, tag="gdp"):
-    """Whatever is μ-Gaussian differentially private under ``relation`` (Dong, Roth, Su 2022, Definition 2.6)."""
+    """Any μ-Gaussian differentially private mechanism under ``relation`` (Dong, Roth, Su 2022, Definition 2.6)."""
 
     mu_square: Annotated[Fraction, exact(1 / NOISE_MAX**2, NOISE_MAX)]
     relation: Relation
 
 
 class BoundedRange(Mechanism, frozen=True, tag="bounded_range"):
-    """Whatever has ε-bounded range under ``relation`` (Durfee, Rogers 2019, Definition 3): an exponential mechanism."""
+    """Any mechanism of ε-bounded range under ``relation``: an exponential one (Durfee, Rogers 2019, Definition 3)."""
 
     epsilon: Epsilon
     relation: Relation
 
 
 class BlackBox(Mechanism, frozen=True, tag="black_box"):
-    """Whatever is (ε, δ)-differentially private under ``relation``."""
+    """Any mechanism that is (ε, δ)-differentially private under ``relation``."""
 
     delta: Annotated[Fraction, exact(Fraction(1, 2**52), Fraction(1, 2))]
     epsilon: Epsilon
@@ -190,13 +190,13 @@ class RepeatAndSelect(Mechanism, frozen=True, tag="repeat_and_select"):
 
 
 class Composed(Mechanism, frozen=True, tag="composed"):
-    """One after another, each chosen beforehand."""
+    """Mechanisms one after another, each chosen beforehand."""
 
     mechanisms: Annotated[tuple[AnyMechanism, ...], Meta(min_length=1, max_length=LEAVES_MAX)]
 
 
 class SelfComposed(Mechanism, frozen=True, tag="self_composed"):
-    """The same, ``count`` times."""
+    """One mechanism, ``count`` times."""
 
     count: Steps
     mechanism: AnyMechanism
@@ -223,7 +223,7 @@ _ALL = (
 if TYPE_CHECKING:
     AnyMechanism = Mechanism
 else:
-    # Read as one of the closed list, chosen by its kind; a program may hold any.
+    # Parsed as one of the closed list by its kind; a program may use any.
     AnyMechanism = Annotated[_ALL, rule("is not a mechanism this ledger knows")]
 KINDS: Final[dict[str, type[Mechanism]]] = {
     kind_of(mechanism_type): mechanism_type for mechanism_type in get_args(_ALL)

@@ -58,7 +58,7 @@ class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sg
     __hash__ = RunPlan.__hash__
 
     def __post_init__(self) -> None:
-        """Hold the plan to its bounds. Raises: Malformed."""
+        """Check the plan against its bounds. Raises: Malformed."""
         super().__post_init__()
         if not 1 <= self.batch_size_expected <= BATCH_MAX:
             raise Malformed("batch_size_expected", f"must lie between 1 and {BATCH_MAX}")
@@ -69,7 +69,7 @@ class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sg
             raise (error.under("sampler") if error.field == "probability" else error) from None
 
     def mechanism(self, steps: int) -> PoissonGaussian:
-        """What ``steps`` steps of this plan are, for the accountant. Raises: Malformed."""
+        """The mechanism of ``steps`` steps of this plan, for the accountant. Raises: Malformed."""
         if steps == self.steps:
             return self.whole
         return PoissonGaussian(Fraction(self.sampling_probability), self.noise_multiplier, steps)
@@ -81,7 +81,7 @@ class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sg
 
 
 class MechanismPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="mechanism"):
-    """A run that is no DP-SGD: what will be released, as a mechanism."""
+    """A run other than DP-SGD, stated as the mechanism of what will be released."""
 
     whole: AnyMechanism = msgspec.field(name="mechanism")
     v: Literal[1] = constant(1)
@@ -90,10 +90,10 @@ class MechanismPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", t
     __hash__ = RunPlan.__hash__
 
     def __post_init__(self) -> None:
-        """Hold the mechanism to what can be charged. Raises: Malformed."""
+        """Check that the mechanism can be charged. Raises: Malformed."""
         to_steps(self.whole)
 
     @cached_property
     def steps(self) -> int:
-        """What is settled one by one, counted over all pieces."""
+        """The steps that are settled one by one, counted over all pieces."""
         return sum(count for count, _ in to_steps(self.whole))

@@ -20,7 +20,7 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
 
 CACHED_PLANS_MAX: Final = 4_096
-"""Plans that are cached as read, the most recent ones."""
+"""How many parsed plans are cached, the most recent ones."""
 
 
 def parse_plan(value: Any) -> RunPlan:  # noqa: ANN401 - what is no JSON is refused

@@ -1,6 +1,6 @@
 """Which mechanism has a proven price, under which neighbouring relation, in which rule; every other has none.
 
-A row is a proof or its source. What holds other mechanisms is priced only if each of them is.
+A row is a proof or its source. A mechanism that holds others is priced only if each of them is.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ PRICED: Final = {(kind, relation, rule): why for kind, relations, rule, why in _
 
 
 class NotPriced(ValueError):  # noqa: N818 - what is the case, not an error of the program
-    """A mechanism that a rule has no proven price for, under this relation."""
+    """A rule has no proven price for a mechanism under this relation."""
 
 
 def require_priced(mechanism: m.Mechanism, relation: str, rule: str) -> None:
@@ -108,7 +108,7 @@ def require_priced(mechanism: m.Mechanism, relation: str, rule: str) -> None:
 
 
 def _selectable(mechanism: m.Mechanism) -> None:
-    """A black box's δ would be paid for every repetition; and to tune a tuning takes too long to price."""
+    """Reject black boxes, whose δ every repetition would cost, and nested tuning, which takes too long to price."""
     if "repeat_and_select" in kinds_of(mechanism):
         raise NotPriced("repeat_and_select of a repeat_and_select has no proven price")
     if any(isinstance(atom, m.BlackBox) for atom in atoms(mechanism)):

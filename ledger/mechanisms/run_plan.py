@@ -1,4 +1,4 @@
-"""What every kind of plan has: its mechanism, its steps, its privacy unit and its digest."""
+"""The base of every kind of plan: its mechanism, its steps, its privacy unit and its digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USER: Final = "user"
 
 
 class RunPlan:
-    """What a run does, of either kind."""
+    """What a run does: the base of every kind of plan."""
 
     if TYPE_CHECKING:
 
@@ -30,17 +30,17 @@ class RunPlan:
 
         @property
         def unit(self) -> str:
-            """What is drawn and clipped."""
+            """The unit that is drawn and clipped."""
 
     def mechanism(self, steps: int) -> Mechanism:
-        """What the first ``steps`` steps of this plan are, for the accountant. Raises: Malformed, for none."""
+        """The mechanism of the first ``steps`` steps, for the accountant. Raises: Malformed, for no steps."""
         mechanism = self.whole if steps == self.steps else first_steps(self.whole, steps)
         if mechanism is None:
             raise Malformed("steps", "must be at least 1")
         return mechanism
 
     def __hash__(self) -> int:
-        """By digest: prices are cached by plan."""
+        """The hash of the digest: prices are cached by plan."""
         return hash(self.digest)
 
     def to_json(self) -> c.Object:
@@ -55,7 +55,7 @@ class RunPlan:
 
     @classmethod
     def of(cls, plan: RunPlan) -> Self:
-        """A plan that is one of this kind. Raises: Malformed, for one of another kind."""
+        """The plan, checked to be of this kind. Raises: Malformed, for another kind."""
         if not isinstance(plan, cls):
             raise Malformed("kind", "is that of another kind of plan")
         return plan

@@ -1,4 +1,4 @@
-"""Statistics of a partition: what is asked, how far one record moves the answer, and the mechanism that is charged.
+"""Statistics of a partition: the query, its sensitivity to one record, and the mechanism that is charged.
 
     {"column": "inputs[3]", "edges": ["18", "65"], "epsilon": "0.1", "kind": "histogram", "name": "ages"}
     {"columns": [{"column": "inputs[0]", "lower": "-4", "upper": "4"}], "kind": "moments", "name": "x", "rho": "0.005"}
@@ -37,7 +37,7 @@ LEVEL_DENOMINATOR_MAX: Final = 1_000
 BOUND_MAX: Final = 10**12
 """Bounds, edges and candidates lie between this and its negative."""
 GRID: Final = 1 << 20
-"""A clipped value is rounded to 2^-20 of its bounds' size, so that sums are of integers: exact, in whatever order."""
+"""A clipped value is rounded to 2^-20 of its bounds' size, so that sums are of integers: exact in any order."""
 
 
 class Coordinate(Fraction):
@@ -68,17 +68,17 @@ Column = Annotated[
         " of metrics also 'outputs', with a place, or 'predictions'",
     ),
 ]
-"""An array of the partition's records, and a place in each record's row of it; of metrics also what a model gave."""
+"""An array of the partition's records, and a place in each record's row of it; for metrics also a model's output."""
 OF_MODELS: Final = ("outputs", "predictions")
 """The columns that a trained model has of each record: its scores, and the class of the greatest."""
 AnswerName = Annotated[str, pattern("[A-Za-z0-9][A-Za-z0-9_-]{0,63}", "must be 1 to 64 letters, digits, '_' or '-'")]
-"""A name without dots: an answer of several parts has them behind a dot."""
+"""A name without dots: the parts of an answer are named after a dot."""
 Rho = Annotated[Fraction, exact(Fraction(1, 10**12), Fraction(256))]
 Coordinates = tuple[Coordinate, ...]
 
 
 class Statistic(Record, frozen=True, kw_only=True, tag_field="kind"):
-    """One question to the records. ``name`` is that of its answer; see the module for ``epsilon`` and ``rho``."""
+    """One query to the records. ``name`` is that of its answer; see the module for ``epsilon`` and ``rho``."""
 
     name: AnswerName
     epsilon: Epsilon | None = None
@@ -88,7 +88,7 @@ class Statistic(Record, frozen=True, kw_only=True, tag_field="kind"):
         """Raises: Malformed."""
         super().__post_init__()
         if (self.epsilon is None) == (self.rho is None):
-            raise Malformed("epsilon", "is given, or rho: one of the two says how much noise there is")
+            raise Malformed("epsilon", "or rho must be given: exactly one of the two sets the noise")
 
 
 class Count(Statistic, frozen=True, tag="count"):
@@ -108,7 +108,7 @@ class Histogram(Statistic, frozen=True, tag="histogram"):
 
 
 class Categories(Statistic, frozen=True, tag="categories"):
-    """How many records have each declared category; one that has another is in none of them."""
+    """How many records have each declared category; a record with another category is in none of them."""
 
     column: Column
     values: Annotated[tuple[Annotated[int, between(-CATEGORY_MAX, CATEGORY_MAX)], ...], distinct(CELLS_MAX)]
@@ -143,7 +143,7 @@ class Moments(Statistic, frozen=True, tag="moments"):
 
 
 class Quantile(Statistic, frozen=True, tag="quantile"):
-    """Which of the candidates has about this share of a column's values below it."""
+    """The candidate that has about this share of a column's values below it."""
 
     candidates: Annotated[Coordinates, distinct(CANDIDATES_MAX, 2)]
     column: Column
@@ -168,7 +168,7 @@ class ConfusionMatrix(Statistic, frozen=True, tag="confusion_matrix"):
 
 
 class RocCurve(Statistic, frozen=True, tag="roc_curve"):
-    """How many records of each of two classes, 0 and 1, have a score in each of so many equal parts of [0, 1].
+    """How many records of each of two classes, 0 and 1, have a score in each of ``buckets`` equal parts of [0, 1].
 
     The area under the curve (AUC) is computed from these counts.
     """
@@ -209,12 +209,12 @@ def require_own_columns(statistics: tuple[Statistic, ...], where: str = "statist
 
 
 class Sensitivity(NamedTuple):
-    """How far one record, there or not, moves a statistic's vector of whole numbers.
+    """The sensitivity of a statistic's vector of whole numbers to one record, present or absent.
 
     Attributes:
         l1: the greatest sum of absolute changes.
         l2_square: the greatest sum of squared changes.
-        scores: of a quantile the greatest change of any candidate's score; 0 of all others.
+        scores: for a quantile the greatest change of any candidate's score; else 0.
     """
 
     l1: int
@@ -253,9 +253,9 @@ def sensitivity(statistic: Statistic) -> Sensitivity:
 
 
 def mechanism_of(statistic: Statistic, relation: str) -> Mechanism:
-    """What a statistic is charged as: ε-DP, or ρ-zCDP, for one changed record under the relation.
+    """The mechanism that a statistic is charged as: ε-DP, or ρ-zCDP, for one changed record under the relation.
 
-    It is that by :func:`noise_of`, whose scale is the sensitivity over ε, or over √(2ρ).
+    The noise is :func:`noise_of`, with the scale sensitivity over ε, or over √(2ρ).
     """
     if statistic.epsilon is not None:
         return Pure(epsilon=statistic.epsilon, relation=relation)
@@ -279,7 +279,7 @@ class NoiseScale(NamedTuple):
 
 
 def noise_of(statistic: Statistic, relation: str) -> NoiseScale:
-    """The least noise that makes a statistic what :func:`mechanism_of` says.
+    """The least noise that makes a statistic the mechanism of :func:`mechanism_of`.
 
     - Discrete Laplace noise of scale b on integers is (Δ1/b)-DP (Ghosh, Roughgarden, Sundararajan 2012, Section 2; in
       several coordinates by the triangle inequality).

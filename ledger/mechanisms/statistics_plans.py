@@ -1,6 +1,6 @@
 """Plans that release statistics: of the records alone, or before and after a training.
 
-A run that answers questions states each of them, and what one changed record costs under a relation:
+A run that answers queries states each of them, and its cost for one changed record under a relation:
 :mod:`ledger.mechanisms.statistics`.
 
 {"kind": "statistics", "relation": "ADD_OR_REMOVE_ONE",
@@ -34,7 +34,8 @@ class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", 
     """A run that answers questions, one after another: each is one step, priced and settled by itself.
 
     Attributes:
-        relation: under which each statistic costs what it says; a partition with another takes no such charge.
+        relation: under which each statistic has its stated cost; a partition with another relation accepts no such
+            charge.
     """
 
     relation: Relation
@@ -45,7 +46,7 @@ class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", 
     __hash__ = RunPlan.__hash__
 
     def __post_init__(self) -> None:
-        """Hold each answer to a name of its own. Raises: Malformed."""
+        """Check that every answer has a name of its own. Raises: Malformed."""
         super().__post_init__()
         require_own_columns(self.statistics)
         _require_names(self.statistics, "statistics")
@@ -69,11 +70,11 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
     as if each read every record: a record trains or is held out, so what this overstates is the smaller part.
 
     Attributes:
-        relation: under which each statistic and metric costs what it says, as in :class:`StatisticsPlan`.
+        relation: under which each statistic and metric has its stated cost, as in :class:`StatisticsPlan`.
         training: over records; its sampling probability is of all places, those held out among them.
         statistics: from which the run standardises, before it trains.
         metrics: statistics of the trained model's ``outputs`` and ``predictions`` beside the records' own columns.
-        held_out: the share of the records that do not train; there is one where there are metrics, and only there.
+        held_out: the share of the records that do not train; present exactly if there are metrics.
     """
 
     relation: Relation
@@ -87,7 +88,7 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
     __hash__ = RunPlan.__hash__
 
     def __post_init__(self) -> None:
-        """Hold the stages to each other. Raises: Malformed."""
+        """Check the stages against each other. Raises: Malformed."""
         super().__post_init__()
         released = (*self.statistics, *self.metrics)
         if not 1 <= len(released) < PIECES_MAX:
@@ -95,7 +96,9 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
         if self.training.unit != RECORD:
             raise Malformed("training.unit", f"is {self.training.unit}: stages are over records")
         if bool(self.metrics) != (self.held_out is not None):
-            raise Malformed("held_out", "is the share of the records that metrics are of: where there are metrics")
+            raise Malformed(
+                "held_out", "must be given exactly if there are metrics: the share of the records that they measure"
+            )
         require_own_columns(self.statistics)
         _require_names(released, "statistics and metrics")
         to_steps(self.whole)
@@ -111,7 +114,7 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
 
     @property
     def steps(self) -> int:
-        """Those of all stages."""
+        """The steps of all stages."""
         return len(self.statistics) + self.training.steps + len(self.metrics)
 
 

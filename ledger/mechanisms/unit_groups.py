@@ -1,4 +1,4 @@
-"""How many of a plan's own units one privacy unit of a partition is: the group that a charge is priced for."""
+"""Group privacy of a charge: how many of a plan's own units one privacy unit of a partition covers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def group_of(plan: RunPlan, unit: str, records: int, joined: int | None = None) 
 
     Args:
         unit: of the partition; ``records`` of it that one unit holds at most.
-        joined: the most after joins, where the charge says so.
+        joined: the most after joins, if the charge states it.
 
     Raises:
         Malformed: for a plan over users on a partition whose unit is the record.

@@ -1,1 +1,1 @@
-"""Who knows what: exposure of a holder, edits of the lineage graph and coalitions."""
+"""What each organisation knows: exposure of a holder, edits of the lineage graph and coalitions."""

@@ -39,7 +39,7 @@ def exposure_of(facts: Facts, partition: str, organisations: Iterable[str]) -> L
 
 @dataclass(slots=True)
 class _CoalitionSearch:
-    """Lineages as bits of a mask, and atoms by the mask of those that know them.
+    """Lineages as bits of a mask, and atoms by the mask of the lineages that know them.
 
     Attributes:
         work: how many nodes of the search tree may still be visited.
@@ -69,7 +69,7 @@ class _CoalitionSearch:
         return cls(rule, cap, tuple(at.values()), atoms, work)
 
     def union(self, members: int) -> Loss:
-        """What a coalition knows, each run once."""
+        """The loss that a coalition knows, each run once."""
         zero = Loss.zero(len(self.rule.coordinates))
         return sum((loss for mask, loss in self.atoms.items() if mask & members), zero)
 
@@ -95,7 +95,7 @@ class _CoalitionSearch:
         return next(k for k in range(1, len(alone) + 1) if self.is_over(_greatest(alone, k)))
 
     def members(self, coalition: int) -> tuple[str, ...]:
-        """The organisations that stand for its lineages."""
+        """One organisation for each of its lineages."""
         return tuple(name for place, name in enumerate(self.names) if coalition >> place & 1)
 
     def every(self, size: int) -> Iterator[int]:
@@ -133,7 +133,7 @@ class SmallestCoalitions:
 
     Attributes:
         coalitions: the members of each (one organisation for each lineage) and the share of capacity they use.
-        searched: the search covered every coalition of at most so many lineages.
+        searched: the search covered every coalition of at most this many lineages.
         complete: whether all of the smallest size are listed, or none is over.
     """
 

@@ -39,7 +39,7 @@ def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
 
 
 def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
-    """The spans in the first list and not in the second."""
+    """The spans of the first list without those of the second."""
     by_author: dict[int, list[Span]] = {}
     for one in sorted(others):
         by_author.setdefault(one.author, []).append(one)
@@ -71,7 +71,7 @@ class ExposureSums:
         self._accounts = cache(lambda node: facts.accounts_of(holder_of(node)))
 
     def total(self, wanted: list[Span], near: Iterable[int]) -> Sums:
-        """The sum over the charges in ``wanted``, from the accounts of nodes near by where that reads fewer runs."""
+        """The sum over the charges in ``wanted``, from the accounts of nodes near by if that reads fewer runs."""
         sums: Sums = {}
         for node in dict.fromkeys(near):
             if not wanted:

@@ -53,7 +53,7 @@ class LineageEdit:
         self._near.append(parent)
 
     def merge_into(self, organisations: Sequence[str], parents: Iterable[int]) -> None:
-        """Move organisations from ``parents`` to the new node, which knows all that those knew until now."""
+        """Move organisations from ``parents`` to the new node, which knows all that the parents knew until now."""
         for parent in parents:
             self.add_edge(parent, self.index, self.index)
         self._move(organisations)

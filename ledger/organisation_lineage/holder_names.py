@@ -1,4 +1,4 @@
-"""Holders of accounts in the words of people: organisations by name, and never the number of a node."""
+"""Holders of accounts as people read them: organisations by name, never the number of a node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ledger.domain.organisation_graph import Node, NodeKind
 
 
 def holder_name(facts: Facts, holder: str) -> str:
-    """Whose account it is; of a lineage in a hypothetical question, that it is."""
+    """The holder of an account; for a hypothetical lineage, that it is hypothetical."""
     if holder == GLOBAL:
         return "everyone"
     node = facts.nodes.get(int(holder.partition(":")[2]))

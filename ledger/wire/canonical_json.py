@@ -41,11 +41,10 @@ def dump(value: Json) -> bytes:
 
 
 def _dump_plain(value: Json) -> bytes | None:
-    """The same bytes, ten times as fast, where it is certain that they are the same; else None.
+    """The same bytes, ten times as fast, if they are certainly the same; else None.
 
     orjson sorts names by code points and RFC 8785 by UTF-16 units, which agree within ASCII; it keeps to 53-bit
-    integers here and escapes alike, whatever the characters of a text. A float it would spell in its own way, so there
-    must be none.
+    integers here and escapes all characters of a text equally. It writes floats in its own way, so there must be none.
     """
     if type(value) not in _CONTAINERS or not _is_plain(value):
         return None
@@ -65,7 +64,7 @@ def _names_are_ascii(container: Any) -> bool:  # noqa: ANN401 - a list or a dict
 
 
 def _is_plain(container: Any, levels: int = DEPTH_MAX) -> bool:  # noqa: ANN401 - a list or a dictionary
-    """Whether there is nothing inside but what our JSON is made of, on at most ``levels`` levels with its own."""
+    """Whether all values inside are of the types of our JSON, on at most ``levels`` levels, its own included."""
     if levels == 1:
         return not container
     for item in container.values() if type(container) is dict else container:
@@ -76,7 +75,7 @@ def _is_plain(container: Any, levels: int = DEPTH_MAX) -> bool:  # noqa: ANN401 
 
 
 def spelled(value: Json) -> bytes:
-    """Bytes by which a part of what was read as JSON is found again: quick, and canonical for ASCII without floats."""
+    """Cache key of a parsed JSON value: fast to compute, and canonical for ASCII without floats."""
     return orjson.dumps(value, option=_OPTIONS)
 
 
@@ -130,10 +129,10 @@ def parse_canonical(data: bytes, size_max: int, what: str = "") -> Json:
 
 
 def _parse_plain(data: bytes) -> Json:
-    """The value of canonical bytes, quickly; None for whatever is not, or is not certain to be (``null`` too).
+    """The value of canonical bytes, fast; None if they are not, or not certainly, canonical (``null`` too).
 
-    What may hold U+0000 is left to the strict reader.
-    A name given twice, a number out of bounds or another spelling gives bytes other than these when written again.
+    The strict reader reads anything that may hold U+0000.
+    A repeated name, a number out of bounds or another spelling gives other bytes when encoded again.
     """
     if b"\\u0000" in data:
         return None
@@ -177,7 +176,7 @@ def _walk(value: Json, path: str, depth: int) -> None:
         if any("\ud800" <= c <= "\udfff" for c in value):
             raise Malformed(path[:80].encode("ascii", "replace").decode(), "holds a lone surrogate")
         if "\0" in value:
-            # PostgreSQL keeps any character but this one in a text, and would fail in the midst of a batch.
+            # PostgreSQL stores any character but this one in a text, and would fail in the middle of a batch.
             raise Malformed(path[:80].replace("\0", "?"), "holds the character U+0000")
 
 
@@ -208,7 +207,7 @@ def _set(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def integer(value: object, field: str, least: int, most: int) -> int:
-    """An integer within bounds; a boolean is none. Raises: Malformed."""
+    """An integer within bounds, not a boolean. Raises: Malformed."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise Malformed(field, f"must be an integer, not {type(value).__name__}")
     if not least <= value <= most:
@@ -290,7 +289,7 @@ def unbase64url(value: object, field: str) -> bytes:
     if not isinstance(value, str) or len(value) > 10_000:
         raise Malformed(field, "must be base64url text")
     try:
-        # What this forgives is spelled otherwise when it is written again.
+        # Anything that this decoder tolerates encodes to other text.
         raw = binascii.a2b_base64(value.encode("ascii").translate(_FROM_URL) + b"==")
     except ValueError:
         raise Malformed(field, "is not base64url") from None

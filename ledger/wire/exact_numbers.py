@@ -19,7 +19,7 @@ NAT: Final = 1 << 40
 DELTA_ONE: Final = 1 << 52
 """δ units in a probability of one; finer than a loss, because a δ of 1e-9 must keep several digits."""
 LOSS_MAX: Final = 1 << 48
-"""256 nat. A finite loss beyond it is as good as infinite, and is counted so (overstated, never under)."""
+"""256 nat. A finite loss beyond it counts as infinite (overstated, never understated)."""
 EPSILON_MAX: Final = Fraction(128)
 """The largest ε a budget may promise; beyond it the promise means nothing."""
 DELTA_MIN: Final = Fraction(1, 10**11)

@@ -26,7 +26,7 @@ _NUMBER: Final = r"^((0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?|[1-9][0-9]{0,17}/
 
 def constant(value: T) -> T:
     """The default of a field that is always written: its one value, given by a ``Literal`` of it."""
-    # Of a factory's value, unlike of a default, msgspec never assumes that it need not be written.
+    # msgspec may omit a plain default when writing, but never the value of a factory.
     return msgspec.field(default_factory=lambda: value)
 
 
@@ -41,7 +41,7 @@ def pattern(form: str, sentence: str, longest: int | None = None) -> Meta:
 
 
 def rule(sentence: str) -> Meta:
-    """What people read where a word is none of a closed list, a tag is unknown, or a record's constants differ."""
+    """The message for a word outside a closed list, an unknown tag, or differing constants of a record."""
     return Meta(extra={"rule": sentence})
 
 
@@ -104,7 +104,7 @@ SCHEMAS: Final[dict[type, dict[str, Any]]] = {Fraction: {"type": "string", "patt
 def register_type(
     kind: type[T], reader: Callable[[Any], T], writer: Callable[[Any], Any] | None, schema: dict[str, Any] | None = None
 ) -> None:
-    """Let fields have a type of their own, read and written by functions. The reader raises Malformed."""
+    """Register a type of fields with its reader and writer. The reader raises Malformed."""
     READERS[kind] = reader
     if writer is not None:
         WRITERS[kind] = writer

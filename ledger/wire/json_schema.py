@@ -13,7 +13,7 @@ Schema = dict[str, Any]
 
 
 def json_schema(kind: Any) -> Schema:  # noqa: ANN401 - any type that msgspec reads
-    """The JSON Schema (2020-12) of a record, self-contained: what it refers to lies under ``$defs``."""
+    """The JSON Schema (2020-12) of a record, self-contained: referenced schemas are under ``$defs``."""
     (schema,), parts = json_schemas(kind, ref_template="#/$defs/{name}")
     return {**schema, "$defs": parts} if parts else schema
 
@@ -22,7 +22,7 @@ def json_schemas(
     *kinds: Any,  # noqa: ANN401 - any types that msgspec reads
     ref_template: str = "#/components/schemas/{name}",
 ) -> tuple[list[Schema], Schema]:
-    """The schemas of several types, and the named schemas that they refer to (as OpenAPI keeps them)."""
+    """The schemas of several types, and the named schemas that they refer to, as in OpenAPI."""
     schemas, parts = msgspec.json.schema_components(kinds, schema_hook=_schema, ref_template=ref_template)
     return [_published(schema) for schema in schemas], {name: _record(part) for name, part in parts.items()}
 
@@ -32,7 +32,7 @@ def _schema(kind: type) -> Schema:
 
 
 def _record(schema: Schema) -> Schema:
-    """The schema of a record. A field whose default comes of a factory has none here: it is always written."""
+    """The schema of a record. A field with a default factory has no default here: it is always written."""
     record: Schema = _published(schema)
     fields = schema.get("properties", {})
     always = [name for name, field in fields.items() if "default" not in field]
@@ -40,7 +40,7 @@ def _record(schema: Schema) -> Schema:
 
 
 def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
-    """JSON Schema as it is published: ECMA patterns, constants required, what is absent not declared null."""
+    """JSON Schema in its published form: ECMA patterns, constants required, absent fields not declared null."""
     if isinstance(schema, list):
         return [_published(item) for item in schema]
     if not isinstance(schema, dict):

@@ -11,7 +11,7 @@ class Malformed(ValueError):  # noqa: N818 - the word for what is refused, not a
     """Input that breaks a rule of its format, or that does not prove what it claims.
 
     Attributes:
-        field: where in the input, as a dotted path (``plan.sampler.probability``); empty for the whole.
+        field: the place in the input, as a dotted path (``plan.sampler.probability``); empty for the whole.
         rule: the rule it breaks, one plain sentence without a full stop.
     """
 

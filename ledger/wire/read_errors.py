@@ -1,7 +1,7 @@
-"""The reason for which a value is no record, by field path and rule: what a refused caller reads.
+"""Explains why a value does not fit a record, by field path and rule, for the caller whose input is refused.
 
-msgspec decides whether a value is valid; this walk over the declared types finds the first field that is not, and says
-which rule it breaks: first names that are unknown or missing, in alphabetical order, then constants, then the other
+msgspec decides whether a value is valid; this walk over the declared types finds the first invalid field and the
+rule that it breaks: first names that are unknown or missing, in alphabetical order, then constants, then the other
 fields as they are declared.
 """
 
@@ -20,7 +20,7 @@ from ledger.wire.malformed import Malformed
 
 
 def explain(node: inspect.Type, value: Any, where: str, rule: str = "") -> None:  # noqa: ANN401 - JSON
-    """Say by field and rule why msgspec refuses a value. Raises: Malformed, unless nothing is found."""
+    """Explain by field and rule why msgspec refuses a value. Raises: Malformed, unless it finds no reason."""
     match node:
         case inspect.Metadata():
             explain(node.type, value, where, (node.extra or {}).get("rule", rule))
@@ -53,7 +53,7 @@ def _explain_object(node: inspect.StructType, value: Any, where: str, rule: str 
         raise Malformed(
             *((where, rule) if rule else (f"{where}.{tag[0]}" if where else tag[0], f"must be '{node.tag}'"))
         )
-    # A constant says what the other fields mean, so it is named first.
+    # A constant determines what the other fields mean, so it is reported first.
     for field in sorted(node.fields, key=lambda member: not _is_constant(member.type)):
         if (name := field.encode_name) in value:
             kind = field.type if field.default is not None else _present(field.type)
@@ -62,7 +62,7 @@ def _explain_object(node: inspect.StructType, value: Any, where: str, rule: str 
 
 
 def _is_word_of(node: inspect.Type, value: object) -> bool:
-    """Whether a value is a word of a closed list of strings; that of another type may be anything."""
+    """Whether a value is a word of a closed list of strings; always true for other types."""
     return not isinstance(node, inspect.LiteralType) or value in node.values
 
 
@@ -72,7 +72,7 @@ def _is_constant(node: inspect.Type) -> bool:
 
 
 def _present(node: inspect.Type) -> inspect.Type:
-    """The type of an optional field that is there."""
+    """The type of an optional field that is present."""
     if not isinstance(node, inspect.UnionType):
         return node
     present = tuple(step_type for step_type in node.types if not isinstance(step_type, inspect.NoneType))

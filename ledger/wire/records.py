@@ -7,10 +7,10 @@
     read(Split, b'{"child":"did:web:a.example","organisation":"did:web:b.example"}', 1_000)
 
 Reading accepts canonical JSON (RFC 8785) of exactly the declared fields and refuses the rest by field and rule. A field
-is missing or unknown, or breaks its type's rule; what a type cannot say, ``__post_init__`` checks and raises Malformed.
-A field with the default None may be absent, and null is refused; one without a default is nullable where its type says
-so. A constant (``v: Literal[1] = constant(1)``) must be there. msgspec decodes and
-validates; :mod:`ledger.wire.read_errors` only puts into words what it has refused.
+is missing or unknown, or breaks its type's rule; ``__post_init__`` checks what a type cannot express and raises
+Malformed. A field with the default None may be absent, and null is refused; a field without a default is nullable if
+its type is. A constant (``v: Literal[1] = constant(1)``) must be present. msgspec decodes and validates;
+:mod:`ledger.wire.read_errors` only explains what msgspec refuses.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 class AbstractRecordType(msgspec.StructMeta, ABCMeta):
-    """The metaclass of a record that only its kinds can be made of: ``class Rule(Record, metaclass=...)``."""
+    """The metaclass of an abstract record, with subclasses only: ``class Rule(Record, metaclass=...)``."""
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A frozen JSON object of exactly its fields; see the module."""
 
     def __post_init__(self) -> None:
-        """Hold lists to different items, and exact numbers to their bounds. Raises: Malformed."""
+        """Check that lists have different items, and exact numbers lie within their bounds. Raises: Malformed."""
         for name, check in _CHECKS[type(self)]:
             check(getattr(self, name), name)
 
@@ -58,33 +58,33 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 def read(kind: type[T], data: bytes, size_max: int, what: str = "") -> T:
-    """Read canonical bytes as a record. Raises: Malformed, for what is not canonical JSON or not this record."""
+    """Read canonical bytes as a record. Raises: Malformed, if they are not canonical JSON or not this record."""
     record = read_certain(kind, data) if len(data) <= size_max else None
     return convert(kind, c.parse_canonical(data, size_max, what), what) if record is None else record
 
 
 def read_certain(kind: type[T], data: bytes) -> T | None:
-    """Read canonical bytes as a record, quickly; None for what must be read strictly, which says what is wrong."""
-    key: Any = kind  # a type can be hashed, which its annotation does not say
+    """Read canonical bytes as a record, fast; None where the strict reader must read them and report the error."""
+    key: Any = kind  # a type is hashable, which its annotation lacks
     reader: Callable[[bytes], T | None] = canonical_reader(key)
     return reader(data) if _is_bounded(key) else None
 
 
 @lru_cache(maxsize=256)
 def canonical_reader(kind: type[T]) -> Callable[[bytes], T | None]:
-    """A reader of the record, if its bytes are certainly canonical; it gives None for what the strict reader must read.
+    """A reader of the record from certainly canonical bytes; it returns None where the strict reader must read them.
 
-    Of fields that a type leaves open (``Any``, ``msgspec.Raw``) the caller checks what they hold.
+    The caller checks the values of fields that a type leaves open (``Any``, ``msgspec.Raw``).
     """
     decode = msgspec.json.Decoder(kind, dec_hook=read_custom).decode
 
     def read_canonical(data: bytes) -> T | None:
-        # A backslash is found faster than what it begins, and hardly ever there.
+        # Searching for a backslash is faster than for an escape, and there is hardly ever one.
         if not data.isascii() or (b"\\" in data and b"\\u0000" in data):
             return None
         try:
             record = decode(data)
-            # Other spellings, repeated names and absent constants all give other bytes when written again.
+            # Other spellings, repeated names and absent constants all give other bytes when encoded again.
             return record if write(record) == data else None
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
@@ -97,12 +97,12 @@ def convert(kind: type[T], value: object, where: str = "", rule: str = "") -> T:
 
     Args:
         where: the path of the value.
-        rule: what people read where a constant or a tag of the record differs.
+        rule: the message if a constant or a tag of the record differs.
 
     Raises:
         Malformed: for the first field that is missing, unknown or breaks its rule.
     """
-    anything: Any = value  # what is no JSON is explained below
+    anything: Any = value  # values that are not JSON are explained below
     key: Any = kind
     try:
         record = msgspec.convert(value, kind, dec_hook=read_custom)
@@ -130,18 +130,18 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=write_custom, order="sorted")
 
 @lru_cache(maxsize=256)
 def type_info(kind: Hashable) -> inspect.Type:
-    """What msgspec knows of a type: to derive it takes longer than to read a command."""
+    """The description of a type by msgspec, cached: deriving it takes longer than reading a command."""
     return inspect.type_info(kind)
 
 
 @lru_cache(maxsize=256)
 def _is_bounded(kind: Hashable) -> bool:
-    """Whether nothing undeclared is inside, which may hold floats, great integers and any depth."""
+    """Whether all values inside are declared: undeclared ones may hold floats, great integers and any depth."""
     return not _is_open(type_info(kind))
 
 
 def _is_open(node: inspect.Type, above: tuple[int, ...] = ()) -> bool:
-    """Whether a type does not bound its values: not what they are, how great, or how deep they are nested."""
+    """Whether a type leaves its values unbounded in type, size or depth."""
     if isinstance(node, inspect.AnyType | inspect.RawType) or id(node) in above:
         return True
     if isinstance(node, inspect.IntType):
@@ -170,7 +170,7 @@ Check = Callable[[Any, str], None]
 
 
 class _Checks(dict[type, tuple[tuple[str, Check], ...]]):
-    """By kind of record and field, what is checked of its value beyond what msgspec checks. Records are made often."""
+    """By kind of record and field, the checks beyond msgspec's; cached, since records are created often."""
 
     def __missing__(self, kind: type) -> tuple[tuple[str, Check], ...]:
         info = type_info(kind)
@@ -205,7 +205,7 @@ def _all_different(value: tuple[Any, ...] | str | None, where: str) -> None:
 
 
 def _item(node: inspect.Type) -> inspect.Type:
-    """The type of a list's items; any type for what is no list."""
+    """The type of a list's items; any type if it is not a list."""
     inner = node.type if isinstance(node, inspect.Metadata) else node
     return inner.item_type if isinstance(inner, inspect.VarTupleType) else inspect.AnyType()
 

@@ -1,4 +1,4 @@
-"""A command of ``epsilon db``, declared: where books are, how long to wait, and how an error ends it.
+"""The declaration of a command of ``epsilon db``: its books, its timeouts, and the exit code of each error.
 
 A declared function gets the timeouts first and returns a :class:`~client.cli.command_group.Result`. The decorator reads
 its arguments ``place`` and ``target`` as books, and adds --lock-timeout, --statement-timeout and --json.
@@ -20,7 +20,7 @@ from ledger.domain.exit_codes import ExitCode
 LogFile = Annotated[
     Path | None,
     typer.Option(
-        "--log", metavar="FILE", help="The log's verifier key, as you kept it; log.vkey beside the book if not given."
+        "--log", metavar="FILE", help="The log's verifier key, as you kept it; default: log.vkey beside the book."
     ),
 ]
 KeptFile = Annotated[
@@ -52,7 +52,7 @@ _STATEMENT_TIMEOUT: Final = Annotated[
 _JSON: Final = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _LOCK_S: Final = 10.0
 GLANCE_S, MIGRATION_S, WHOLE_S = 60.0, 3_600.0, 0.0
-"""Seconds for one statement of what reads a few rows, of what migrates and hashes the log, of what reads all."""
+"""Seconds for one statement of a command that reads a few rows, migrates and hashes the log, or reads everything."""
 _CODES: Final = (
     "Exit codes: 0 done; 2 invalid input; 4 no such book or file; 5 in conflict with what is there, "
     "nothing was changed; 7 verification failed."
@@ -73,7 +73,7 @@ def book_command(*examples: str, statement_s: float = WHOLE_S) -> Decorator:
             from migrations.connect.book_location import Place
             from migrations.connect.exclusive_access import Limits
 
-            # What is there already, or cannot be written, conflicts with the request.
+            # An existing or unwritable target conflicts with the request.
             with errors_reported(as_json=as_json, system=ExitCode.CONFLICT):
                 places = {name: Place.parse(own[name]) for name in _PLACES if name in own}
                 result: Result | None = function(Limits(lock_timeout, statement_timeout), **{**own, **places})

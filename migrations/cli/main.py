@@ -25,7 +25,7 @@ _Backup = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
 @book_command("demo/book.sqlite book.zip", "postgresql://db.example/ledger book.zip")
 def backup(limits: Limits, place: Place, file: _Backup, *, log: LogFile = None) -> Result:
-    """Write all of a book, as it is at one moment, to a new file; it may be written meanwhile."""
+    """Write a snapshot of a whole book to a new file; the book may be written meanwhile."""
     from migrations.transfer.book_transfer import back_up
 
     key = find_key(log, place.path)
@@ -57,7 +57,7 @@ def restore(  # noqa: PLR0913 - one option each
         ),
     ] = False,
 ) -> Result:
-    """Restore a book from a backup, where there is none; refused if older than the checkpoint you kept."""
+    """Restore a book from a backup to an empty place; refused if older than the checkpoint you kept."""
     from migrations.transfer.book_transfer import restore as make
 
     if (kept is None) != without_kept:
@@ -156,18 +156,18 @@ def upgrade(
         typer.Option(
             "--from",
             metavar="REVISION",
-            help="With --sql: the schema that the book has, 'none' for a new one; no database is asked.",
+            help="With --sql: the schema that the book has, 'none' for a new one; no database is read.",
         ),
     ] = None,
     log: LogFile = None,
 ) -> Result | None:
-    """Bring a book to the newest schema and verify its log; make it where there is none."""
+    """Upgrade a book to the newest schema and verify its log; create it if there is none."""
     from migrations.cli.status import revision_at
     from migrations.cli.upgrade import migrate
     from migrations.schema.revisions import print_sql
 
     if start is not None and not sql:
-        raise Malformed("from", "goes with --sql: what a book has is read where the upgrade runs")
+        raise Malformed("from", "goes with --sql: without it the book's own schema is read")
     if sql:
         here = revision_at(place, limits) if start is None else start
         print_sql(sys.stdout, place.url.get_backend_name(), None if here == "none" else here)
@@ -185,7 +185,7 @@ def downgrade(
     *,
     log: LogFile = None,
 ) -> Result:
-    """Bring a book to an older schema, for an older program; refused if it would delete a row of the log."""
+    """Downgrade a book to an older schema, for an older program; refused if it would delete a row of the log."""
     from migrations.cli.upgrade import migrate
 
     key = find_key(log, place.path)

@@ -1,4 +1,4 @@
-"""What ``epsilon db rescue`` asks and reports: the heads that the new book must hold, and what was left out."""
+"""The inputs and the report of ``epsilon db rescue``: the heads that the new book must hold, and what was left out."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def rescue_book(  # noqa: PLR0913 - one argument for each option of the command
     """Rescue a book: see :func:`migrations.transfer.rescue.rescue`.
 
     Args:
-        kept: files with checkpoints that were kept; the service's own, in the user's state folder, is read besides.
-        without_kept: whether it is accepted that there is none.
+        kept: files with kept checkpoints; the service's own, in the user's state folder, is read too.
+        without_kept: whether the user accepts that there is none.
 
     Raises:
         Malformed: if no checkpoint was kept and that is not accepted, or one is not of this log.
@@ -50,7 +50,7 @@ def rescue_book(  # noqa: PLR0913 - one argument for each option of the command
 
 
 def _heads(kept: Sequence[Path], key: LogKey) -> dict[str, Checkpoint]:
-    """Each checkpoint that was kept, by what to call it. Raises: Malformed, FileNotFoundError."""
+    """Each kept checkpoint, by its name in messages. Raises: Malformed, FileNotFoundError."""
     heads = {str(path): read_kept(path, key) for path in kept}
     with suppress(FileNotFoundError):
         own = default_path(key)

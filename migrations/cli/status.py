@@ -31,7 +31,7 @@ def status_of(place: Place, limits: Limits) -> Result:
 
     Raises:
         Absent: if there is no book.
-        NotDone: if it cannot be read, or is no book.
+        NotDone: if it cannot be read, or is not a book.
         VerificationFailed: if its tree lacks a node.
     """
     with _opened(place, limits) as (connection, revision):
@@ -79,7 +79,7 @@ def _opened(place: Place, limits: Limits) -> Iterator[tuple[Connection, str]]:
 
 
 def revision_at(place: Place, limits: Limits | None = None) -> str | None:
-    """The schema that a place has, None where nothing is. Raises: SchemaUnknown, NotDone."""
+    """The schema of a book, None if there is none. Raises: SchemaUnknown, NotDone."""
     if not holds_book(place, limits):
         return None
     with connected(place, writes=False, limits=limits) as connection:
@@ -93,15 +93,15 @@ def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and
 
     Args:
         place: the book.
-        key: the log's public key, as someone kept it outside the book.
+        key: the log's public key, kept outside the book.
         kept: a checkpoint of this log that was kept outside it, its signature checked.
         step: called with how many entries are replayed, and of how many.
-        gate: decides again what the policy decided; without one its verdicts are taken as recorded.
+        gate: decides again what the policy decided; without one, the recorded verdicts are used.
         limits: how long to wait.
 
     Raises:
         Absent, SchemaUnknown: if there is no book, or not at the newest schema.
-        VerificationFailed: naming the first thing that is wrong.
+        VerificationFailed: naming the first error.
     """
     with _opened(place, limits) as (connection, revision):
         if revision != SCHEMA_REVISION:
@@ -140,12 +140,12 @@ def _check_schema(connection: Connection) -> None:
 
 def _objects(connection: Connection) -> dict[str, str]:
     rows = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
-    # Printed SQL is indented in another way than what is run.
+    # SQL that was printed has other indentation than SQL that was run.
     return {f"{kind} {name}": " ".join(str(text).split()) for kind, name, text in rows}
 
 
 def _fresh_objects() -> dict[str, str]:
-    """What SQLite says of a book just made."""
+    """The schema that SQLite reports for a new book."""
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as connection:

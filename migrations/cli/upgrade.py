@@ -15,21 +15,21 @@ from migrations.transfer.log_check import Head, Step, verify_log
 
 
 def migrate(place: Place, limits: Limits, key: LogKey | None, step: Step, *, down_to: str | None = None) -> Result:
-    """Bring a book to the newest schema, making it where there is none; or to an older one.
+    """Upgrade a book to the newest schema, creating it if there is none; or downgrade it to an older one.
 
     Args:
         place: the book, or a database without a table.
         limits: how long to wait.
         key: the log's key, with which the newest checkpoint's signature is checked; None checks its root alone.
         step: called with how many entries are verified, and of how many.
-        down_to: the older schema; never below the first, and never where a row of the log would go.
+        down_to: the older schema; never below the first, and never if a row of the log would be deleted.
 
     Raises:
         Absent: if there is no book whose schema could become older.
         SchemaUnknown: if a newer program made the book, if the database holds something else, or if the
             book lost a trigger.
         NotDone: if another process writes the book, or the time is up.
-        VerificationFailed: if the log does not verify. In every case the book is as it was.
+        VerificationFailed: if the log does not verify. In every case the book is unchanged.
     """
     name, revision = place.display_name, SCHEMA_REVISION if down_to is None else down_to
     if not holds_book(place) and down_to is not None:

@@ -1,1 +1,1 @@
-"""Connections to a book that no service holds: where it is, and exclusive access to it."""
+"""Connections to a book that no service holds: its location, and exclusive access to it."""

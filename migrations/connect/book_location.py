@@ -1,4 +1,4 @@
-"""Where a book is: the BOOK argument, a path of an SQLite file or the URL of a PostgreSQL database."""
+"""The location of a book: the BOOK argument, a path of an SQLite file or the URL of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECRETS: Final = ("password", "passfile", "sslpassword")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of a book: a database that is one, or may become one."""
+    """The location of a book or of a database that may become one."""
 
     url: URL
 
@@ -27,7 +27,7 @@ class Place:
 
         Raises:
             Malformed: if it is neither a path nor a URL of SQLite or PostgreSQL, or holds a password, which every
-                process of the machine could read: libpq takes it from PGPASSWORD or PGPASSFILE.
+                process of the machine could read: libpq reads it from PGPASSWORD or PGPASSFILE.
         """
         if not text or len(text) > PLACE_CHARACTERS_MAX or not text.isprintable():
             raise Malformed("book", "must be the path of an SQLite file or a postgresql:// URL")
@@ -36,7 +36,7 @@ class Place:
         try:
             url = make_url(text)
         except (ArgumentError, ValueError):
-            raise Malformed("book", "is not a URL that can be read") from None
+            raise Malformed("book", "is not a readable URL") from None
         place = cls.of(url)
         if place.url.password is not None or any(name in place.url.query for name in _SECRETS):
             raise Malformed("book", "must not hold a password: set PGPASSWORD, or name a file with PGPASSFILE")
@@ -68,5 +68,5 @@ class Place:
 
     @property
     def absolute(self) -> str:
-        """The absolute name, the same from every folder, to be stored."""
+        """The absolute name to store, the same from every folder."""
         return self.display_name if self.path is None else str(self.path.absolute())

@@ -14,10 +14,10 @@ class NotDone(RuntimeError):  # noqa: N818 - its text is the report
 
 
 class Absent(NotDone):
-    """There is no book, file or folder of the name given."""
+    """There is no book, file or folder of this name."""
 
     exit_code: ClassVar = ExitCode.NOT_FOUND
 
 
 class SchemaUnknown(NotDone):
-    """The book has a schema this program does not know, or is no book."""
+    """The book has a schema that this program does not know, or is not a book."""

@@ -86,10 +86,10 @@ _OTHERS: Final = text(
 
 
 def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
-    """The tables of a database, none where there is no file; looks, and changes nothing.
+    """The tables of a database, none if there is no file; reads only.
 
     Raises:
-        NotDone: if it is no database, or cannot be reached.
+        NotDone: if it is not a database, or cannot be reached.
     """
     if place.path is None:
         with connected(place, writes=False, limits=limits) as connection:
@@ -106,10 +106,10 @@ def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
 
 @contextmanager
 def connected(place: Place, *, writes: bool, limits: Limits | None = None) -> Iterator[Connection]:
-    """One transaction on a database, committed when the block ends well.
+    """One transaction on a database, committed when the block ends without an error.
 
     Raises:
-        NotDone: if the database refuses or is not there; nothing was changed.
+        NotDone: if the database refuses or does not exist; nothing was changed.
     """
     engine = engine_of(place.url.render_as_string(hide_password=False), writes=writes)
     try:
@@ -132,7 +132,7 @@ def _limit(connection: Connection, limits: Limits) -> None:
         bounds = {
             "idle_in_transaction_session_timeout": 0,
             "lock_timeout": max(1, int(limits.lock_s * 1000)),
-            # The server takes 0 as no timeout.
+            # The server reads 0 as no timeout.
             "statement_timeout": max(1, int(limits.statement_s * 1000)) if limits.statement_s else 0,
         }
         for name, value in bounds.items():

@@ -4,8 +4,8 @@
     versions/v0002_seal/upgrade.sqlite.sql        statements, each followed by ``;`` and an empty line
     versions/v0002_seal/downgrade.postgresql.sql
 
-A file is never changed once a book may have its schema: what a revision does is what these files say, whatever
-``ledger.store.tables`` says today. ``tests/migrations`` holds the whole history to the tables of today on both engines.
+A file is never changed once a book may have its schema: a revision runs these files, whatever ``ledger.store.tables``
+holds today. ``tests/migrations`` compares the whole history with today's tables on both engines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REVOKE: Final = re.compile(r"REVOKE ALL ON (\w+) FROM")
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a book of one revision has, by name.
+    """The objects in a book of one revision, by name.
 
     Attributes:
         grants: (table, role, privilege) on PostgreSQL.
@@ -43,7 +43,7 @@ class Schema:
 
 @lru_cache(maxsize=64)
 def schema_at(revision: str, dialect: str, history: Path = HISTORY) -> Schema:
-    """The schema that the revisions up to this one make on an engine, ``sqlite`` or ``postgresql``."""
+    """The schema after the revisions up to this one on an engine, ``sqlite`` or ``postgresql``."""
     schema = Schema()
     for file in sorted(history.glob(f"v*/upgrade.{dialect}.sql")):
         if file.parent.name[1:5] > revision:
@@ -60,10 +60,10 @@ def schema_at(revision: str, dialect: str, history: Path = HISTORY) -> Schema:
 
 
 def run_sql(revision_file: str, direction: str) -> None:
-    """Run the file of a revision for the engine at hand, inside a migration.
+    """Run the file of a revision for the current engine, inside a migration.
 
     Args:
-        revision_file: ``__file__`` of the revision; its files lie in the folder of the same name.
+        revision_file: ``__file__`` of the revision; its files are in the folder of the same name.
         direction: ``upgrade`` or ``downgrade``.
     """
     folder, dialect = Path(revision_file).with_suffix(""), op.get_context().dialect.name

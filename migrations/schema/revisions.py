@@ -1,4 +1,4 @@
-"""The schema of a book: its revision, triggers and grants, and the way to another one, in a transaction or as SQL."""
+"""The schema of a book: its revision, triggers and grants, and upgrades and downgrades, run or printed as SQL."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def known_revisions(history: Path = HISTORY) -> list[str]:
 
 
 def holds_book(place: Place, limits: Limits | None = None) -> bool:
-    """Whether there is a book; looks, and changes nothing, not even a journal mode.
+    """Whether there is a book; reads only, and does not even change a journal mode.
 
     Raises:
-        SchemaUnknown: if there is something else.
-        NotDone: if the place cannot be read.
+        SchemaUnknown: if the database holds something else.
+        NotDone: if the database cannot be read.
     """
     tables = tables_in(place, limits)
     _check_tables(tables, place.display_name)
@@ -77,17 +77,17 @@ def revision_of(connection: Connection, name: str, history: Path = HISTORY) -> s
 
 
 def bring_to(connection: Connection, revision: str, name: str, history: Path = HISTORY) -> None:
-    """Take the schema up or down to a revision, and check that every trigger of it is there.
+    """Upgrade or downgrade the schema to a revision, and check that all its triggers exist.
 
     Args:
-        revision: the one that the book is to have.
+        revision: the target revision.
         name: of the book, for messages.
         history: the folder of the revisions.
 
     Raises:
         SchemaUnknown: if the book is unknown, or lacks a trigger afterwards.
         NotDone: if there is no such revision, the application's role is missing and may not be created, or going down
-            would delete what is append-only.
+            would delete append-only rows.
     """
     revisions = known_revisions(history)
     if revision not in revisions:
@@ -107,13 +107,13 @@ def bring_to(connection: Connection, revision: str, name: str, history: Path = H
 
 
 def missing_triggers(connection: Connection, revision: str, history: Path = HISTORY) -> list[str]:
-    """The triggers of a revision that are not there, silent, or not those of the program."""
+    """The triggers of a revision that are missing, disabled, or not those of the program."""
     expected = schema_at(revision, connection.dialect.name, history).triggers
     return [name for name in altered_triggers(connection) if name in expected]
 
 
 def wrong_grants(connection: Connection, revision: str) -> list[str]:
-    """Privileges that a role has and must not have, or lacks and needs, as sentences in order; empty on SQLite.
+    """Privileges that a role has but must not have, or lacks but needs, as sentences in order; empty on SQLite.
 
     A service checks its own role when it opens the book (``ledger.store.database_grants``); an operator is the owner,
     who may do everything, and checks every other role. Roles other than the application's may be granted to read, and

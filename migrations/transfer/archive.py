@@ -7,8 +7,8 @@ r"""A backup: one ZIP file with the book's bytes, the same for both engines.
     manifest.json  {"kind":"epsilon-ledger backup","log":"epsilon.example/ledger",
                     "members":{"checkpoints":{"count":4,"sha256":"..."},...},"root":"...","tree_size":18,"v":1}
 
-``root`` is the tree's, in hex. Nothing in the file is secret, and nothing in it is believed: what is made of it is
-replayed from the first entry, under a log key and, where one was kept, a checkpoint from outside.
+``root`` is the tree's, in hex. Nothing in the file is secret, and nothing in it is trusted: a restored book is replayed
+from its first entry, under a log key and, if one was kept, a checkpoint from outside.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SIZES_MAX: Final[dict[Kind, int]] = {
     "checkpoints": NOTE_BYTES_MAX,
     "cosignatures": NOTE_BYTES_MAX,
 }
-"""The longest item by kind, in the order in which they are written."""
+"""The size limit of an item by kind, in the order in which they are written."""
 _MANIFEST: Final = "manifest.json"
 _LENGTH: Final = 4
 _ENCRYPTED: Final = 1
@@ -56,7 +56,7 @@ class Counted(Record, frozen=True):
 
 
 class Members(Record, frozen=True):
-    """What each kind of bytes must be."""
+    """Each kind of bytes in the archive."""
 
     checkpoints: Counted
     cosignatures: Counted
@@ -65,7 +65,7 @@ class Members(Record, frozen=True):
 
 
 class Manifest(Record, frozen=True):
-    """What the file must hold; a book without a checkpoint names no log."""
+    """The manifest of a backup; a book without a checkpoint names no log."""
 
     members: Members
     root: Sha256
@@ -76,10 +76,10 @@ class Manifest(Record, frozen=True):
 
 
 def write_archive(path: Path, contents: Contents, note: str | None, trust: Trust | None, step: Step) -> Head:
-    """Write a book's contents to a file, growing its tree on the way, and hold it against the newest checkpoint.
+    """Write a book's contents to a file, building its tree on the way, and compare it with the newest checkpoint.
 
     Raises:
-        VerificationFailed: if the entries are not those of the newest checkpoint: the file would restore nothing.
+        VerificationFailed: if the entries are not those of the newest checkpoint: such a file could not be restored.
     """
     tree, total = CompactRange(), contents.tree_size
 
@@ -120,7 +120,7 @@ class Archive:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[Self]:
-        """Open a backup. Raises: Malformed, if it is none or of a newer form; OSError."""
+        """Open a backup. Raises: Malformed, if it is not a backup or of a newer form; OSError."""
         try:
             with zipfile.ZipFile(path) as file:
                 yield cls(file, _read_manifest(file))
@@ -158,7 +158,7 @@ def _read_manifest(file: zipfile.ZipFile) -> Manifest:
 
 
 def _one(member: IO[bytes], kind: Kind) -> bytes:
-    """The next item with its length before it; nothing at the end."""
+    """The next item, read by the length before it; None at the end."""
     head = member.read(_LENGTH)
     size = int.from_bytes(head, "big")
     if head and (len(head) < _LENGTH or size > _SIZES_MAX[kind]):

@@ -1,9 +1,8 @@
-"""What a book consists of, and how a book is made of it again.
+"""The contents of a book, and how a book is rebuilt from them.
 
 Four kinds of bytes: entries, the documents beside them, the signed checkpoints, and what witnesses signed of those.
-All else follows: an entry's id, kind and time stand in it, a document's digest is its SHA-256, a checkpoint's size is
-its second line, the tree's nodes are hashes of the entries, and every account and registry row is what replay makes of
-them.
+Everything else follows: an entry holds its id, kind and time, a document's digest is its SHA-256, a checkpoint's size
+is its second line, the tree's nodes are hashes of the entries, and replay rebuilds every account and registry row.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Cosignature(Record, frozen=True):
 
 
 class Contents(Protocol):
-    """Where a book's bytes come from."""
+    """A source of a book's bytes."""
 
     @property
     def tree_size(self) -> int:
@@ -74,7 +73,7 @@ _QUERIES: Final[dict[Kind, tuple[Select[Any], Callable[..., bytes]]]] = {
 
 
 class BookContents:
-    """A book's own, on one snapshot of it."""
+    """The contents of an existing book, on one snapshot of it."""
 
     def __init__(self, connection: Connection) -> None:
         """Read through ``connection``."""
@@ -90,16 +89,16 @@ class BookContents:
 
 
 def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) -> Head:
-    """Make an empty book of contents, and verify all of it by replay, before anything is committed.
+    """Fill an empty book from contents, and verify all of it by replay before anything is committed.
 
     Args:
         connection: a writing transaction on a book without an entry.
-        contents: what it is made of.
-        key: the log's key, as someone kept it.
+        contents: the source of its bytes.
+        key: the log's key, kept outside the book.
         step: called with how many entries are done, and of how many: each is copied, then replayed.
 
     Raises:
-        VerificationFailed: if what was made does not verify.
+        VerificationFailed: if the result does not verify.
     """
     for some in _chunks(contents.items("documents")):
         append_rows(connection, DOCUMENT, [{"digest": c.digest(data), "data": data} for data in some])
@@ -151,7 +150,7 @@ def _store(connection: Connection, cosignature: bytes) -> None:
 
 
 def _size_of(note: bytes) -> int:
-    """The size that a note states; whether it is true, its signature says."""
+    """The size that a note states; only its signature proves it."""
     size = note.split(b"\n", 2)[1:2]
     if not size or not size[0].isdigit() or len(size[0]) > 16:
         raise VerificationFailed(None, "a checkpoint has no tree size on its second line")

@@ -1,7 +1,7 @@
-"""Backup, restore and move: a book's bytes carried to another place, and everything else made of them anew.
+"""Backup, restore and move: a book's bytes are copied to another place, and everything else is rebuilt from them.
 
-Receipts and kept checkpoints stay true, since entries and notes are the same bytes under the same log key. What is
-interrupted leaves the source as it was, and at the target a whole book or none.
+Receipts and kept checkpoints stay valid, since entries and notes are the same bytes under the same log key. An
+interrupted operation leaves the source unchanged, and at the target a whole book or none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from migrations.transfer.log_check import Head, Step, check_trusted, head_of, re
 
 
 def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: Step) -> Head:
-    """Write all of a book, as it is at one moment, to a new file; the book may be written meanwhile.
+    """Write a snapshot of a whole book to a new file; the book may be written meanwhile.
 
     Raises:
         Absent: if there is no book, or no folder for the file.
@@ -48,19 +48,19 @@ def back_up(place: Place, file: Path, key: LogKey | None, limits: Limits, step: 
 def restore(  # noqa: PLR0913 - each is the operator's own answer to a question of its own
     file: Path, place: Place, key: LogKey, kept: Checkpoint | None, limits: Limits, *, step: Step
 ) -> Head:
-    """Make a book of a backup where there is none.
+    """Restore a book from a backup to an empty place.
 
     Args:
         file: the backup.
-        place: where the book is made.
-        key: the log's key, as someone kept it.
-        kept: the newest checkpoint that someone kept; a backup older than it would give budgets back, and is
-            refused. None accepts that this cannot be known.
+        place: the location of the new book.
+        key: the log's key, kept outside the book.
+        kept: the newest checkpoint kept outside the book; a backup older than it would give budgets back, and is
+            refused. None accepts that this is unknown.
         limits: how long to wait.
         step: called with how many entries are done.
 
     Raises:
-        Malformed: if the file is no backup. OSError: if it cannot be read.
+        Malformed: if the file is not a backup. OSError: if it cannot be read.
         NotDone: if there is something at ``place``, or another process holds it.
         VerificationFailed: if the backup does not verify, is older than ``kept``, or a fork of it.
     """
@@ -77,10 +77,10 @@ def restore(  # noqa: PLR0913 - each is the operator's own answer to a question 
 
 
 def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) -> tuple[Head, bool]:
-    """Make the same book elsewhere, on either engine, and seal the old one for ever.
+    """Copy a book to another place, on either engine, and seal the old one permanently.
 
-    The source is sealed when the target is verified and only its commit is left. A move that ends between the two
-    is taken up by the same move again; until then neither book takes an entry.
+    The source is sealed once the target is verified and only its commit remains. If a move is interrupted between
+    the two, repeating the same move finishes it; until then neither book accepts an entry.
 
     Returns:
         The head of the moved book, and whether it had been moved before.
@@ -113,7 +113,7 @@ def _require_book(place: Place, limits: Limits) -> None:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """A name to write a new file under, durable when the block ends well. Raises: NotDone, Absent."""
+    """A name to write a new file under, durable when the block ends without an error. Raises: NotDone, Absent."""
     if not path.parent.is_dir():
         raise Absent(f"there is no folder {path.parent}")
     try:
@@ -125,7 +125,7 @@ def _new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_book(place: Place, limits: Limits) -> Iterator[Connection]:
-    """A book without an entry, on a connection of its own; there for all when the block ends well, else never."""
+    """An empty book on a connection of its own; it is committed only if the block ends without an error."""
     if place.path is None:
         with exclusive_transaction(place, limits) as connection:
             if inspect(connection).get_table_names():
@@ -137,7 +137,8 @@ def new_book(place: Place, limits: Limits) -> Iterator[Connection]:
         with connected(Place(URL.create("sqlite", database=str(part))), writes=True, limits=limits) as connection:
             bring_to(connection, SCHEMA_REVISION, place.display_name)
             yield connection
-        # The last connection folds the log into the file as it goes; should another one have looked in, this does.
+        # Closing the last connection merges the write-ahead log into the file; this does so even if another one is
+        # open.
         with closing(sqlite3.connect(part)) as file:
             file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -154,7 +155,7 @@ def _successor_before(connection: Connection, source: Place, target: Place) -> S
 
 
 def _moved_before(source: Place, target: Place, limits: Limits) -> Head | None:
-    """The head that an earlier move brought to this target, None if it was not done. Raises: NotDone, Absent."""
+    """The head that an earlier move copied to this target, None if it did not finish. Raises: NotDone, Absent."""
     with connected(source, writes=False, limits=limits) as old:
         successor = _successor_before(old, source, target)
         if successor is None or not tables_in(target, limits):

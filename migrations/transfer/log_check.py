@@ -1,7 +1,7 @@
 """The log of a book checked quickly: every entry hashed, every node compared, the newest checkpoint's root.
 
-No command is decided anew, no account derived: that is ``epsilon db check``. This is what must hold after a
-migration, and before a backup is trusted.
+No command is decided again and no account computed: that is ``epsilon db check``. This check runs after a migration,
+and before a backup is trusted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
 
 _AT_ONCE: Final = 1_000
-"""Rows are fetched so many at a time."""
+"""How many rows are fetched at a time."""
 Step = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a log goes: its size, its root, and the newest checkpoint's note, None if it is empty."""
+    """The head of a log: its size, its root, and the newest checkpoint's note, None if it is empty."""
 
     size: int
     root: bytes
@@ -58,7 +58,7 @@ def verify_log(connection: Connection, key: LogKey | None, step: Step) -> Head:
         step: called with how many entries are done, and of how many.
 
     Raises:
-        VerificationFailed: naming the first entry that is wrong, or what else is.
+        VerificationFailed: naming the first entry that is wrong, or another first error.
     """
     size, tree = Tree(connection).size, merkle.CompactRange()
     entries = streamed(connection, select(ENTRY.c.position, ENTRY.c.data).order_by(ENTRY.c.position))
@@ -89,7 +89,11 @@ def trust_of(connection: Connection, key: LogKey) -> Trust:
 
 
 def check_note(head: Head, trust: Trust | None) -> None:
-    """The newest checkpoint is of these entries, and signed if the key is known. Raises: VerificationFailed."""
+    """Check the newest checkpoint against these entries, and its signature if ``trust`` is given.
+
+    Raises:
+        VerificationFailed.
+    """
     if head.note is None:
         if head.size:
             raise VerificationFailed(None, "no checkpoint covers the newest entries")
@@ -129,5 +133,5 @@ def refuse_older(size: int, kept: Checkpoint, name: str) -> None:
 
 
 def streamed(connection: Connection, chosen: Select[Any]) -> Result[tuple[Any, ...]]:
-    """The rows of a query, some at a time; a context manager, since it may not be read to its end."""
+    """The rows of a query in batches; a context manager, since it may not be read to its end."""
     return connection.execute(chosen, execution_options={"yield_per": _AT_ONCE})

@@ -1,8 +1,7 @@
 """Rescue: a new book of the longest sound prefix of one that cannot be opened, which stays as evidence.
 
-A damaged book cannot be mended in place: nothing that was written is ever changed. What is made of its prefix is
-replayed and verified like a restored backup. It is never behind a head that someone has seen, since that would give
-budgets back.
+A damaged book cannot be repaired in place: nothing that was written is ever changed. The new book is replayed and
+verified like a restored backup. It never ends before a known head, since that would give budgets back.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from migrations.transfer.log_check import Head, Step
 from migrations.transfer.sound_prefix import SoundPrefix
 
 _FILES = ("", "-wal")
-"""The files of an SQLite book that hold rows; the third is made anew of them."""
+"""The files of an SQLite book that hold rows; SQLite rebuilds the third file from them."""
 
 
 def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the operator's word on the seal
@@ -40,15 +39,15 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
     ignore_seal: bool,
     step: Step,
 ) -> tuple[Head, SoundPrefix]:
-    """Make a book of what is sound in another one.
+    """Build a book from the longest sound prefix of a damaged one.
 
     Args:
         source: the book that cannot be opened; it is read, and not changed.
-        target: where the new book is made.
-        key: the log's key, as someone kept it.
-        heads: checkpoints of this log that were kept outside the book, by what they are called.
+        target: the location of the new book.
+        key: the log's key, kept outside the book.
+        heads: checkpoints of this log kept outside the book, by their names in messages.
         limits: how long to wait.
-        ignore_seal: whether a book that a seal calls moved is rescued all the same.
+        ignore_seal: whether a book is rescued although its seal states that it was moved.
         step: called with how many entries are done.
 
     Returns:
@@ -63,7 +62,7 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
         prefix = SoundPrefix(connection, key)
         if prefix.successor is not None and not ignore_seal:
             raise NotDone(
-                f"{source.display_name} says that it was moved to {prefix.successor}, and goes on there. If it was "
+                f"{source.display_name} states that it was moved to {prefix.successor}, and continues there. If it was "
                 "never moved, its seal is forged: rescue it with --ignore-seal"
             )
         trusted = {**heads, **({"what a witness cosigned": prefix.cosigned} if prefix.cosigned is not None else {})}
@@ -79,7 +78,7 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
 
 
 def _check_heads(prefix: SoundPrefix, heads: Mapping[str, Checkpoint], name: str) -> None:
-    """Raises: VerificationFailed, if nothing is sound, or a head has entries that the prefix has not."""
+    """Raises: VerificationFailed, if nothing is sound, or a head has entries that the prefix lacks."""
     if not prefix.tree_size:
         raise VerificationFailed(None, f"no entry of {name} is sound and under a checkpoint ({prefix.reason})")
     for called, head in heads.items():

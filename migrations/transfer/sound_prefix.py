@@ -1,7 +1,7 @@
 """The longest sound prefix of a damaged book: entries in a row that all apply, under a checkpoint of the log's key.
 
-Nothing but entries, documents and signed notes is read, each row by itself: a row that cannot be read, or is not what
-its key or its signature says, is left out and counted.
+Only entries, documents and signed notes are read, each row by itself: a row that cannot be read, or does not match
+its key or its signature, is left out and counted.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _ENTRIES: Final = select(ENTRY.c.position, ENTRY.c.data).order_by(ENTRY.c.positi
 _DOCUMENT: Final = select(DOCUMENT.c.data).where(DOCUMENT.c.digest == bindparam("digest"))
 _UNREADABLE: Final = (DatabaseError, UnicodeDecodeError)
 _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, ValueError, TypeError, AttributeError)
-"""What reading or applying an entry that is wrong may raise."""
+"""Errors that reading or applying an invalid entry may raise."""
 
 
 @dataclass
 class SoundPrefix:
-    """What can be taken of a book: see :class:`migrations.transfer.book_contents.Contents`.
+    """The sound contents of a book: see :class:`migrations.transfer.book_contents.Contents`.
 
     Attributes:
-        tree_size: how many entries are taken; :meth:`shorten` makes it smaller.
-        reason: why no more are: what is wrong with the first entry that is not.
+        tree_size: how many entries are used; :meth:`shorten` makes it smaller.
+        reason: why no more are used: the error of the first entry that is not.
         entries: how many entries the book has, as far as that can be read.
-        signed: the newest checkpoint that the log's key signed, over whatever entries.
+        signed: the newest checkpoint that the log's key signed, over any entries.
         cosigned: the newest of those that a witness signed.
         successor: the book that the seal names; None without a seal.
         trust: the log's key, with all others that it had as far as the book proves them.
@@ -64,7 +64,7 @@ class SoundPrefix:
     _notes: dict[int, str] = field(default_factory=dict)
     """Notes of the log's key, by size."""
     _roots: dict[int, bytes] = field(default_factory=dict)
-    """Roots over the first entries, at each size that has a note of the log's key over just these."""
+    """Roots over the first entries, at each size with a note of the log's key over exactly these."""
 
     def __post_init__(self) -> None:
         """Read the notes, then the entries."""
@@ -84,7 +84,7 @@ class SoundPrefix:
                 self.successor = None if successor is None else successor.book
 
     def shorten(self, size: int, reason: str) -> None:
-        """Take no more than ``size`` entries, and only as many as have a checkpoint."""
+        """Use no more than ``size`` entries, and only as many as have a checkpoint."""
         self.tree_size = max((root for root in self._roots if root <= size), default=0)
         self.reason = reason or f"entry {self.tree_size}: no checkpoint of the log's key is over it"
 
@@ -193,7 +193,7 @@ class SoundPrefix:
         return sorted(keys)
 
     def _count(self, table: Table) -> int:
-        """How many rows there are; as many as can be read where not all can."""
+        """How many rows there are, or how many can be read."""
         with suppress(*_UNREADABLE):
             return int(self.connection.execute(select(func.count()).select_from(table)).scalar_one())
         return len(self._keys(next(iter(table.primary_key.columns))))

@@ -15,4 +15,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Refused: below the first migration there is no book, and a log is never deleted."""
-    raise RuntimeError("there is nothing below the first migration: a log is never deleted")
+    raise RuntimeError("there is no schema below the first migration: a log is never deleted")

@@ -6,7 +6,7 @@
      "dbgstat":"disabled-since-boot","swname":"...","charge":"run-1","plan":"<sha256>",
      "cnf":{"signing":{JWK},"sealing":{JWK}}} . signature
 
-*azure*: a token of Microsoft Azure Attestation, signed with RS256. What the clean room says of itself is runtime
+*azure*: a token of Microsoft Azure Attestation, signed with RS256. What the clean room states of itself is runtime
 data, which the hardware's report binds by its hash: ``x-ms-runtime`` holds ``charge``, ``nonce``, ``plan`` and two
 ``keys`` whose ``kid`` is ``signing`` and ``sealing``. Claims of the hardware lie flat for a confidential container
 and under ``x-ms-isolation-tee`` for a confidential virtual machine, whose runtime data come as ``client-payload``:
@@ -41,15 +41,15 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a token says, under the names of EAT; a claim that is missing is None.
+    """The claims of a token, under the names of EAT; a missing claim is None.
 
     Attributes:
         form: ``eat`` or ``azure``.
         text: the compact JWS.
         claims: all of them, as the token spells them.
         debuggable: False only if the token claims that no debugger can attach.
-        hardware: what kind of hardware says so, as Azure's ``x-ms-attestation-type``; None for EAT.
-        vmpl: the privilege level in a virtual machine that asked the hardware, 0 for the highest; None for EAT.
+        hardware: the kind of hardware, as Azure's ``x-ms-attestation-type``; None for EAT.
+        vmpl: the privilege level in a virtual machine that requested the report, 0 for the highest; None for EAT.
         bound: what the clean room states of itself: ``charge``, ``nonce``, ``plan``, ``cnf``, maybe ``pipeline``.
     """
 
@@ -101,7 +101,7 @@ def _of_eat(claims: c.Object) -> c.Object:
 
 
 def _hardware(claims: c.Object) -> c.Object:
-    """Flat for a container; for a virtual machine nested, and then what lies flat beside is not the hardware's."""
+    """The hardware's claims: flat for a container, nested for a virtual machine, whose flat claims do not count."""
     nested = claims.get(NESTED)
     return nested if isinstance(nested, dict) else {} if NESTED in claims else claims
 
@@ -116,7 +116,7 @@ def _of_azure(claims: c.Object) -> c.Object:
     claimed: c.Object = {name: runtime[name] for name in ("charge", "nonce", "pipeline", "plan") if name in runtime}
     keys = runtime.get("keys")
     if isinstance(keys, list):
-        # One key of each name and no third: with two of a name, another reader might take the other one.
+        # One key of each name and no third: of two with one name another reader might use the other.
         by_id = [(str(key["kid"]), key) for key in keys if isinstance(key, dict) and "kid" in key]
         if len(keys) == len(by_id) and sorted(name for name, _ in by_id) == ["sealing", "signing"]:
             claimed["cnf"] = {name: {field: key[field] for field in key if field != "kid"} for name, key in by_id}

@@ -1,4 +1,4 @@
-"""The checks of one attestation token under one policy. See :mod:`policy.attestation.token` for what a token says.
+"""The checks of one attestation token under one policy. See :mod:`policy.attestation.token` for a token's claims.
 
 A token is bound to the challenge, the charge and its plan, and to the clean room's two keys; its signature verifies
 with a key that the policy pins for its issuer; no debugger can attach; it meets every condition of the policy.
@@ -29,8 +29,8 @@ LIFE_S_MAX: Final = {"eat": 600, "azure": 28_800}
 TIME_S_MAX: Final = 253_402_300_799
 VMPL_CHECK: Final = "attestation_vmpl"
 VMPL_SINCE_MS: Final = 1_795_478_400_000
-"""2026-11-24 (UTC): entries of before may be of a program that did not ask for VMPL 0. Today's records none without, at
-any time; replay accepts one of before."""
+"""2026-11-24 (UTC): earlier entries may be of a program that did not require VMPL 0. Today's program always does;
+replay accepts earlier entries without it."""
 TYPE_WANTED: Final = "sevsnpvm"
 
 
@@ -39,7 +39,7 @@ class Expected:
     """What a token must be bound to: the challenge, the charge and its plan, the clean room's two keys.
 
     Attributes:
-        pipeline: the digest of what is to run; None where the charge names none, and then the token may name none.
+        pipeline: the digest of what is to run; None if the charge names none, and then the token must name none.
     """
 
     nonce: str
@@ -139,7 +139,8 @@ def _claims(findings: Findings, evidence: Evidence, attestation: Attestation, so
             findings.equal("attestation_claim", name, evidence.claims.get(name), pinned, source)
     else:
         findings.equal("attestation_type", "x-ms-attestation-type", evidence.hardware, TYPE_WANTED, source)
-        # A less privileged layer of the same machine could ask for a report, too, and Azure's policies do not name it.
+        # A less privileged layer of the same machine could request a report, too, and Azure's policies do not restrict
+        # that.
         findings.equal(VMPL_CHECK, VMPL, evidence.vmpl, 0, source)
     if attestation.release_policy is not None:
         error = attestation.release_policy.unmet(evidence.claims.get("iss"), evidence.claims)

@@ -3,7 +3,7 @@
 day      2026-07-31
 week     2026-W31     from Monday 00:00
 month    2026-07
-by_hand  any name; periods of this kind have no times, and their order is that in which they were opened
+by_hand  any name; periods of this kind have no times, and are in the order in which they were opened
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _FORMS: Final = {
     MONTH: re.compile(r"([0-9]{4})-([0-9]{2})\Z"),
 }
 _KEPT: Final = 16_384
-"""Names whose times are kept: the slices of streams of many years are looked through again and again."""
+"""Names whose times are cached: the slices of long streams are read often."""
 EXAMPLES: Final = {DAY: "2026-07-31", WEEK: "2026-W31", MONTH: "2026-07"}
 
 
 def period_of(kind: str, moment: int) -> str:
-    """The name of the period in which a moment (Unix ms) lies. Raises: KeyError, for a kind without times."""
+    """The name of the period that a time (Unix ms) lies in. Raises: KeyError, for a kind without times."""
     return _name(kind, (_EPOCH + timedelta(milliseconds=moment)).date())
 
 
 @lru_cache(maxsize=_KEPT)
 def start_of(kind: str, name: str) -> int | None:
-    """The first moment (Unix ms) of a period; None for a name that is no period of this kind."""
+    """The start (Unix ms) of a period; None for a name that is not a period of this kind."""
     form = _FORMS.get(kind)
     match = form.match(name) if form else None
     if match is None:
@@ -52,7 +52,7 @@ def start_of(kind: str, name: str) -> int | None:
 
 
 def periods_from(kind: str, name: str) -> Iterator[str]:
-    """A period and all later ones until the year 9999. Raises: ValueError, for a name that is no period."""
+    """A period and all later ones until the year 9999. Raises: ValueError, for a name that is not a period."""
     start = start_of(kind, name)
     if start is None:
         message = f"{name!r} is no {kind}"
@@ -64,7 +64,7 @@ def periods_from(kind: str, name: str) -> Iterator[str]:
 
 
 def period_before(kind: str, name: str) -> str:
-    """The period before another one. Raises: ValueError, for a name that is no period."""
+    """The period before another one. Raises: ValueError, for a name that is not a period."""
     start = start_of(kind, name)
     if start is None:
         message = f"{name!r} is no {kind}"
@@ -93,7 +93,7 @@ def _after(kind: str, first: date) -> date:
 
 @lru_cache(maxsize=_KEPT)
 def span_of(name: str) -> tuple[int, int] | None:
-    """The first moment of a period and the first one after it (Unix ms); None for a name that is no period."""
+    """The start of a period and its end, exclusive (Unix ms); None for a name that is not a period."""
     for kind in _FORMS:
         if (start := start_of(kind, name)) is not None:
             end = next((start_of(kind, after) for after in islice(periods_from(kind, name), 1, 2)), None)

@@ -1,4 +1,4 @@
-"""Strict reading of what the ledger's canonical readers do not know: times, amounts, documents.
+"""Strict readers of values that the ledger's canonical readers do not know: times, amounts, documents.
 
 "2026-01-01T00:00:00Z"    RFC 3339 in UTC with whole seconds; read as Unix milliseconds
 """
@@ -23,7 +23,7 @@ _TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-
 
 
 class Inconsistent(Malformed):
-    """A document whose fields can each be read but contradict one another."""
+    """The fields of a document are each valid, but contradict one another."""
 
 
 def parse_time(value: object, field: str) -> int:
@@ -41,7 +41,7 @@ def parse_time(value: object, field: str) -> int:
 
 @lru_cache(maxsize=4_096)
 def format_time(moment: int) -> str:
-    """RFC 3339 in UTC of Unix milliseconds; with milliseconds where there are any."""
+    """RFC 3339 in UTC of Unix milliseconds; with milliseconds only if they are not 0."""
     exact = _EPOCH + timedelta(milliseconds=moment)
     return exact.isoformat(timespec="milliseconds" if moment % 1000 else "seconds").replace("+00:00", "Z")
 

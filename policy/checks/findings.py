@@ -23,7 +23,7 @@ class Findings:
 
     def add(self, code: str, passed: bool, text: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
         """Add one check."""
-        # A hostile name may hold a lone surrogate, which no canonical form can spell.
+        # A hostile name may hold a lone surrogate, which has no canonical form.
         shortened = text[:TEXT_MAX]
         if not shortened.isascii():
             shortened = shortened.encode("utf-8", "replace").decode("utf-8")
@@ -38,11 +38,11 @@ class Findings:
         self.add(code, False, text, source)  # noqa: FBT003 - it is the finding
 
     def check(self, code: str, passed: bool, subject: str, predicate: str, source: str = "") -> None:  # noqa: FBT001 - it is the finding
-        """Check that a subject is something."""
+        """Check that a subject exists."""
         self.add(code, passed, f"{subject} is {'' if passed else 'not '}{predicate}", source)
 
     def equal(self, code: str, subject: str, value: object, wanted: object, source: str = "") -> None:
-        """Check that a value is the wanted one, of the same type."""
+        """Check that a value equals the expected one, type included."""
         same = type(value) is type(wanted) and value == wanted
         self.add(code, same, f"{subject} is {shown(value)}{'' if same else f', not {shown(wanted)}'}", source)
 
@@ -67,13 +67,13 @@ class Findings:
         self.add(code, within, f"{subject} {value} {_at_most(within)} {most}", source)
 
     def not_after(self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = "") -> None:
-        """Check that a moment (its name, ms) is at or before another."""
+        """Check that a time (its name, ms) is at or before another."""
         passed = earlier[1] <= later[1]
         first, last = (f"{name} {format_time(moment)}" for name, moment in (earlier, later))
         self.add(code, passed, f"{first} is {'not ' if passed else ''}after {last}", source)
 
     def before(self, code: str, earlier: tuple[str, int], later: tuple[str, int], source: str = "") -> None:
-        """Check that a moment (its name, ms) is strictly before another."""
+        """Check that a time (its name, ms) is strictly before another."""
         passed = earlier[1] < later[1]
         first, last = (f"{name} {format_time(moment)}" for name, moment in (earlier, later))
         self.add(code, passed, f"{first} is {'' if passed else 'not '}before {last}", source)

@@ -1,4 +1,4 @@
-"""What the read-only commands share: files and times that they are given, and how an answer is printed."""
+"""Shared by the read-only commands: how files and times are read, and how an answer is printed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:0
 
 
 def file_bytes(path: Path, field: str) -> bytes:
-    """A file whole. Raises: Malformed, if it is not there too: with these commands, it is an invalid argument."""
+    """A whole file. Raises: Malformed, also if it does not exist: for these commands it is an invalid argument."""
     from ledger.cli.input_files import read_bytes
     from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
     from ledger.wire.malformed import Malformed
@@ -28,7 +28,7 @@ def file_bytes(path: Path, field: str) -> bytes:
 
 
 def moment(at: str) -> int:
-    """The time in Unix milliseconds; now if none is given. Raises: Malformed."""
+    """The time in Unix milliseconds; default: now. Raises: Malformed."""
     from policy.checks.field_readers import parse_time
 
     return parse_time(at, "--at") if at else time.time_ns() // 1_000_000

@@ -151,7 +151,7 @@ def _registration(service: Path, receipt: Path | None) -> Registration:
 
 
 def _waived(codes: list[str], issuers: list[str], until: str, reason: str) -> Waived | None:
-    """What the options say of waivers: all of them or none. Raises: Malformed, naming the option."""
+    """The waivers from the options: all options must be given, or none. Raises: Malformed, naming the option."""
     from ledger.wire import canonical_json as c
     from ledger.wire.malformed import Malformed
     from policy.checks.field_readers import parse_time

@@ -1,4 +1,4 @@
-"""``epsilon depa adapt``: the least changed pair that passes, written whole into a new folder or not at all."""
+"""``epsilon depa adapt``: the pair with the fewest changes that passes, written to a new folder whole or not at all."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _write(into: Path, adapted: Adapted) -> None:
-    """All files of a new folder, or none: what is there already is nobody's to replace."""
+    """Write all files of a new folder, or none: an existing folder is never replaced."""
     from ledger.files.atomic_file import SHARED, create_file
     from ledger.files.fresh_folder import SHARED_FOLDER, fresh_folder
 
@@ -140,7 +140,7 @@ def _print_changes(adapted: Adapted, into: Path) -> None:
     lines += [f"refused: {reason.field} {reason.text} ({reason.code})" for reason in refused]
     changed = f"{len(adapted.changes)} change{'' if len(adapted.changes) == 1 else 's'}"
     if refused:
-        lines.append(f"{changed}, and nothing was written: decide what is needed; no change mends other refusals.")
+        lines.append(f"{changed}, and nothing was written: decide what is needed; no change fixes other refusals.")
     else:
         lines.append(f"{changed}; the files are in {into}.")
         lines.append(f"For every party to sign: epsilon contract sign PROFILE {into / 'document.json'}")

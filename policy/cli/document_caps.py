@@ -1,8 +1,8 @@
-"""The caps of a document that no book has yet: which declared plan could run, and whether anything ever could.
+"""The caps of a document that is in no book yet: whether the declared plan, or any run at all, could be admitted.
 
 They are tried on the most favourable partition that the policy allows: its whole budget, or the cap on lineages as its
-budget where only that opens, the first rule that does, one record a privacy unit, no run yet. What cannot run there can
-run nowhere under the policy, so a document that lets nothing run is refused.
+budget if only that can open, the first rule that can open, one record a privacy unit, no run yet. A run that does not
+fit there fits nowhere under the policy, so a document that admits no run is refused.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from policy.documents.stated_caps import contract_states, policy_states
 from policy.planning.usable_caps import CapReport, cap_reports
 
 ANY = "any partition"
-"""What the reports name the partition."""
+"""The partition's name in reports."""
 
 
 def caps_of_documents(policy: Policy, contract: ContractDocument | None, plan: RunPlan | None) -> list[CapReport]:
-    """What each cap of a policy, or of a contract under it, lets run of a plan; of the policy's own load without one.
+    """How much of a plan each cap of a policy, or of a contract under it, admits; by default of the policy's own load.
 
     Raises:
         Malformed: if no run could ever be admitted, with the reason.
@@ -35,7 +35,7 @@ def caps_of_documents(policy: Policy, contract: ContractDocument | None, plan: R
     load, binds = plan or policy.load, _binding(policy)
     caps = caps_of(policy.budget.epsilon_max, binds, contract)
     _opened(policy, caps.lineage, load)
-    # A partition opens without a word of the contracts that come later.
+    # A partition opens before its contracts, and independently of them.
     opened = _opened(policy, caps_of(policy.budget.epsilon_max, binds, None).lineage, load)
     if opened is None:
         return []
@@ -58,7 +58,7 @@ def _require_priced_mechanism(policy: Policy, contract: ContractDocument | None)
 
 
 def _opened(policy: Policy, lineage: Fraction, load: RunPlan | None) -> tuple[Fraction, Rule] | None:
-    """The ε and the rule of the partition; None where each rule wants another load. Raises: Malformed."""
+    """The ε and the rule of the partition; None if every rule needs another load. Raises: Malformed."""
     whole, delta = None if load is None else load.mechanism(load.steps), policy.budget.delta_max
     closed: NoRoom | None = None
     for epsilon in (policy.budget.epsilon_max, lineage):

@@ -81,7 +81,7 @@ def _read(file: Path) -> bytes:
 
 
 def _caps(kind: str, data: bytes, policy: Path | None, plan: Path | None) -> Sequence[CapReport]:
-    """The caps of a policy, or of a contract whose policy is named. Raises: Malformed, OSError."""
+    """The caps of a policy, or of a contract and its named policy. Raises: Malformed, OSError."""
     from ledger.domain.gate import DOCUMENT_BYTES_MAX
     from ledger.mechanisms.plan_reader import parse_plan
     from ledger.wire.malformed import Malformed

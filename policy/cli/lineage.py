@@ -1,4 +1,4 @@
-"""``epsilon plan merger``, ``transfer``, ``publication`` and ``coalitions``: who would know what; all read-only."""
+"""``epsilon plan merger``, ``transfer``, ``publication``, ``coalitions``: read-only previews of lineage events."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ app.add_typer(plan, name="plan")
 plan.registered_commands.extend(lineage.registered_commands)
 
 DAYS: Final = 30
-"""How many past days make the rate by which a budget's end is projected, if none are named."""
+"""The default number of past days whose rate of charges projects a budget's end."""
 _DAY_MS: Final = 86_400_000
 _PENDING_MAX: Final = 100_000
 _EVER: Final = 2**62
@@ -139,7 +139,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
 
 
 def run_options(**options: object) -> dict[str, object]:
-    """Options of ``epsilon plan run`` beside what changes the run, as they are typed; what is left out is None."""
+    """The options of ``epsilon plan run`` that do not change the run, as typed; an omitted option is None."""
     renamed = {"document": "--policy", "as_of": "--as-of"}
     left_out = {**dict.fromkeys(("at", "actor", "contract"), ""), "days": DAYS}
     return {
@@ -237,7 +237,7 @@ def _body(charge: Path, contract: str) -> Object:
 
 
 def _open_partitions(facts: Snapshot | PastSnapshot, now: int) -> OpenPartitions:
-    """Those of a book, to resolve the ranges that a charge names at a time (ms)."""
+    """The partitions of a book at a time (ms), to resolve the ranges that a charge names."""
     from ledger.domain.facts import GLOBAL
     from ledger.domain.range_names import Opened, OpenPartitions
     from policy.planning.streams.slice_status import CLOSED, slice_status

@@ -1,4 +1,4 @@
-"""What ``epsilon plan run`` changes of a charge's file, and the commands with the smallest changes that would pass."""
+"""The changes that ``epsilon plan run`` makes to a charge's file, and the smallest changes that would pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DP_SGD: Final = "dp_sgd"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the command line says of the run beside its file; empty where it says nothing."""
+    """The changes to the run on the command line; empty where an option is omitted."""
 
     epochs: str = ""
     noise: str = ""
@@ -40,11 +40,11 @@ class Changes:
         return words + [word for ref in self.partitions for word in ("--partition", ref)]
 
     def applied(self, body: Object) -> Object:
-        """A charge's body with these changes. Raises: Malformed, where it takes none of them."""
+        """A charge's body with these changes. Raises: Malformed, if they do not apply to it."""
         from ledger.wire.malformed import Malformed
 
         if self.epochs and self.steps:
-            raise Malformed("--epochs", "says how many steps, as --steps does: leave one of them out")
+            raise Malformed("--epochs", "sets the steps, as --steps does: leave one of them out")
         new: Object = {**body, **({"partitions": [*self.partitions]} if self.partitions else {})}
         plan = body.get("plan")
         changed = {"--epochs": self.epochs, "--noise": self.noise, "--steps": self.steps}
@@ -78,11 +78,11 @@ def named_partitions(body: Object) -> list[str]:
 def passing_lines(
     advice: Advice | None, body: Object, changes: Changes, typed: Sequence[str | Path], options: Mapping[str, object]
 ) -> Iterator[str]:
-    """What no change of the plan passes, and each smallest change that would pass with the command for it.
+    """The checks that no change of the plan passes, and each smallest change that would pass, with its command.
 
     Args:
         advice: None for a run that would be charged.
-        body: of the charge with the changes, before its ranges are resolved.
+        body: the charge's body with the changes, before its ranges are resolved.
         typed: the command with its arguments, and ``options`` its other options; those that are None are left out.
     """
     from ledger.command_line.verbosity import plain

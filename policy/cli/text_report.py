@@ -151,7 +151,7 @@ def coalition_lines(searches: Iterable[SmallestCoalitions]) -> Iterator[str]:
 
 
 def decision_lines(decision: DecisionReport) -> Iterator[str]:
-    """A decision with the checks that fail, and what binds; with every check and its arithmetic, if asked for."""
+    """A decision with the failed checks and the binding constraint; if verbose, with every check and its arithmetic."""
     if not is_verbose():
         yield from _brief(decision)
         return
@@ -164,7 +164,7 @@ def decision_lines(decision: DecisionReport) -> Iterator[str]:
 
 def _brief(decision: DecisionReport) -> Iterator[str]:
     failed = [check for check in decision.checks if not check.passed]
-    # A detail that is made of the checks that fail is not said twice.
+    # A detail that only repeats the failed checks is omitted.
     detail = f": {plain(decision.detail)}" if decision.detail and not failed else ""
     yield f"{decision.outcome}{detail}"
     yield from (plain(_line(check)) for check in failed)
@@ -175,7 +175,7 @@ def _brief(decision: DecisionReport) -> Iterator[str]:
 
 
 def _line(check: Check) -> str:
-    # An account is named in the text already, and its holder is for programs.
+    # The text names the account already; its holder is for programs.
     source = f" [{check.source}]" if check.source and not _HOLDER.fullmatch(check.source) else ""
     return f"  {'ok  ' if check.passed else 'FAIL'} {check.code}: {check.text}{source}"
 

@@ -56,7 +56,7 @@ def charge(case: Case, body: MakeCharge) -> None:
             )
     case.refund = strictest_refund(policies)
     partitions = {ref: facts.partitions[ref] for ref in bound}
-    # Terms that are one value are the same; to compare them takes longer.
+    # Terms are compared by identity: comparing values takes longer.
     caps = {(partitions[ref].epsilon, id(cap)): (partitions[ref].epsilon, cap) for ref, cap in bound.items()}
     caps_by_terms = {alike: caps_of(*stated, document) for alike, stated in caps.items()}
     case.caps = ((ref, caps_by_terms[partitions[ref].epsilon, id(binds)]) for ref, binds in bound.items())
@@ -66,7 +66,7 @@ def charge(case: Case, body: MakeCharge) -> None:
 
 
 def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) -> dict[str, Binding]:
-    """Check every partition of a charge; the terms that bind each. Those of ranges that are alike, in one check."""
+    """Check every partition of a charge; return the terms that bind each. Equal partitions of ranges share a check."""
     facts = case.facts
     bound: dict[str, Binding] = {}
     for ref in body.partitions:
@@ -84,20 +84,20 @@ def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) 
         check_gaps(case, [facts.partitions[ref] for ref in order.refs[first : last + 1]])
     for group in _alike(case, partitions):
         words = in_words(refs, [partition.ref for partition in group])
-        # The oldest of them is the first that is too old.
+        # The oldest of them exceeds the age limit first.
         if binds := _charged(case, min(group, key=lambda partition: partition.opened), document, words):
             bound |= {partition.ref: binds for partition in group}
     return bound
 
 
 def _alike(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
-    """Partitions of which every check says the same."""
+    """Groups of partitions for which every check has the same result."""
     facts, now, groups = case.facts, case.now, dict[Hashable, list[Partition]]()
     epsilon = dict(case.request.epsilon)
     for partition, binds in zip(partitions, bindings(facts, partitions, now), strict=True):
         age = None if binds is None else binds.age_days_max
         too_old = age is not None and last_moment(partition, age) < now
-        # Terms that are one value are the same; to compare them takes longer.
+        # Terms are compared by identity: comparing values takes longer.
         terms = partition.epsilon, partition.delta, epsilon.get(partition.ref), id(binds)
         alike = partition.provider, partition.dataset, partition.retired, too_old, *terms
         groups.setdefault(alike, []).append(partition)
@@ -105,7 +105,7 @@ def _alike(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
 
 
 def strictest_refund(policies: tuple[Policy, ...]) -> str:
-    """What all policies of a run state about leased steps that are not taken; empty if one of them is silent."""
+    """The strictest refund of leased steps that the policies of a run state; empty if one of them states none."""
     stated = [policy.refund for policy in policies]
     return next((word for word in REFUNDS if word in stated), "") if None not in stated else ""
 
@@ -144,13 +144,13 @@ def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> b
     visited = (node for _, node in organisation.moves)
     if contract.consumer_node not in ancestors(facts.nodes, organisation.node, visited, contract.index):
         return False
-    # Colluders share a node but are no organisation: a contract signed there stays its signer's.
+    # Colluders share a node but are not one organisation: a contract signed there stays its signer's.
     together = facts.nodes[contract.consumer_node].kind is NodeKind.COLLUSION
     return not together or organisation.did == contract.consumer
 
 
 def _charged(case: Case, partition: Partition, document: ContractDocument, words: str = "") -> Binding | None:
-    """Check one partition, or many alike by one of them; the binding terms, or None without a policy in force."""
+    """Check one partition, or equal ones by one of them; return its terms, or None without a policy in force."""
     ref, pair = words or partition.ref, DatasetName(partition.dataset, partition.provider)
     expected = "of a dataset in the contract"
     case.check("dataset_not_in_contract", pair in document.datasets, ref, expected, document.source)
@@ -218,7 +218,7 @@ def _coalitions_of(facts: Facts, author: Organisation, policy: Policy) -> tuple[
 
 
 def covers(coalition: Coalition, declared: Node) -> bool:
-    """Whether a declared coalition is what a policy names: the same members or more, the same ε or less."""
+    """Whether a declared coalition covers one that a policy names: at least its members, at most its ε."""
     capped = declared.epsilon is not None and declared.epsilon <= coalition.epsilon_max
     return capped and set(coalition.members) <= set(declared.members)
 

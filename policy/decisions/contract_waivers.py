@@ -1,7 +1,7 @@
 """Waivers of a contract: by the SRO of each dataset's domain, for one pipeline, until a date.
 
-A DEPA pipeline may do what has no price: join without a bound on a person's rows, fit its preprocessing on records,
-show exact metrics. Its contract then says so, thing by thing, and takes no run of another pipeline.
+A DEPA pipeline may do things that have no price: join without a bound on a person's rows, fit its preprocessing on
+records, show exact metrics. Its contract then lists each of them, and admits no run of another pipeline.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from policy.documents import ContractDocument
 
 
 def check_issuers(case: Case, document: ContractDocument) -> None:
-    """Check that waivers are of SROs, and that the SRO of each dataset's domain has waived each thing."""
+    """Check that SROs issued the waivers, and that the SRO of each dataset's domain has waived each item."""
     facts, waivers = case.facts, document.waivers or ()
     for issuer in dict.fromkeys(waiver.issuer for waiver in waivers):
         organisation = facts.organisations.get(issuer)
@@ -32,7 +32,7 @@ def check_issuers(case: Case, document: ContractDocument) -> None:
 
 
 def check_waivers(case: Case, document: ContractDocument, pipeline: str | None) -> int | None:
-    """Check that a contract with waivers has some for a run's pipeline, none of which has ended; the first end (ms)."""
+    """Check that a contract with waivers has valid ones for a run's pipeline; return their earliest end (ms)."""
     if not document.waivers:
         return None
     own = [waiver for waiver in document.waivers if waiver.pipeline == pipeline]

@@ -1,4 +1,4 @@
-"""Documents as they are entered: a policy, a recommendation, a dataset description, a contract."""
+"""Policy decisions on documents: a policy, a recommendation, a dataset description, a contract."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from policy.documents import Policy, Recommendation
 
 
 def policy(case: Case, body: EnterDocument) -> None:
-    """A version of a domain's policy: by its issuer, in order, never dated back by more than a day."""
+    """Decide a version of a domain's policy: by its issuer, in order, never dated back by more than a day."""
     document = case.document(body.document, read_policy)
     if document is None:
         return
@@ -43,13 +43,13 @@ def policy(case: Case, body: EnterDocument) -> None:
 
 
 def dataset(case: Case, body: EnterDocument) -> None:
-    """A dataset: by its provider, once, in a domain that some policy governs."""
+    """Decide a dataset: by its provider, once, in a domain that some policy governs."""
     document = case.document(body.document, read_dataset)
     if document is None:
         return
     source = document.source
     _check_author(case, "provider", document.provider, source)
-    # Entered again with another domain, its open partitions would leave their Level.
+    # With another domain in a second entry, its open partitions would leave their Level.
     case.check("dataset_known", (document.provider, document.id) not in case.facts.datasets, source, "new")
     in_force = policy_in_force(case.facts, document.domain, case.now)
     case.exists("policy_missing", in_force, f"domain {document.domain}", "under a policy in force")
@@ -57,7 +57,7 @@ def dataset(case: Case, body: EnterDocument) -> None:
 
 
 def recommendation(case: Case, body: EnterDocument) -> None:
-    """A version of a TSO's recommendation for a dataset on record."""
+    """Decide a version of a TSO's recommendation for a registered dataset."""
     document = case.document(body.document, read_recommendation)
     if document is None:
         return
@@ -72,7 +72,7 @@ def recommendation(case: Case, body: EnterDocument) -> None:
 
 
 def contract(case: Case, body: EnterDocument) -> None:
-    """A version of a contract: signed by all its parties, and by those of the version it replaces."""
+    """Decide a version of a contract: signed by all its parties, and by those of the version that it replaces."""
     document = case.document(body.document, read_contract)
     if document is None:
         return
@@ -89,7 +89,7 @@ def contract(case: Case, body: EnterDocument) -> None:
     expected = replaced.version + 1 if replaced else 1
     case.equal("version_not_next", f"version of {document.id}", document.version, expected, source)
     case.before("contract_ended", ("now", case.now), ("the contract's end", document.ends), source)
-    # Without the earlier parties anyone could take over the id, and so stop a contract of others.
+    # Without the earlier parties' signatures anyone could take over the id and end a contract of others.
     earlier = (*replaced.providers, replaced.consumer) if replaced else ()
     case.signed_by(dict.fromkeys((*document.signers, *earlier)), source)
     check_issuers(case, document)

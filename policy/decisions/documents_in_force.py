@@ -1,4 +1,4 @@
-"""Which version of which document binds, at a time and for a partition opened earlier."""
+"""The versions of documents in force, at a time and for a partition that opened earlier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policy.checks.field_readers import DAY_MS
 from policy.decisions.streams_in_force import slice_terms
 from policy.documents import LEVEL_SEALED, ContractDocument, DatasetDescription, Policy, Recommendation
 
-# The gate runs inside the book's writer, where each document is read again for every command.
+# The gate runs inside the book's writer, where each document is needed for every command.
 _KEPT: Final = 256
 read_policy = lru_cache(maxsize=_KEPT)(Policy.parse)
 read_dataset = lru_cache(maxsize=_KEPT)(DatasetDescription.parse)
@@ -29,9 +29,9 @@ class Binding:
 
     Attributes:
         policy: the version in force now; all of its numbers bind but those below.
-        level: the highest Level in force at any time since the partition opened, and who says so.
+        level: the highest Level in force at any time since the partition opened, and the document that states it.
         caps_everyone: whether the global account is capped, or only reported: a cap once in force stays in force.
-        lineage_epsilon_max: the least cap on a lineage in force at any time since, and who says so.
+        lineage_epsilon_max: the least cap on a lineage in force at any time since, and the document that states it.
         age_days_max: the least of the ages stated now, by the version that sets the Level, and by the stream.
     """
 
@@ -88,16 +88,16 @@ def policy_in_force(facts: Facts, domain: str, now: int, before: int | None = No
 
 
 def dataset_of(facts: Facts, partition: Partition) -> Dataset:
-    """The dataset a partition is a slice of. Raises: KeyError, if the facts hold none."""
+    """The dataset of a partition. Raises: KeyError, if it is not registered."""
     return facts.datasets[partition.provider, partition.dataset]
 
 
 def binding(facts: Facts, partition: Partition, now: int) -> Binding | None:
     """The terms that bind a partition now, None without a policy in force.
 
-    A Level raised binds open partitions; a Level lowered binds those opened later, so an open one keeps the
-    highest Level it ever had. So it is with caps: a wider one, or none, is for partitions to come, and what is frozen
-    stays so until new records or a decree.
+    A raised Level binds open partitions; a lowered Level binds those opened later, so an open one keeps the
+    highest Level it ever had. The same holds for caps: a wider one, or none, binds later partitions only, and a
+    frozen account stays frozen until new records or a decree.
     """
     return bindings(facts, [partition], now)[0]
 
@@ -107,7 +107,7 @@ def bindings(facts: Facts, partitions: Sequence[Partition], now: int) -> list[Bi
     by_terms: dict[tuple[str, str, int, int], Binding | None] = {}
     bound = []
     for partition in partitions:
-        # Only what was entered before the partition: a version entered later and dated back never lowers it.
+        # Only versions entered before the partition: a version entered later and dated back never lowers it.
         opening = policy_in_force(facts, dataset_of(facts, partition).domain, partition.opened, before=partition.index)
         version = opening.version if opening else 0
         streams = sum(
@@ -121,7 +121,7 @@ def bindings(facts: Facts, partitions: Sequence[Partition], now: int) -> list[Bi
 
 
 def _bound_since(facts: Facts, partition: Partition, version: int, now: int) -> Binding | None:
-    """What binds a partition that opened under a version of the policy, and all that opened under the same terms."""
+    """The terms of a partition that opened under a version of the policy, and of all with the same terms."""
     of_dataset = partition.provider, partition.dataset
     domain = facts.datasets[of_dataset].domain
     current = policy_in_force(facts, domain, now)
@@ -142,7 +142,7 @@ def _bound_since(facts: Facts, partition: Partition, version: int, now: int) -> 
 
 
 def binding_until(facts: Facts, partition: Partition, binds: Binding, now: int) -> int:
-    """The first moment (ms) after now at which other terms may bind a partition, or it is too old for a charge."""
+    """The first time (ms) after now at which other terms may bind a partition, or it is too old for a charge."""
     later = [
         version.effective for version in facts.policies[dataset_of(facts, partition).domain] if version.effective > now
     ]
@@ -151,12 +151,12 @@ def binding_until(facts: Facts, partition: Partition, binds: Binding, now: int) 
 
 
 def last_moment(partition: Partition, age_days_max: int) -> int:
-    """The last moment (ms) of a charge to a partition of at most this age."""
+    """The last time (ms) for a charge to a partition of at most this age."""
     return partition.opened + age_days_max * DAY_MS
 
 
 def _since(facts: Facts, domain: str, first: int, now: int) -> list[PolicyVersion]:
-    """Versions in force at some time since the ``first`` one was, until now."""
+    """Versions in force at any time from that of ``first`` until now."""
     effective = [version for version in facts.policies[domain] if first <= version.version and version.effective <= now]
     return [
         version

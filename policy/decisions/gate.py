@@ -31,7 +31,7 @@ from policy.decisions.request import Case, on
 
 
 def gate(request: Request, facts: Facts) -> Verdict:
-    """Decide. Never raises: an unknown kind denies, and so does an internal error."""
+    """Decide a request. Never raises: an unknown kind denies, and so does an internal error."""
     decide = _VERDICTS.get(request.command.kind)
     if decide is None:
         return _denied("kind_unknown", f"no rule permits {request.command.kind[:80]!r}")

@@ -1,6 +1,6 @@
-"""Whether a run like the last one may be charged again at all: what documents say of one run, and of how many.
+"""Whether the last run may be charged once more under the documents: their limits on one run, and on how many.
 
-A capacity says how many runs fit. The contract and the policy also bound each run by itself: its ε, its steps, its
+A capacity gives how many runs fit. The contract and the policy also bound each run by itself: its ε, its steps, its
 mechanisms, their noise and sampling. They may have changed since the last run was charged.
 """
 
@@ -30,7 +30,7 @@ class LastRun:
 
     Attributes:
         loss: what it costs the partition, by its whole plan.
-        unit_records_max: how many records one privacy unit has at most in what it was trained on, where it says so.
+        unit_records_max: how many records one privacy unit has at most in what it was trained on, if stated.
     """
 
     loss: Loss
@@ -43,7 +43,7 @@ class LastRunBounds:
     """What bounds one more run like the last one, at a time (ms).
 
     Attributes:
-        contract: by which it would be charged; None where no single one is known, and the policy alone is.
+        contract: by which it would be charged; None if no single one is known: then only the policy applies.
     """
 
     facts: Facts
@@ -58,7 +58,7 @@ class LastRunBounds:
         return None if self.contract is None else contract_in_force(self.facts, self.contract, self.now)
 
     def why_none(self, run: LastRun) -> str:
-        """Why no run like it may be charged, whatever has room; empty if one may."""
+        """Why no equal run may be charged, even with room; empty if one may."""
         document = self.document
         if self.contract is not None and document is None:
             return f"contract {self.contract.id} version {self.contract.version} is not in force"
@@ -89,7 +89,7 @@ class LastRunBounds:
             yield f"one run has an ε of at most {format_number(epsilon_max)}, and such a run {number}, by {source}"
 
     def _stated(self) -> Iterator[tuple[str, Fraction, RunBounds]]:
-        """Each document that bounds one run: its name, the cap on ε, and the rest."""
+        """Each document that bounds one run: its name, the cap on ε, and the other bounds."""
         policy, document = self.binds.policy, self.document
         if document is not None:
             yield document.source, document.run.epsilon_max, strictest((document.run,))

@@ -28,7 +28,7 @@ from policy.decisions.releases import check_transfer_allowed
 from policy.decisions.request import Case, on
 
 NAMED_MAX: Final = 16
-"""Accounts over their cap that one denial names: an entry has room for 65,535 bytes."""
+"""How many accounts over their cap one denial names: an entry has room for 65,535 bytes."""
 
 
 def merger(case: Case, body: Join) -> None:
@@ -51,7 +51,7 @@ def _check_fits(case: Case, accounts: Iterable[Account]) -> None:
 
 
 def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] | None:
-    """The text on an account that would be over its cap, and its holder; None if it would not be."""
+    """The text about an account that would be over its cap, and its holder; None if it would not be."""
     partition = facts.partitions[account.partition]
     node = facts.nodes.get(int(account.holder.partition(":")[2]))
     coalition = node if node and node.kind is NodeKind.COALITION else None

@@ -1,4 +1,4 @@
-"""Partitions opened, within policy and recommendation and with new records alone, and retired."""
+"""Policy decisions on opening partitions, within policy and recommendation and with new records only, and retiring."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from policy.documents import DatasetDescription, Policy
 from policy.documents.partition_commitments import Stored, overlap, read_commitments, repeated
 
 _NAMED_MAX: Final = 20
-"""Earlier partitions that a refusal names for one reason."""
+"""How many earlier partitions a refusal names for one reason."""
 
 
 def partition(case: Case, body: OpenPartition) -> None:
-    """A partition opened by its provider, with a budget within the policy of its dataset's domain."""
+    """Decide an opening: by the provider, with a budget within the policy of its dataset's domain."""
     facts, name = case.facts, f"{body.provider}/{body.dataset}"
     case.equal("actor_not_provider", "actor", case.actor, body.provider)
     dataset = case.exists("dataset_unknown", facts.datasets.get((body.provider, body.dataset)), name, "registered")
@@ -76,7 +76,7 @@ def _check_terms(case: Case, body: OpenPartition, policy: Policy) -> None:
 
 
 def _check_recommended(case: Case, body: OpenPartition, dataset: Dataset) -> None:
-    """A budget above the recommended one needs a reason, which the partition's own entry keeps."""
+    """Check that a budget above the recommended one has a reason, which the partition's own entry records."""
     if dataset.recommendation is None:
         return
     recommendation = read_recommendation(case.facts.documents[dataset.recommendation])
@@ -94,7 +94,7 @@ def _check_recommended(case: Case, body: OpenPartition, dataset: Dataset) -> Non
 
 
 def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, dataset: DatasetDescription) -> None:
-    """Check the commitments that a policy requires, and that none of them was made before.
+    """Check the commitments that a policy requires, and that none of them repeats an earlier one.
 
     Retired partitions count, and so do the provider's other datasets: old records under a new name are not fresh.
     """
@@ -157,7 +157,7 @@ def _with_commitments(facts: Facts, provider: str) -> Iterator[tuple[str, list[S
 
 
 def _say(case: Case, code: str, failed: list[str], passed: str) -> None:
-    """One check for each failure, or a single one: a refusal is one entry, however many partitions there were."""
+    """Add a check for each failure up to a limit, or a single passed one: a refusal is one entry of bounded size."""
     if not failed:
         case.passed(code, passed)
     for text in failed[:_NAMED_MAX]:
@@ -167,7 +167,7 @@ def _say(case: Case, code: str, failed: list[str], passed: str) -> None:
 
 
 def retirement(case: Case, body: Retire) -> None:
-    """A partition retired by its provider."""
+    """Decide a retirement: by the provider."""
     partition = case.exists("partition_unknown", case.facts.partitions.get(body.partition), body.partition)
     if partition is not None:
         case.equal("actor_not_provider", "actor", case.actor, partition.provider)

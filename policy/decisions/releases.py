@@ -44,7 +44,7 @@ def key_release(case: Case, body: ReleaseKey) -> None:
 
 
 def run_generation(case: Case, body: TakeGeneration) -> None:
-    """Decide a new generation of a run: as the release of its keys, on evidence of its own."""
+    """Decide a new generation of a run: like the release of its keys, on new evidence."""
     key_release(case, ReleaseKey(body.charge, body.evidence, body.nonce))
 
 
@@ -88,7 +88,7 @@ def _check_attested(case: Case, bound: dict[str, Binding], evidence: str, expect
 
 
 def post(case: Case, body: Post) -> None:
-    """Decide a settlement for what ran: of leased steps that were not taken, by every partition's policy."""
+    """Decide a settlement for what ran: every partition's policy decides on leased steps that were not taken."""
     charge = _charge(case, body.charge)
     if charge is None:
         return

@@ -71,7 +71,7 @@ def test_epochs_are_replaced_by_the_steps_that_fit(desk: Desk) -> None:
     assert ("--epochs" in found["noise"], "--epochs" in found["most"]) == (True, False)
     assert [_pasted(desk, words) for words in found.values()] == [0, 0]
     both = desk.run(f"epsilon plan run bank-a.toml run.json {CONTRACT} --epochs 4 --steps 4")
-    assert (both.code, "--epochs: says how many steps, as --steps does" in both.err) == (2, True)
+    assert (both.code, "--epochs: sets the steps, as --steps does" in both.err) == (2, True)
 
 
 def test_another_partition_is_named_in_its_command(desk: Desk) -> None:

@@ -49,8 +49,8 @@ ASKED: tuple[dict[str, Any], ...] = (
 )
 REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
     (0, {"kind": "mean"}, "kind", "is not a statistic this ledger knows"),
-    (0, {"rho": "0.1"}, "epsilon", "is given, or rho"),
-    (0, {"epsilon": None}, "epsilon", "is given, or rho"),
+    (0, {"rho": "0.1"}, "epsilon", "or rho must be given"),
+    (0, {"epsilon": None}, "epsilon", "or rho must be given"),
     (0, {"epsilon": "0"}, "epsilon", "must"),
     (0, {"name": "two words"}, "name", "must be 1 to 64"),
     (0, {"name": "scale.mean"}, "name", "must be 1 to 64"),
