@@ -165,7 +165,7 @@ def _charge(case: Case, name: str) -> Charge | None:
 
 
 def _bindings(case: Case, charge: Charge) -> dict[str, Binding]:
-    """By partition the terms that bind it; of a charge that names ranges, by the words for all that are bound alike."""
+    """The terms of each partition, by its name; for a charge with ranges, by the text for all with the same terms."""
     facts, bound = case.facts, dict[str, Binding]()
     by_partition = bindings(facts, [facts.partitions[ref] for ref in charge.partitions], case.now)
     in_force = dict(zip(charge.partitions, by_partition, strict=True))

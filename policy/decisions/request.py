@@ -1,4 +1,4 @@
-"""What every decision is made on: a request and the facts, the documents that it names, and their signatures."""
+"""The input of every decision: a request and the facts, the documents that it names, and their signatures."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Case(Findings):
     """A request, the facts that decide it, and the checks made so far.
 
     Attributes:
-        header: what the decision on a document says of it.
-        caps: what the decision on a charge or a new partition says of each partition.
-        until: the moment at which the decision on a request alike may differ; see :class:`ledger.domain.gate.Verdict`.
-        runs_max: so many runs of its contract it holds for, with this one.
-        refund: what the decision on a charge says of leased steps that are not taken.
+        header: set by the decision on a document.
+        caps: of each partition, set by the decision on a charge or a new partition.
+        until: the time at which the decision on an equal request may differ; see :class:`ledger.domain.gate.Verdict`.
+        runs_max: how many runs of its contract it holds for, this one included.
+        refund: of leased steps that are not taken, set by the decision on a charge.
     """
 
     def __init__(self, request: Request, facts: Facts) -> None:
@@ -67,14 +67,14 @@ class Case(Findings):
             return None
 
     def signed_by(self, parties: Iterable[str], source: str) -> None:
-        """One check for each party whose signature over the document is required."""
+        """Add a check for each party whose signature over the document is required."""
         for party in parties:
             signed = party in self.request.signers
             self.add("signature_missing", signed, f"{party} has {'' if signed else 'not '}signed", source)
 
 
 def on(kind: CommandKind[B], decide: Callable[[Case, B], None]) -> tuple[str, Gate]:
-    """The policy's decision on one kind of command, by its name."""
+    """The policy's decision on one kind of command."""
     return kind.name, partial(_verdict, kind, decide)
 
 

@@ -1,4 +1,4 @@
-"""Policy decisions on signing keys: no policy speaks of them, so whatever the ledger allows a sender is permitted."""
+"""Policy decisions on signing keys: no policy restricts them, so everything that the ledger allows is permitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policy.decisions.request import Case, on
 
 
 def key_change(case: Case, _body: RotateKey | RevokeKeys | SuspendKeys) -> None:
-    """Decide a rotation, revocation or suspension: whose keys they may be, the ledger decides."""
+    """Decide a rotation, revocation or suspension: the ledger decides which keys the sender may act on."""
     case.check("actor_unknown", case.actor in case.facts.organisations, case.actor, "registered")
 
 
@@ -22,7 +22,7 @@ def quorum(case: Case, body: NameQuorum) -> None:
 
 
 def recovery(case: Case, body: RecoverKey) -> None:
-    """Decide a recovery: whether enough of its quorum have signed, the ledger decides."""
+    """Decide a recovery: the ledger decides whether enough of its quorum have signed."""
     case.registered("organisation_unknown", (body.organisation,))
 
 

@@ -1,4 +1,4 @@
-"""A stream is entered by its provider within the policy, and a slice of it opens in its period with fresh persons."""
+"""Policy decisions on streams, entered by their provider within the policy, and on slices, in order and fresh."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from policy.documents.policy import Policy
 from policy.documents.stream import COMMITTED, StreamDocument
 
 _MISSED_MAX: Final = 20
-"""Missed periods that a check names."""
+"""How many missed periods a check names."""
 _GAP_MAX: Final = 10_000
-"""Missed periods that are counted between two slices."""
+"""How many missed periods are counted between two slices."""
 
 
 def stream(case: Case, body: EnterDocument) -> None:
-    """A version of a dataset's stream: by its provider, in order, within the policy in force."""
+    """Decide a version of a dataset's stream: by its provider, in order, within the policy in force."""
     document = case.document(body.document, read_stream)
     if document is None:
         return
@@ -62,16 +62,16 @@ def stream(case: Case, body: EnterDocument) -> None:
 
 
 def _check_promise(case: Case, document: StreamDocument, earlier: StreamDocument) -> None:
-    """Check that a version promises of persons what the slices of earlier versions, open or retired, can keep.
+    """Check that the slices of earlier versions, open or retired, satisfy what a version states about persons.
 
-    In how many slices a person may be stays as it is in a stream. With more, the parts of the budget that open slices
-    have would be too many; with fewer, a person may be in too many slices already.
+    The number of slices that a person may be in is fixed for a stream. With more, open slices would hold too large
+    parts of the budget; with fewer, a person may be in too many slices already.
     """
     subject = "the number of slices that a person may be in,"
     now, before = document.appearances_max, earlier.appearances_max
     case.count_at_most("appearances_raised", subject, now, before, earlier.source)
     case.at_least("appearances_lowered", subject, Fraction(now), Fraction(before), earlier.source)
-    # By slices without commitments no old person is found in a new slice.
+    # Slices without commitments cannot show that a person in a new slice is old.
     unbroken = document.persons != COMMITTED or earlier.persons == COMMITTED
     why = (
         "" if unbroken else ": the earlier slices may lack commitments to persons; what is stricter needs a new dataset"
@@ -81,7 +81,7 @@ def _check_promise(case: Case, document: StreamDocument, earlier: StreamDocument
 
 
 def _check_policy(case: Case, document: StreamDocument, policy: Policy) -> None:
-    """Check that what all slices may show of one person or record is within what the policy allows of a partition."""
+    """Check that the loss of one person or record over all slices is within the policy's budget for a partition."""
     for code, subject, value, most in (
         ("epsilon_above_budget", "the stream's epsilon", document.budget.epsilon, policy.budget.epsilon_max),
         ("delta_above_budget", "the stream's delta", document.budget.delta, policy.budget.delta_max),
@@ -101,7 +101,7 @@ def _check_policy(case: Case, document: StreamDocument, policy: Policy) -> None:
 
 
 def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
-    """Check a partition of a dataset that has a stream: it is the next slice, as the stream says, of fresh persons."""
+    """Check a partition of a dataset with a stream: it is the next slice, by the stream's terms, of fresh persons."""
     every = tuple(_stored(case.facts, body.commitments))
     persons = tuple(document for document in every if read_commitments(document).persons)
     document = stream_in_force(case.facts, body.provider, body.dataset)
@@ -122,7 +122,7 @@ def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
 
 
 def _stored(facts: Facts, digests: Sequence[str]) -> list[Stored]:
-    """The documents that can be read; of others a check says already what is wrong."""
+    """The documents that can be read; a check has reported the others."""
     documents = []
     for document in (stored_commitments(digest, facts) for digest in digests):
         try:
@@ -200,7 +200,7 @@ def _persons_of(facts: Facts, partition: Partition) -> tuple[Stored, ...]:
 
 
 def check_windows(case: Case, partitions: Sequence[Partition]) -> None:
-    """Check that a run covers at most so many slices of each stream as the stream, or a tighter version, allows."""
+    """Check that a run covers no more slices of each stream than the stream, or a tighter version, allows."""
     terms = [(partition, limits) for partition in partitions if (limits := slice_terms(case.facts, partition))]
     counts = Counter((partition.provider, partition.dataset) for partition, _ in terms)
     for place, count in counts.items():
@@ -211,7 +211,7 @@ def check_windows(case: Case, partitions: Sequence[Partition]) -> None:
 
 
 def check_gaps(case: Case, partitions: Sequence[Partition]) -> None:
-    """Check that slices which follow one another in a range are of periods that do: what was missed is not in a run."""
+    """Check that consecutive slices of a range are of consecutive periods: a run must not span missed ones."""
     missed = [period for first, then in pairwise(partitions) for period in missed_between(case.facts, first, then)]
     if missed:
         periods = ", ".join(missed[:_MISSED_MAX]) + (

@@ -1,6 +1,6 @@
-"""Which version of a stream binds: the newest one binds what opens next, and the tightest what is open.
+"""The versions of a stream in force: the newest binds the next slice, the tightest binds the open ones.
 
-A partition is a slice if the stream of its dataset was entered before it. The slices stand in the order in which they
+A partition is a slice if the stream of its dataset was entered before it. Slices are in the order in which they
 opened.
 """
 
@@ -22,12 +22,12 @@ read_stream = lru_cache(maxsize=_KEPT)(StreamDocument.parse)
 
 @dataclass(frozen=True, slots=True)
 class SliceTerms:
-    """What a slice's stream says of it now: as it opened, or tighter by a later version.
+    """The terms of a slice now: those it opened with, or tighter ones of a later version.
 
     Attributes:
         stream: the version under which it opened.
-        life_days: after so many days it takes no more charges.
-        window_max: so many slices of the stream at most in one run.
+        life_days: the days after which it accepts no more charges.
+        window_max: the most slices of the stream in one run.
     """
 
     stream: StreamDocument
@@ -44,7 +44,7 @@ def stream_in_force(facts: Facts, provider: str, dataset: str) -> StreamDocument
 
 
 def shown_at_most(facts: Facts, provider: str, dataset: str, slices: Iterable[Partition]) -> StreamBudget:
-    """What all slices of a stream together may show: see :mod:`policy.documents.slice_budget`. Raises: KeyError.
+    """The budget of all slices of a stream together: see :mod:`policy.documents.slice_budget`. Raises: KeyError.
 
     The greatest ε and the greatest δ of the newest version and of those under which slices opened, retired ones too.
     """
@@ -62,7 +62,7 @@ def is_slice(facts: Facts, partition: Partition) -> bool:
 
 
 def slice_terms(facts: Facts, partition: Partition) -> SliceTerms | None:
-    """What binds a slice; None for a partition that is none."""
+    """The terms of a slice; None for a partition that is not a slice."""
     versions = facts.streams.get((partition.provider, partition.dataset))
     if not versions or versions[0].index > partition.index:
         return None
@@ -83,5 +83,5 @@ def slices_of(facts: Facts, provider: str, dataset: str, partitions: Iterable[Pa
 
 
 def stored_commitments(digest: str, facts: Facts) -> Stored:
-    """A document of commitments, which is fetched where it is read."""
+    """A document of commitments, fetched when it is read."""
     return Stored(digest, partial(facts.documents.__getitem__, digest))

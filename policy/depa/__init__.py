@@ -1,1 +1,1 @@
-"""DEPA's own papers: contracts and pipelines of DEPA Training become our documents or are refused by name."""
+"""The import of DEPA: contracts and pipelines of DEPA Training become our documents, or are refused by name."""

@@ -1,9 +1,10 @@
-"""The least changed pair of a DEPA contract and its pipeline that can be imported, with every change and its reason.
+"""The fewest changes with which a DEPA contract and its pipeline can be imported, each with its reason.
 
-Each refusal of the check has at most one change that removes it and takes nothing from anyone's privacy: what is fitted
-on records goes, exact results go, a run's ε falls to what the contract allows. What only the parties can decide (who
-they are, how long the contract holds, how many rows a person may have in a join) is never made up: where it is not
-given, it is listed as needed. Changes are made until the check refuses nothing, or nothing that a change could remove.
+Each refusal of the check has at most one change that removes it without weakening anyone's privacy: preprocessing
+fitted on records is removed, exact results are removed, a run's ε is lowered to the contract's. A decision of the
+parties (who they are, how long the contract holds, how many rows a person may have in a join) is never invented: a
+missing one is listed as needed. Changes are made until the check refuses nothing, or nothing that a change could
+remove.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from policy.depa.pipeline.joins import BOUND
 from policy.depa.pipeline.pipeline import PATH as PIPELINE
 
 ROUNDS_MAX: Final = 16
-"""Changes can uncover refusals that were hidden; more rounds than phases are never needed."""
+"""Changes can reveal hidden refusals; there are never more rounds than phases."""
 _PLACES: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class PartyDecisions:
-    """What neither file has and no program may decide.
+    """Decisions of the parties that neither file has and no program may make.
 
     Attributes:
         tdc: the consumer's DID.
         providers: the DID of each TDP, by the owner's name in the contract's datasets.
         starts: Unix milliseconds; ``ends`` likewise.
         rows: the bound that the TDPs declare on the rows of one person in each join.
-        least_noise: whether the TDPs lower the contract's ``noise_multiplier`` to what the run has; else the run's ε
-            falls until it has as much noise as the contract requires.
+        least_noise: whether the TDPs lower the contract's ``noise_multiplier`` to the run's; else the run's ε is
+            lowered until it has as much noise as the contract requires.
     """
 
     tdc: str = ""
@@ -58,7 +59,7 @@ class PartyDecisions:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a file: where, from what to what (as JSON spells it; empty where nothing was), and why."""
+    """One change of a file: its path, the old and new value in JSON (empty if there was none), and the reason."""
 
     field: str
     before: str
@@ -76,7 +77,7 @@ class Adapted:
 
     Attributes:
         contract: the bytes of the file; ``pipeline`` likewise.
-        needed: what is still to be decided, each with the option that says it.
+        needed: the decisions that are still missing, each with its option.
         checked: the check of this pair.
     """
 
@@ -88,10 +89,10 @@ class Adapted:
 
 
 def adapt(contract: bytes, pipeline: bytes, terms: Terms, decided: PartyDecisions) -> Adapted:
-    """Change a bare contract and its pipeline as little as lets the check import them.
+    """Change a bare contract and its pipeline as little as possible until the check imports them.
 
     Args:
-        terms: of the check; ``rows`` and ``signed`` are not used, since a changed contract bears no signature yet.
+        terms: of the check; ``rows`` and ``signed`` are not used, since a changed contract has no signature yet.
 
     Raises:
         Malformed: for bytes that the check cannot read.
@@ -132,7 +133,7 @@ def _changes(checked: Checked, files: dict[str, Any], terms: Terms, decided: Par
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """A refusal, with all that its remedy depends on."""
+    """A refusal, with the inputs of its remedy."""
 
     reason: Reason
     files: dict[str, Any]
@@ -150,7 +151,7 @@ class _Refusal:
 
 
 Remedy = tuple[str, Any] | None
-"""The path of a field and its new value; None where no change removes the refusal."""
+"""The path of a field and its new value; None if no change removes the refusal."""
 
 
 def _party(refusal: _Refusal) -> Remedy:
@@ -168,7 +169,7 @@ def _owner(path: str, files: Mapping[str, Any]) -> str:
 
 
 def _parties(refusal: _Refusal) -> Remedy:
-    """The TDPs of a contract are the providers of its datasets."""
+    """Set the TDPs of a contract to the providers of its datasets."""
     path = f"{CONTRACT}.tdps"
     datasets, parties = value_at(refusal.files, f"{CONTRACT}.datasets"), value_at(refusal.files, path)
     listed = [each.get("provider") for each in datasets if isinstance(each, dict)] if isinstance(datasets, list) else []
@@ -183,7 +184,7 @@ def _date(refusal: _Refusal) -> Remedy:
 
 
 def _number(refusal: _Refusal) -> Remedy:
-    """A pipeline's number that is written as a string; one of a contract may be."""
+    """Write a pipeline's number as a number; only a contract may have it as a string."""
     match = re.fullmatch(r"(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?", str(refusal.value), re.ASCII)
     if not refusal.path.startswith(PIPELINE) or match is None:
         return None
@@ -195,7 +196,7 @@ def _bound(refusal: _Refusal) -> Remedy:
 
 
 def _not_fitted(refusal: _Refusal) -> Remedy:
-    """What a record's preparation takes from other records goes; what a library fits by itself cannot."""
+    """Remove preprocessing that is fitted on other records; what a library fits by itself cannot be removed."""
     instead = {"scaler": None, "stratify": False, "normalize": False, "missing_strategy": "drop"}
     name = refusal.path.rpartition(".")[2]
     return (refusal.path, instead[name]) if name in instead else None
@@ -206,7 +207,7 @@ def _no_metrics(refusal: _Refusal) -> Remedy:
 
 
 def _cap(refusal: _Refusal) -> Remedy:
-    """A stage's own ε or δ above the contract's falls to it."""
+    """Lower a stage's own ε or δ to the contract's."""
     limits = [
         key["epsilon_max" if refusal.reason.code == "run_above_contract" else "delta_max"]
         for key in refusal.checked.keys
@@ -216,7 +217,7 @@ def _cap(refusal: _Refusal) -> Remedy:
 
 
 def _noise(refusal: _Refusal) -> Remedy:
-    """The run's ε falls until its noise is the contract's; or the contract's noise, where the TDPs decide so."""
+    """Lower the run's ε until its noise is the contract's; or the contract's noise, if the TDPs decide so."""
     priced = refusal.checked.priced
     if priced is None or len(priced.plans) != 1 or not isinstance(priced.plans[0], Plan):
         return None
@@ -231,7 +232,7 @@ def _noise(refusal: _Refusal) -> Remedy:
 
 
 def _stages(files: Mapping[str, Any]) -> Iterator[str]:
-    """Where stages may state their ε, in every spelling."""
+    """The paths at which stages may state their ε, in every spelling."""
     listed = value_at(files, f"{PIPELINE}.pipeline")
     for place in range(len(listed) if isinstance(listed, list) else 0):
         for inner in ("config.privacy_params", "config"):
@@ -253,11 +254,11 @@ _REMEDIES: Final[dict[str, Callable[[_Refusal], Remedy]]] = {
     "provider_not_party": _parties,
     "run_above_contract": _cap,
 }
-"""What removes each refusal, by its code."""
+"""The change that removes each refusal, by its code."""
 
 
 def _needed(reason: Reason, files: Mapping[str, Any]) -> str:
-    """The decision that a refusal waits for, and the option that gives it; empty where no option does."""
+    """The decision that a refusal needs, and its option; empty if there is none."""
     match reason.code, reason.field:
         case "did_missing", "contract.tdc":
             return "the consumer's DID: --tdc DID"

@@ -1,4 +1,4 @@
-"""What contract, Level and time allow: each stage under every cap, each exposure by the Level, each date."""
+"""The evaluation of a pipeline: each stage under every cap, each exposure under the Level, each date."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Waived:
     Attributes:
         issuers: the SRO of each domain that the datasets are in.
         ends: Unix milliseconds.
-        reason: why, for people.
+        reason: an explanation for people.
     """
 
     codes: tuple[str, ...]
@@ -36,18 +36,18 @@ class Waived:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the importer states.
+    """The importer's statements.
 
     Attributes:
         now: Unix milliseconds.
-        level: the sensitivity Level the datasets have; 1 unless an SRO sets another.
+        level: the sensitivity Level of the datasets; 1 unless an SRO sets another.
         records: how many records the training stages train on, after joins and splits; None if unknown.
         rows: the bound that the TDPs declare on the rows of one data principal; None if they declare none.
-        runs: how many runs the contract is taken to allow: its text allows one.
-        version: of the contract as our document; an amendment of one on record is the next.
+        runs: how many runs the contract is assumed to allow: its text allows one.
+        version: of the contract as our document; an amendment is the next version.
         budget: the ε of a partition that runs are counted against; the contract's least ε if None.
         signed: whether the contract must be in its envelope, signed by every party.
-        waived: what SROs waive of this pipeline; our contract says so, and they sign it too.
+        waived: what SROs waive of this pipeline; our contract states it, and they sign it too.
     """
 
     now: int
@@ -62,7 +62,7 @@ class Terms:
 
 
 def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> None:
-    """Hold a pipeline against its contract, the Level and the time; every error is noted."""
+    """Check a pipeline against its contract, the Level and the time; every error becomes a reason."""
     _dates(contract, terms.now, reasons)
     for join in pipeline.joins:
         if join.rows is None and terms.rows is None:
@@ -82,7 +82,7 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
 
 
 def _stop(exposure: Exposure, terms: Terms, reasons: Reasons, *, warned: bool) -> None:
-    """Refuse what has no price, or warn of it where the Level or an SRO's waiver lets it be."""
+    """Refuse an exposure without a price, or warn of it if the Level or an SRO's waiver permits it."""
     if terms.waived is not None and exposure.code in terms.waived.codes:
         more = f"{exposure.text}; " if exposure.text else ""
         until = f"waived by {', '.join(terms.waived.issuers)} until {format_time(terms.waived.ends)}"
@@ -120,7 +120,7 @@ def _caps(privacy: RequestedPrivacy, contract: Contract, reasons: Reasons) -> No
 
 
 def _sum(pipeline: Pipeline, contract: Contract, terms: Terms, reasons: Reasons) -> None:
-    """Several stages are one run. Without the number of records nothing but their sum bounds them together."""
+    """Check several stages as one run. Without the number of records only their sum bounds them together."""
     requested = [
         stage.privacy.epsilon for stage in pipeline.trainings if stage.private and stage.privacy.epsilon is not None
     ]

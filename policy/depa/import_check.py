@@ -1,7 +1,7 @@
-"""All phases of one import, in order: read, validate, import, evaluate, price. Each goes on after the errors before.
+"""All phases of one import, in order: read, validate, import, evaluate, price. An error stops no later phase.
 
-DEPA's contract does not say how many runs it allows: it is taken to allow one, and to say more is for its parties,
-who sign our document anew. Its purpose names the payload by its digest, so that two contracts under one id stay apart.
+DEPA's contract does not state how many runs it allows: it is assumed to allow one, and its parties may state more when
+they sign our document. Its purpose names the payload by its digest, so that two contracts under one id stay apart.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from policy.documents import ContractDocument
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        code: permitted, or why not in one word; its exit code is the command's.
+        code: the outcome; its exit code is the command's.
         payload: the digest of the contract's payload; ``pipeline`` that of the pipeline's bytes.
         contract: our contract; None if anything refuses.
-        charge: what a charge under it must say; None too where the price is not known.
+        charge: the body of a charge under it; None also if the price is unknown.
         receipt: the pinned contract service's, verified; None if none is pinned, or it proves nothing.
     """
 
@@ -53,7 +53,7 @@ class Checked:
     receipt: Receipt | None = None
 
     def to_json(self) -> Object:
-        """As it is shown to programs; the same input gives the same bytes."""
+        """The form for programs; the same input gives the same bytes."""
         receipt: Object = {} if self.receipt is None else {"receipt": receipt_to_json(self.receipt)}
         return {
             **receipt,
@@ -70,7 +70,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What the importer knows of the contract's registration.
+    """The importer's evidence of the contract's registration.
 
     Attributes:
         service: the contract service that is pinned: it must have registered the envelope.
@@ -88,14 +88,14 @@ def check(
     did_documents: Iterable[bytes] = (),
     registration: Registration | None = None,
 ) -> Checked:
-    """Import a DEPA contract, bare or in its envelope, with a pipeline; or say every reason why not.
+    """Import a DEPA contract, bare or in its envelope, with a pipeline; or report every reason why not.
 
     Args:
         did_documents: of the parties; nothing is ever fetched.
-        registration: None if no contract service is pinned: then no receipt is looked at.
+        registration: None if no contract service is pinned: then no receipt is read.
 
     Raises:
-        Malformed: for bytes that are no JSON or no COSE_Sign, are too many or nested too deep.
+        Malformed: for bytes that are neither JSON nor COSE_Sign, too many or nested too deep.
     """
     reasons = Reasons()
     envelope = read_envelope(contract) if is_envelope(contract) else None
@@ -126,7 +126,7 @@ def check(
             "contract": digest(ours),
             "pipeline": digest(pipeline),
             "plan": priced.whole.to_json(),
-            "unit_records_max": priced.rows or 1,  # of a join whose missing bound is waived, as for one row
+            "unit_records_max": priced.rows or 1,  # one row for a join whose missing bound is waived
         }
     return Checked(
         code=code,
@@ -150,7 +150,7 @@ def _code(reasons: Reasons) -> Code:
 
 
 def _contract_document(contract: Contract, payload: str, terms: Terms, waivers: list[Json]) -> bytes:
-    """Our contract, of a DEPA contract that nothing refuses, whose payload has this digest."""
+    """Our contract for a DEPA contract without refusals, whose payload has this digest."""
     assert contract.starts is not None
     assert contract.ends is not None
     document: Object = {
@@ -174,7 +174,7 @@ def _contract_document(contract: Contract, payload: str, terms: Terms, waivers: 
 
 
 def _waivers(pipeline: bytes, terms: Terms, reasons: Reasons) -> list[Json]:
-    """The waivers that this pipeline needs: of each thing that was found in it, by each SRO."""
+    """The waivers that this pipeline needs: of each reported exposure, by each SRO."""
     codes = {reason.code for reason in reasons.found}
     waived = terms.waived
     if waived is None:
@@ -193,7 +193,7 @@ def _waivers(pipeline: bytes, terms: Terms, reasons: Reasons) -> list[Json]:
 
 
 def _run_limits(contract: Contract) -> Object:
-    """The bounds on one run: of several the strictest, since one run opens every dataset."""
+    """The strictest bounds on one run, since one run opens every dataset."""
     noise = max((bound.noise for bound in contract.bounds if bound.noise is not None), default=None)
     limits = {
         "delta_max": contract.delta_max(),

@@ -1,8 +1,8 @@
-"""What a pipeline's run really is for a number of records: its noise, its steps, its ε and δ, and how often it fits.
+"""The privacy cost of a pipeline's run for a number of records: its noise, steps, ε and δ, and how often it fits.
 
 DEPA's trainer derives the noise from the requested ε (Opacus, ``make_private_with_epsilon``): sampling probability
 one over the number of batches, as many steps an epoch, δ lowered to one over the number of records. The same noise is
-found here with the ledger's own accountant, and then the run is priced like any other.
+computed here with the ledger's own accountant, and then the run is priced like any other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Priced:
 
     Attributes:
         plans: of each training stage; ``whole`` is all of them as one plan.
-        rows: of one data principal at most, which it is charged for; None if a join has no bound.
+        rows: the most rows of one data principal, which it is charged for; None if a join has no bound.
         report: the ε of one run at δ, for groups of ``rows``; of one row where no bound is known.
         budget: the ε that runs are counted against, at the same δ; None if there is none.
         runs: for each rule, how many such runs and no other an empty partition holds, or why none can be counted.
@@ -68,7 +68,7 @@ class Priced:
 
 
 def price(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reasons) -> Priced | None:
-    """A pipeline's run with its price; None, and noted, where it cannot be known."""
+    """A pipeline's run with its price; None, with a reason, if it is unknown."""
     plans = [_plan(stage, contract, terms, reasons) for stage in pipeline.trainings if stage.private]
     finite = tuple(plan for plan in plans if plan is not None)
     if not finite or len(finite) < len(plans):

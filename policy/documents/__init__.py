@@ -1,8 +1,8 @@
-"""The documents people sign, read strictly and held against themselves.
+"""The documents that people sign, read strictly and checked for consistency.
 
 Signatures are over the bytes as given, JSON or YAML. An unknown field is an error with its place, numbers are
-exact strings, and what contradicts itself is :class:`~policy.checks.field_readers.Inconsistent`. ``schemas`` holds the
-JSON Schema of each kind, which says the same as its reader.
+exact strings, and a contradiction raises :class:`~policy.checks.field_readers.Inconsistent`. ``schemas`` holds the
+JSON Schema of each kind, which agrees with its reader.
 """
 
 from policy.documents.contract import ContractDocument

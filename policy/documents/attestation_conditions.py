@@ -37,14 +37,14 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One claim held against one value."""
+    """One claim compared with one value."""
 
     claim: str
     operator: str
     value: str | int | bool
 
     def unmet(self, claims: c.Object) -> str:
-        """In words; empty if the claims meet it."""
+        """The unmet condition as text; empty if the claims meet it."""
         claim = _claim(claims, self.claim)
         if self.operator == "exists":
             met = (claim is not _MISSING) is self.value
@@ -65,7 +65,7 @@ class Group:
     parts: tuple[Condition | Group, ...]
 
     def unmet(self, claims: c.Object) -> str:
-        """The first condition that fails, in words; empty if the group is met."""
+        """The first unmet condition as text; empty if the group is met."""
         first = ""
         for part in self.parts:
             error = part.unmet(claims)
@@ -75,7 +75,7 @@ class Group:
         return first
 
     def required(self) -> Iterator[Condition]:
-        """The conditions that cannot be passed by: those of an ``allOf``, and of an ``anyOf`` with one part."""
+        """The mandatory conditions: those of an ``allOf``, and of an ``anyOf`` with one part."""
         if self.every or len(self.parts) == 1:
             for part in self.parts:
                 yield from part.required()
@@ -103,7 +103,7 @@ class ReleasePolicy(tuple[tuple[str, Group], ...]):
         return cls(authorities)
 
     def groups(self, authority: object) -> tuple[Group, ...]:
-        """The conditions stated for an authority, spelled exactly so; empty for one that is not named."""
+        """The conditions for exactly this authority; empty if it is not named."""
         return tuple(group for name, group in self if name == authority)
 
     def unmet(self, authority: object, claims: c.Object) -> str:

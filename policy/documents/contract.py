@@ -1,4 +1,4 @@
-"""A contract between TDPs and one TDC: which datasets, for what, from when until when, how many runs of what size.
+"""A contract between TDPs and one TDC: its datasets, purpose, dates, number of runs and bounds on each.
 
 {"kind":"contract","v":1,"id":"digits-bank-a","version":1,"tdc":"did:web:bank-a.example",...}
 """
@@ -29,12 +29,12 @@ class LineageBound(Record, frozen=True):
 
 
 class Waiver(Record, frozen=True):
-    """An SRO's decision that one thing without a price, in one pipeline, does not stop the contract's runs.
+    """An SRO's decision that an operation without a price, in one pipeline, does not stop the contract's runs.
 
     Attributes:
-        ends: from this moment (ms) on it stops them again.
+        ends: the time (ms) from which it stops them again.
         pipeline: the digest of the pipeline's bytes, which a charge names and its clean room attests.
-        reason: why, for people.
+        reason: an explanation for people.
     """
 
     ends: Time
@@ -45,12 +45,12 @@ class Waiver(Record, frozen=True):
 
 
 class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
-    """What all its TDPs and the TDC sign; in force from ``starts`` until before ``ends`` (ms).
+    """A contract, signed by all its TDPs and the TDC; in force from ``starts`` until before ``ends`` (ms).
 
     Attributes:
         run: the cap on one run's ε, and its other bounds.
         share_max: the greatest share of each partition's capacity that the TDC's lineage may use.
-        waivers: each signed by its issuer too; a contract with any takes runs of their pipelines alone.
+        waivers: each signed by its issuer too; a contract with waivers admits runs of their pipelines only.
     """
 
     datasets: Annotated[tuple[DatasetName, ...], distinct(DATASETS_MAX)]
@@ -69,21 +69,21 @@ class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
 
     @property
     def source(self) -> str:
-        """How a decision names it."""
+        """Its name in decisions."""
         return f"contract {self.id} version {self.version}"
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Everyone who signs: every TDP and the TDC."""
+        """The parties: every TDP and the TDC."""
         return (*self.tdps, self.tdc)
 
     @property
     def signers(self) -> tuple[str, ...]:
-        """The parties, and the issuers of waivers."""
+        """All that must sign: the parties, and the issuers of waivers."""
         return tuple(dict.fromkeys((*self.parties, *(waiver.issuer for waiver in self.waivers or ()))))
 
     def __post_init__(self) -> None:
-        """Hold the fields against one another. Raises: Malformed, Inconsistent."""
+        """Check the fields against one another. Raises: Malformed, Inconsistent."""
         super().__post_init__()
         if self.starts >= self.ends:
             raise Inconsistent("ends", "must be after starts")

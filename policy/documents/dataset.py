@@ -29,10 +29,10 @@ class DatasetName(Record, frozen=True):
 
 
 class DatasetDescription(Document, frozen=True, tag_field="kind", tag="dataset"):
-    """What a TDP offers: known by (provider, id), never by the id alone.
+    """A TDP's dataset: identified by (provider, id), never by the id alone.
 
     Attributes:
-        membership: the public, fixed function that says which partition a privacy unit belongs to.
+        membership: the public, fixed function that assigns a privacy unit to a partition.
         records_min: a public lower bound on how many records there are.
     """
 
@@ -47,7 +47,7 @@ class DatasetDescription(Document, frozen=True, tag_field="kind", tag="dataset")
 
     @property
     def source(self) -> str:
-        """How a decision names it."""
+        """Its name in decisions."""
         return f"dataset {self.id} of {self.provider}"
 
 
@@ -63,5 +63,5 @@ class Recommendation(Document, frozen=True, tag_field="kind", tag="recommendatio
 
     @property
     def source(self) -> str:
-        """How a decision names it."""
+        """Its name in decisions."""
         return f"recommendation {self.id} version {self.version}"

@@ -1,4 +1,4 @@
-"""What every document is: a signed JSON object of one kind, read from JSON or YAML and held against itself."""
+"""The base of every document: a signed JSON object of one kind, read from JSON or YAML and checked for consistency."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ Version = Annotated[int, between(1, VERSION_MAX)]
 
 
 class Document(Record, metaclass=AbstractRecordType, frozen=True, kw_only=True):
-    """A document of one kind, version 1 of its form. A field that is absent has its default, and may state it too.
+    """A document of one kind, version 1 of its form. An absent field has its default, which may also be stated.
 
     Attributes:
-        bytes_max: the longest that is read.
+        bytes_max: the most bytes of a document.
     """
 
     v: Literal[1]
     bytes_max: ClassVar[int] = DOCUMENT_BYTES_MAX
 
     def __post_init__(self) -> None:
-        """Hold the document against itself. Raises: Malformed; Inconsistent, if it contradicts itself."""
+        """Check that the document is consistent. Raises: Malformed; Inconsistent, if it contradicts itself."""
         super().__post_init__()
         for name in self.__struct_fields__:
             if isinstance(value := getattr(self, name), Timestamp):
@@ -50,7 +50,7 @@ class Document(Record, metaclass=AbstractRecordType, frozen=True, kw_only=True):
     @property
     @abstractmethod
     def source(self) -> str:
-        """How a decision names it."""
+        """Its name in decisions."""
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
@@ -67,15 +67,15 @@ class Document(Record, metaclass=AbstractRecordType, frozen=True, kw_only=True):
 
 
 class Budget(Record, frozen=True):
-    """The most that a partition may be opened with."""
+    """The greatest budget that a partition may be opened with."""
 
     delta_max: Delta
     epsilon_max: Epsilon
 
 
 def read_value(kind: type[T], value: Any, where: str = "") -> T:  # noqa: ANN401 - JSON
-    """Read a value of a document, of which people sign any spelling. Raises: Malformed."""
-    key: Any = kind  # a type can be hashed, which its annotation does not say
+    """Read a value of a document in any encoding that people sign. Raises: Malformed."""
+    key: Any = kind  # a type is hashable, which its annotation lacks
     explain(type_info(key), value, where)
     try:
         return msgspec.convert(value, kind, dec_hook=read_custom)

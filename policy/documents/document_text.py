@@ -3,9 +3,9 @@
     level: 1                        {"level": 1,
     budget: {epsilon_max: "8"}       "budget": {"epsilon_max": "8"}}
 
-What begins with ``{`` is JSON (RFC 8259), everything else is YAML 1.2. Of YAML only what JSON can say is read: no
-anchors, aliases, tags, directives or second documents, and no plain scalar that one reader takes for a string and
-another for something else (``no``, ``1_000``, ``~``, ``8.5``). An error names its field, and its line and column.
+What begins with ``{`` is JSON (RFC 8259), everything else is YAML 1.2. Only the part of YAML that JSON can express is
+read: no anchors, aliases, tags, directives or second documents, and no plain scalar that one reader takes for a string
+and another for something else (``no``, ``1_000``, ``~``, ``8.5``). An error names its field, and its line and column.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ Place = tuple[int, int]
 NODES_MAX: Final = 50_000
 """Values in one YAML document: a policy with Levels for ten thousand datasets has 40,000; each costs microseconds."""
 PIECES_MAX: Final = 200_000
-"""Names, values, brackets and commas of JSON whose places are looked for; an error beyond them is reported without
-one."""
+"""Names, values, brackets and commas of JSON that are located; an error beyond them is reported without a place."""
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 DIGITS_MAX: Final = 17
-"""Of an integer, its sign included, that may still be within 2^53."""
+"""The most characters of an integer within 2^53, its sign included."""
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _WORDS: Final[dict[str, c.Json]] = {"true": True, "false": False, "null": None}
 _NUMBER_ELSEWHERE = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?0o?[0-7]+\Z")
@@ -50,7 +49,7 @@ class Text:
     find: Callable[[], dict[str, Place]]
 
     def place(self, path: str) -> Place:
-        """The place of a field, or, if it is missing, of what would hold it."""
+        """The place of a field, or if it is missing, of the value that would hold it."""
         places = self.find()
         while path and path not in places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
@@ -67,7 +66,7 @@ def read_document(data: bytes, size_max: int, read: Callable[[c.Json], D]) -> D:
 
 
 def canonical_form(data: bytes, size_max: int) -> bytes:
-    """The RFC 8785 bytes of what a document says: the same for its JSON and its YAML. Raises: Malformed."""
+    """The RFC 8785 bytes of a document's value: the same for its JSON and its YAML. Raises: Malformed."""
     return c.dump(read_text(data, size_max).value)
 
 
@@ -86,7 +85,7 @@ def _json(data: bytes, size_max: int) -> Text:
     try:
         value = c.parse(data, size_max)
     except Malformed as error:
-        # The strict JSON reader knows no places: find the value at which it stopped.
+        # The strict JSON reader reports no places: locate the value at which it stopped.
         located = _located(data.decode("utf-8", "replace"))
         path, place = located.stumble or (error.field, located.places.get(error.field, (0, 0)))
         raise Malformed(path or error.field, _at(error.rule, place) if place[0] else error.rule) from None
@@ -151,7 +150,7 @@ def _value_at(located: _Located, path: str, piece: str, place: Place) -> None:
 
 
 def _is_exact(digits: str) -> bool:
-    """Whether JSON keeps an integer exactly."""
+    """Whether JSON represents an integer exactly."""
     return len(digits) <= DIGITS_MAX and abs(int(digits)) <= c.INTEGER_MAX
 
 
@@ -187,7 +186,7 @@ def _yaml(data: bytes) -> Text:
 
 
 class _Composer:
-    """Values out of the events of a YAML parser, which come one by one, so that too much is noticed early."""
+    """Composes values from the events of a YAML parser one by one, so that limits apply early."""
 
     def __init__(self, source: str) -> None:
         self._events: Iterator[yaml.Event] = yaml.parse(source, Loader=_Loader)
@@ -256,7 +255,7 @@ def _place(event: yaml.Event) -> Place:
 
 
 def _scalar(event: yaml.ScalarEvent, path: str, place: Place) -> c.Json:
-    """A scalar as JSON would say it; a plain one that readers disagree about is refused."""
+    """A scalar as its JSON value; a plain scalar that YAML readers interpret differently is refused."""
     text = event.value
     if not event.implicit[0]:
         return str(text)

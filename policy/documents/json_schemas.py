@@ -1,4 +1,4 @@
-"""The JSON Schema of each kind of document, as it is published in ``schemas/``."""
+"""The JSON Schema of each kind of document, as published in ``schemas/``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: Final[dict[str, tuple[str, type[Document]]]] = {
 
 
 def read_any(data: bytes) -> tuple[str, str]:
-    """The kind of a document, and how decisions name it. Raises: Malformed; Inconsistent, if it contradicts itself."""
+    """The kind of a document, and its name in decisions. Raises: Malformed; Inconsistent, if it contradicts itself."""
 
     def kind_of(value: object) -> str:
         kind = value.get("kind") if isinstance(value, dict) else None
@@ -35,7 +35,7 @@ def read_any(data: bytes) -> tuple[str, str]:
 
 
 def schema_of(kind: str) -> Schema:
-    """The published schema of a kind; what it cannot say, the reader checks. Raises: KeyError."""
+    """The published schema of a kind; the reader checks what it cannot express. Raises: KeyError."""
     title, record = KINDS[kind]
     (schema,), parts = json_schemas(record)
     return {
@@ -47,13 +47,13 @@ def schema_of(kind: str) -> Schema:
 
 
 def _inlined(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
-    """A schema without references, and without what describes a Python class."""
+    """A schema without references, and without descriptions of Python classes."""
     if isinstance(schema, list):
         return [_inlined(item, parts) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$defs" in schema:
-        return {"type": "object"}  # a plan: its own reader holds it to its form
+        return {"type": "object"}  # a plan: its own reader checks it
     if "$ref" in schema:
         schema = {**parts[schema["$ref"].rpartition("/")[2]], **{k: v for k, v in schema.items() if k != "$ref"}}
     described = {"title", "description"}

@@ -1,11 +1,11 @@
-r"""Commitments to the records of a partition: what lets a partition that holds old records be noticed.
+r"""Commitments to the records of a partition, by which a partition that holds old records is detected.
 
     b"epsilon-commitments/1\n" + 32 bytes that name the key + one 32-byte commitment a record, in rising order
 
 A commitment is an HMAC-SHA-256 over a record's identity (or its privacy unit's), made by the provider with a key of
-its own that it keeps, the same for all its partitions, so that equal identities give equal commitments and no one
+its own, the same for all its partitions, so that equal identities give equal commitments and no one
 else can guess them; the key is named by the SHA-256 of its own HMAC of nothing. A partition's commitments are one or
-more such documents. What was never committed to cannot be noticed.
+more such documents. A record without a commitment cannot be detected.
 
 Commitments to the persons of a stream's slice have the same form, with their own first line: one for each person that
 the slice holds records of.
@@ -34,7 +34,7 @@ _COMMITMENT: Final = Struct(f"{SIZE}s")
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored document, known by its digest; its bytes are fetched only where they are needed."""
+    """A stored document, known by its digest; its bytes are fetched only when needed."""
 
     digest: str
     fetch: Callable[[], bytes] = field(compare=False)
@@ -42,7 +42,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Commitments:
-    """What one document says: by which key, and how many records; or persons, if it is of them."""
+    """The content of one document: its key, and the number of records; or of persons, if it commits to persons."""
 
     key: bytes
     count: int
@@ -50,13 +50,13 @@ class Commitments:
 
 
 class _Kept(Generic[V]):
-    """What was found before, by documents' digests alone: a Stored holds on to the state that it is fetched from."""
+    """A cache by documents' digests, not by Stored, which would hold a reference to the state."""
 
     def __init__(self, most: int) -> None:
         self._most, self._found = most, dict[Hashable, V]()
 
     def get(self, key: Hashable, find: Callable[[], V]) -> V:
-        """What is kept, or found now. Raises: what finding raises."""
+        """The cached value, else a new one. Raises: what computing it raises."""
         value = self._found.get(key)
         if value is None:
             if len(self._found) >= self._most:
@@ -65,7 +65,7 @@ class _Kept(Generic[V]):
         return value
 
 
-# A stream of a thousand slices has thousands of documents, all of which each new slice is held against.
+# A stream of a thousand slices has thousands of documents, and each new slice is compared with all of them.
 _READ: Final = _Kept[Commitments](65_536)
 _OVERLAPS: Final = _Kept[int](65_536)
 _BEYOND: Final = _Kept[int](64)
@@ -91,7 +91,7 @@ def _read(data: bytes) -> Commitments:
 
 
 def _head(data: bytes) -> int:
-    """How many bytes come before the first commitment."""
+    """The length of the header before the first commitment."""
     return len(PERSONS_MAGIC if data.startswith(PERSONS_MAGIC) else MAGIC) + SIZE
 
 
@@ -107,7 +107,7 @@ def repeated(own: tuple[Stored, ...]) -> int:
 
 
 def persons_beyond(own: tuple[Stored, ...], slices: tuple[tuple[Stored, ...], ...], most: int) -> int:
-    """How many persons of a slice are in so many or more of these other slices already."""
+    """How many persons of a slice are in ``most`` or more of these other slices already."""
 
     def count() -> int:
         mine, seen = _union(own), Counter[bytes]()
@@ -132,5 +132,5 @@ def _commitments(documents: tuple[Stored, ...]) -> Iterator[bytes]:
 
 
 def _each(data: bytes) -> Iterator[bytes]:
-    # No step of Python for each of them: a partition is compared with millions.
+    # No Python loop over single commitments: a partition is compared with millions.
     return chain.from_iterable(_COMMITMENT.iter_unpack(memoryview(data)[_head(data) :]))

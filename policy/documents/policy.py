@@ -31,7 +31,7 @@ AGE_DAYS_MAX: Final = 36_500
 NOTICE_HOURS_MAX: Final = 8_760
 PRIVATE_PREDICTION: Final = "private_prediction"
 REGISTRABLE: Final = ("budget", "level", "runs", "spent", "unit")
-"""What a policy may make public of a dataset: its budget, Level, number of runs, ε so far, and unit."""
+"""The values of a dataset that a policy may make public: its budget, Level, number of runs, ε so far, and unit."""
 
 _Level = Annotated[int, between(0, LEVEL_SEALED)]
 
@@ -64,7 +64,7 @@ class Quota(Record, frozen=True):
 
 
 class Sealed(Record, frozen=True):
-    """At Level 2: whether the global account is capped or only reported, and what a model may be asked."""
+    """At Level 2: whether the global account is capped or only reported, and which queries a model may get."""
 
     everyone: Annotated[str, words("caps", "watched")]
     inference: Annotated[str, words("attested", PRIVATE_PREDICTION)]
@@ -80,15 +80,15 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
         commitments: a partition opens only with commitments to its records.
         load: the plan that every partition declares as its load.
         notice_hours: how long before a model release its notice must be on record.
-        partition_age_days_max: after so many days a partition takes no more charges; required at Level 1.
-        pipeline: a charge names the digest of what its clean room is to run, and the attestation says the same.
-        refund: whether leased steps that were not taken come back: never, by a post with fresh evidence (attested), or
-            by the clean room's word (stated). Where it is absent they never do, and a lapse posts the whole charge;
-            where it is there a lapse posts what was leased.
-        register: what the public register shows of each dataset; where it is absent, nothing of any.
-        shared_accounts: whether a consumer is shown the part of others in everyone's account exactly.
+        partition_age_days_max: the days after which a partition accepts no more charges; required at Level 1.
+        pipeline: a charge names the digest of what its clean room is to run, and the attestation states the same.
+        refund: whether leased steps that were not taken are refunded: never, by a post with fresh evidence
+            (attested), or by the clean room's statement (stated). Without it they never are, and a lapse posts the
+            whole charge; with it a lapse posts the leased steps.
+        register: what the public register shows of each dataset; nothing if absent.
+        shared_accounts: whether a consumer is shown the part of others in the global account exactly.
         step_leases: a charge leases its steps before they are taken, so that a copy of its run ends.
-        tuning: whether every trial is charged, or tuning happens on public data alone.
+        tuning: whether every trial is charged, or tuning happens on public data only.
     """
 
     attestation: Attestation
@@ -126,12 +126,12 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     bytes_max: ClassVar[int] = POLICY_DOCUMENT_BYTES_MAX
 
     def __hash__(self) -> int:
-        """Without the Levels: each charge asks which policies bind it, and ten thousand of them are slow to hash."""
+        """A hash without the Levels: each charge looks up its policies, and ten thousand Levels are slow to hash."""
         return hash((self.id, self.version, self.effective))
 
     @property
     def source(self) -> str:
-        """How a decision names it."""
+        """Its name in decisions."""
         return f"policy {self.id} version {self.version}"
 
     @property
@@ -146,7 +146,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
 
     @property
     def run_bounds(self) -> RunBounds:
-        """All that it bounds a run by, but for its ε."""
+        """All its bounds on a run other than the ε."""
         return strictest((self.run, RunBounds(self.lineage.delta_max, None, None, None, self.mechanisms)))
 
     def level_of(self, provider: str, dataset: str) -> int:
@@ -155,11 +155,11 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
 
     @cached_property
     def _own_levels(self) -> dict[tuple[str, str], int]:
-        """By dataset, its Level where it differs from the domain's; the gate asks at every charge."""
+        """The Levels of datasets that differ from the domain's, cached: the gate reads them at every charge."""
         return {(level.provider, level.dataset): level.level for level in self.levels}
 
     def __post_init__(self) -> None:
-        """Hold the fields against one another. Raises: Malformed, Inconsistent."""
+        """Check the fields against one another. Raises: Malformed, Inconsistent."""
         super().__post_init__()
         levels = {self.level, *(level.level for level in self.levels)}
         if 1 in levels and self.partition_age_days_max is None:

@@ -1,4 +1,4 @@
-"""What one run may be at most: in a policy for its domain, in a contract for its runs."""
+"""The bounds on one run: in a policy for its domain, in a contract for its runs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from policy.documents.document import Delta, Epsilon, Share
 TUNING: Final = "repeat_and_select"
 _PLACES: Final = 10**6
 MECHANISMS: Final = tuple(kind for kind in KINDS if kind not in {"composed", "group", "self_composed"})
-"""What holds others is permitted if all it holds is; tuning is a mechanism of its own."""
+"""Mechanisms that are permitted if all mechanisms inside are; tuning is a mechanism of its own."""
 Mechanisms = Annotated[tuple[Annotated[str, words(*MECHANISMS)], ...], distinct(len(MECHANISMS))]
 
 
 class RunLimits(Record, frozen=True, kw_only=True):
-    """What a document says of one run; a limit that is absent does not bind.
+    """A document's limits on one run; an absent limit does not bind.
 
     Attributes:
         epsilon_max: the cap on its ε, at the partition's δ.
         delta_max: the largest δ that the run's ε may be at: the partition's own.
         noise_multiplier_min: every mechanism inside must state at least as much noise.
-        probability_max: every sampling inside takes a record with at most this probability.
+        probability_max: every sampling inside draws a record with at most this probability.
     """
 
     epsilon_max: Epsilon
@@ -41,7 +41,7 @@ class RunLimits(Record, frozen=True, kw_only=True):
 
 
 class ContractRunLimits(RunLimits, frozen=True, kw_only=True):
-    """What a contract says of its runs: which mechanisms too. A policy names its own for the whole domain."""
+    """A contract's limits on its runs, mechanisms included. A policy states mechanisms for the whole domain."""
 
     mechanisms: Mechanisms | None = None
 
@@ -76,8 +76,8 @@ def noise_multiplier_of(leaf: Mechanism, plan: RunPlan) -> Fraction | None:
 
     The statistics of a staged plan state it by their price: discrete Laplace noise of ε has the scale 1/ε over the L1
     sensitivity, permute-and-flip twice that, and discrete Gaussian noise of ρ the deviation 1/√(2ρ) over the L2
-    sensitivity (:func:`ledger.mechanisms.statistics.noise_of`). Whatever else is ε-DP or zCDP need have no noise that
-    could be compared.
+    sensitivity (:func:`ledger.mechanisms.statistics.noise_of`). Other ε-DP or zCDP mechanisms may have no comparable
+    noise.
     """
     if isinstance(plan, StagedPlan) and isinstance(leaf, Pure):
         return 1 / leaf.epsilon
@@ -95,7 +95,7 @@ def probability_of(leaf: Mechanism) -> Fraction:
 
 
 def strictest(stated: Sequence[RunBounds | RunLimits]) -> RunBounds:
-    """What a run must keep that is bound by all of them."""
+    """The strictest of several limits."""
     kinds_stated = [set(kinds) for limits in stated if (kinds := getattr(limits, "mechanisms", None)) is not None]
     allowed = kinds_stated[0].intersection(*kinds_stated[1:]) if kinds_stated else None
     return RunBounds(

@@ -10,11 +10,12 @@ every event S,
 
 which is group privacy (Dwork and Roth 2014, theorem 2.2; Vadhan 2017, lemma 2.2) with its sum unchanged. With
 ``e = ε/m`` and ``d = δ / (1 + exp(e) + ... + exp((m - 1) e))`` the person's loss is within (ε, δ). Parts of ``δ/m`` do
-not suffice: a test has the run over two slices that shows more. Nothing is asked of the rule but that it holds its own
-budget, and it does not matter which slices a run covers.
+not suffice: a test has the run over two slices that shows more. The only requirement on the rule is that it keeps its
+own budget, and it does not matter which slices a run covers.
 
-All of this is of what a slice's rule protects. Where the privacy unit is a record, a step changes one record of the
-person in a slice, and (ε, δ) is of a person with at most one record in each; of one with several, more may be shown.
+All of this concerns the unit that a slice's rule protects. Where the privacy unit is a record, a step changes one
+record of the person in a slice, and (ε, δ) is of a person with at most one record in each; of one with several, more
+may be shown.
 
 A person may be in slices of versions of a stream whose budgets differ, all of the same m. Its loss is within the
 greatest ε and the greatest δ of these versions. The steps may come in any order: take the least ε first. The epsilons
@@ -38,7 +39,7 @@ _EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
 def slice_budget(epsilon: Fraction, delta: Fraction, slices: int) -> tuple[Fraction, Fraction]:
-    """ε and δ of each slice, so that a person in at most so many slices is within (ε, δ); rounded down, six digits."""
+    """ε and δ of each slice, so that a person in ``slices`` slices is within (ε, δ); rounded down, six digits."""
     if slices == 1:
         return epsilon, delta
     part = _floor(epsilon / slices)

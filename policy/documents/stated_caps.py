@@ -1,4 +1,4 @@
-"""What a policy, and a contract under it, state as caps: on lineages, on coalitions, as a quota, and on one run."""
+"""The caps that a policy, and a contract under it, state: on lineages, on coalitions, as a quota, and on one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policy.documents.run_bounds import RunBounds, strictest
 
 @dataclass(frozen=True, slots=True)
 class NamedCap:
-    """A cap on lineages, or on a coalition, of one partition; ``share`` where it is a quota of the capacity.
+    """A cap on lineages, or on a coalition, of one partition; ``share`` if it is a quota of the capacity.
 
     Attributes:
         source: the document, and what in it, that states the cap.
@@ -26,7 +26,7 @@ class NamedCap:
 
 @dataclass(frozen=True, slots=True)
 class NamedRunLimits:
-    """What documents together say of one run: the cap on its ε, and its other bounds.
+    """The documents' limits on one run: the cap on its ε, and its other bounds.
 
     Attributes:
         source: the document that states the cap on its ε.

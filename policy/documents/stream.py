@@ -24,15 +24,15 @@ from policy.documents.policy import AGE_DAYS_MAX
 from policy.documents.slice_budget import slice_budget
 
 APPEARANCES_MAX: Final = 64
-"""Slices that one person may be in."""
+"""The most slices that one person may be in."""
 WINDOW_MAX: Final = 1_024
-"""Slices of one run."""
+"""The most slices of one run."""
 COMMITTED: Final = "committed"
 _Delta = Annotated[Fraction, exact(below=Fraction(1))]
 
 
 class StreamBudget(Record, frozen=True):
-    """What all slices together may show of one person; of one of its records in each, if the unit is a record."""
+    """The budget of all slices together for one person, or if the unit is a record, for one of its records in each."""
 
     delta: _Delta
     epsilon: Epsilon
@@ -42,13 +42,13 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
     """The slices of one dataset: each an ordinary partition, whose name is its period.
 
     Attributes:
-        appearances_max: in so many slices a person may be, retired ones included.
-        budget: of one person or record, as the unit says; a slice has a part where a person may be in several.
-        life_days: after so many days a slice takes no more charges, and is retired at the next advance.
-        persons: whether each slice commits to its persons, so that one appearance too many is found, or the provider
+        appearances_max: how many slices a person may be in, retired ones included.
+        budget: of one person or record, by the unit; a slice has a part if a person may be in several.
+        life_days: the days after which a slice accepts no more charges, and is retired at the next advance.
+        persons: whether each slice commits to its persons, so that one appearance too many is detected, or the provider
             declares that there is none.
         records_min: a slice with fewer records does not open.
-        window_max: so many slices of the stream at most in one run.
+        window_max: the most slices of the stream in one run.
     """
 
     appearances_max: Annotated[int, between(1, APPEARANCES_MAX)]
@@ -70,7 +70,7 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
     unit_records_max: UnitRecords | None = None
 
     def __post_init__(self) -> None:
-        """Hold the fields against one another. Raises: Malformed, Inconsistent."""
+        """Check the fields against one another. Raises: Malformed, Inconsistent."""
         super().__post_init__()
         if self.appearances_max == 1 and self.persons != COMMITTED:
             raise Inconsistent("persons", f"must be {COMMITTED!r}: that a person is in one slice only is held by it")
@@ -89,7 +89,7 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
 
     @property
     def source(self) -> str:
-        """How a decision names it."""
+        """Its name in decisions."""
         return f"stream {self.dataset} of {self.provider} version {self.version}"
 
     @property
@@ -98,10 +98,10 @@ class StreamDocument(Document, frozen=True, tag_field="kind", tag="stream"):
         return slice_budget(self.budget.epsilon, self.budget.delta, self.appearances_max)
 
     def soundness(self, most: StreamBudget) -> str:
-        """What holds a person's loss within the budget, for people.
+        """Why a person's loss stays within the budget, as text for people.
 
         Args:
-            most: what all slices together may show, those of earlier versions too.
+            most: the budget of all slices together, those of earlier versions included.
         """
         whole, ending = _pair(self.budget.epsilon, self.budget.delta), ""
         if most != self.budget:

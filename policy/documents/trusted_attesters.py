@@ -7,8 +7,8 @@
       "claims":{"swname":"epsilon-trainer"},
       "release_policy":{"version":"1.0.0","anyOf":[...]}}
 
-``claims`` are held against EAT tokens, ``release_policy`` (:mod:`policy.documents.attestation_conditions`) against
-every token. Each pins the software: without, any program that a pinned attester vouches for would get the keys.
+``claims`` are checked against EAT tokens, ``release_policy`` (:mod:`policy.documents.attestation_conditions`) against
+every token. Each pins the software: without it, any program that a pinned attester vouches for would get the keys.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SOFTWARE_CLAIMS: Final = frozenset(
         ),
     }
 )
-"""What names the software of a clean room; a release policy must pin one of them for each authority."""
+"""Claims that name the software of a clean room; a release policy must pin one of them for each authority."""
 
 
 _Base64Url = Annotated[str, Meta(extra_json_schema={"pattern": r"^[A-Za-z0-9_-]+$"})]
@@ -53,7 +53,7 @@ _Base64Url = Annotated[str, Meta(extra_json_schema={"pattern": r"^[A-Za-z0-9_-]+
 class RsaPublicKey(Record, frozen=True, kw_only=True, tag_field="kty", tag="RSA"):
     """An RSA public key as a JWK (RFC 7518, section 6.3): base64url modulus and exponent.
 
-    A ``kid``, ``alg`` and ``use`` may be there; since they pick no key, they are forgotten once read.
+    ``kid``, ``alg`` and ``use`` are accepted and ignored, since they select no key.
     """
 
     n: _Base64Url
@@ -63,7 +63,7 @@ class RsaPublicKey(Record, frozen=True, kw_only=True, tag_field="kty", tag="RSA"
     use: Annotated[str, Meta(extra_json_schema={"const": "sig"})] = "sig"
 
     def __post_init__(self) -> None:
-        """Hold the key to its bounds. Raises: Malformed."""
+        """Check the key against its bounds. Raises: Malformed."""
         structs.force_setattr(self, "kid", None)
         if (self.alg, self.use) != ("RS256", "sig"):
             raise Malformed("", "must be an RSA key for RS256 signatures")
@@ -79,7 +79,7 @@ class RsaPublicKey(Record, frozen=True, kw_only=True, tag_field="kty", tag="RSA"
             raise Malformed("", "is not an RSA public key") from None
 
     def imported(self) -> RSAKey:
-        """The key as the JOSE library takes it. Raises: JoseError, ValueError."""
+        """The key in the form of the JOSE library. Raises: JoseError, ValueError."""
         return RSAKey.import_key({"e": self.e, "kty": "RSA", "n": self.n})
 
 
@@ -94,7 +94,7 @@ class Suspension(Record, frozen=True):
     until: Time | None = None
 
     def __post_init__(self) -> None:
-        """Hold the dates to their order. Raises: Malformed."""
+        """Check the order of the dates. Raises: Malformed."""
         super().__post_init__()
         if self.until is not None and self.until <= self.starts:
             raise Malformed("until", "must lie after starts")
@@ -121,7 +121,7 @@ class Attester(Record, frozen=True):
     suspended: Suspension | None = None
 
     def __post_init__(self) -> None:
-        """Hold the keys to the form, and the dates to their order. Raises: Malformed."""
+        """Check the keys against the form, and the order of the dates. Raises: Malformed."""
         super().__post_init__()
         if self.starts is not None and self.until is not None and self.until <= self.starts:
             raise Malformed("until", "must lie after starts")
@@ -170,7 +170,7 @@ class Claims(tuple[tuple[str, str | int | bool], ...]):
 
 
 class Attestation(Record, frozen=True):
-    """Whom a policy believes about clean rooms, and what a token must claim beyond what is always checked."""
+    """The attesters that a policy trusts, and what a token must claim beyond what is always checked."""
 
     attesters: Annotated[tuple[Annotated[Attester, _FORMS], ...], distinct(ATTESTERS_MAX)]
     claims: Claims = Claims()

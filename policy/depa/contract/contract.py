@@ -1,4 +1,4 @@
-"""A DEPA contract: who shares which datasets under which keys, until when, and with how little privacy loss.
+"""A DEPA contract: its parties, datasets, keys, dates and privacy constraints.
 
     {"id":"f4f72a88-...","schemaVersion":"0.1","startTime":"2023-03-14T00:00:00.000Z","tdc":"did:web:...",
      "datasets":[{"id":"19517ba8-...","provider":"did:web:...","key":{"properties":{"kid":"..."}}}],
@@ -46,11 +46,11 @@ _DATASET_FIELDS: Final = ("id", "key", "name", "owner", "provider", "sample", "s
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset as the contract names it; None where a reason says why.
+    """A dataset as the contract names it; a field is None if a reason explains why.
 
     Attributes:
         owner: the short name that pipelines use for its provider; empty in old contracts.
-        vault: where its key lies; empty if the contract does not say.
+        vault: where its key is stored; empty if the contract does not state it.
     """
 
     path: str
@@ -64,7 +64,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """A contract as read; None where a reason says why. Times are Unix milliseconds."""
+    """A parsed contract; a field is None if a reason explains why. Times are Unix milliseconds."""
 
     id: str | None
     tdc: str | None
@@ -76,9 +76,9 @@ class Contract:
     bounds: tuple[Bound, ...]
 
     def by_key(self) -> tuple[tuple[Dataset, ...], ...]:
-        """The datasets by data key, in order: what one key opens is released, and so charged, together.
+        """The datasets by data key, in order: datasets of one key are released, and so charged, together.
 
-        A key id alone joins them unless both say which vault it lies in and the vaults differ.
+        An equal key id joins them, unless both state the vault of the key and the vaults differ.
         """
         groups: list[list[Dataset]] = []
         for dataset in self.datasets:
@@ -90,7 +90,7 @@ class Contract:
         return tuple(tuple(group) for group in sorted(ordered, key=lambda group: places[id(group[0])]))
 
     def epsilon_max(self, datasets: tuple[Dataset, ...] | None = None) -> Fraction | None:
-        """The least ε any of these datasets allows one run: every run opens all of them. None if none says one."""
+        """The least ε any of these datasets allows one run: every run opens all of them. None if none states one."""
         return min((bound.epsilon for bound in self._of(datasets) if bound.epsilon is not None), default=None)
 
     def delta_max(self, datasets: tuple[Dataset, ...] | None = None) -> Fraction | None:
@@ -103,7 +103,7 @@ class Contract:
 
 
 def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - JSON
-    """A contract from its JSON; every error is noted, and none raises."""
+    """A contract from its JSON; every error becomes a reason, and none raises."""
     top = Fields(value, PATH, reasons)
     top.only(_FIELDS)
     for path, text in strings_in(top.value, PATH):
@@ -159,7 +159,7 @@ def _dataset(fields: Fields) -> Dataset:
 
 
 def _key(fields: Fields) -> tuple[str | None, str]:
-    """The id of the data key, and the vault it lies in."""
+    """The id of the data key, and the vault that stores it."""
     key = fields.inner("key")
     if not fields.has("key"):
         return None, ""

@@ -33,15 +33,15 @@ _SIGNERS: Final = {493: "code", 494: "specification"}
 _RECEIPTS: Final = (394, 493)
 _KNOWN: Final = frozenset({_ALGORITHM, _CONTENT_TYPE, _KEY_ID, _X5CHAIN, _PARTICIPANTS, *_FEEDS, *_SIGNERS})
 _TAGS: Final = (*range(6), 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799)
-"""Tags that the decoder knows; none belongs into an envelope, and some are costly."""
+"""Tags that the decoder knows; none is valid in an envelope, and some are costly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One signer's part: the protected header's bytes and what it says.
+    """One signer's part: the protected header's bytes and values.
 
     Attributes:
-        key_id: names a key of the signer's DID document; empty if it does not.
+        key_id: a key of the signer's DID document; empty if absent.
         certificates: DER, the signer's first; empty without ``x5chain``.
     """
 
@@ -56,10 +56,10 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An envelope as read; nothing in it is verified yet.
+    """A parsed envelope; nothing in it is verified yet.
 
     Attributes:
-        receipts: what the unprotected header lists as receipts, not read any further.
+        receipts: the receipts in the unprotected header, not parsed further.
     """
 
     protected: bytes
@@ -72,7 +72,7 @@ class Envelope:
     receipts: tuple[object, ...]
 
     def to_be_signed(self, signature: Signature) -> bytes:
-        """The Sig_structure of one signature (RFC 9052, section 4.4); no data from outside is signed along."""
+        """The Sig_structure of one signature (RFC 9052, section 4.4); without external data."""
         return cbor2.dumps(["Signature", self.protected, signature.protected, b"", self.payload])
 
     def to_json(self) -> Object:
@@ -87,12 +87,12 @@ class Envelope:
 
 
 def is_envelope(data: bytes) -> bool:
-    """Whether these bytes begin as a tagged COSE_Sign; JSON never does."""
+    """Whether these bytes begin like a tagged COSE_Sign; JSON never does."""
     return data.startswith(_HEAD)
 
 
 def read_envelope(data: bytes) -> Envelope:
-    """Read a tagged COSE_Sign, in the shortest encoding alone, so that each envelope has one spelling.
+    """Read a tagged COSE_Sign, in the shortest encoding only, so that each envelope has one encoding.
 
     Raises:
         Malformed: naming the part; for more than 524,288 bytes, 8 levels or 32 signatures too.

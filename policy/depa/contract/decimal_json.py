@@ -1,6 +1,6 @@
 """DEPA's JSON, read without losing a digit: numbers may have fractions here, as ``0.00001``, and stay exact.
 
-What cannot be read at all is :class:`~ledger.wire.malformed.Malformed`; any readable value that is wrong is a reason.
+Unreadable bytes raise :class:`~ledger.wire.malformed.Malformed`; a readable but wrong value becomes a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def parse(data: bytes, what: str) -> Any:  # noqa: ANN401 - JSON, with a Fractio
 
     Args:
         data: at most 262,144 bytes, nested at most 32 levels, each name in an object once.
-        what: how an error names the file: ``contract`` or ``pipeline``.
+        what: the file's name in errors: ``contract`` or ``pipeline``.
 
     Raises:
         Malformed: naming the rule, after work bounded by the number of bytes.
@@ -75,7 +75,7 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _exact(text: str) -> int | Fraction:
-    """A JSON number exactly; an integer where it is spelled as one."""
+    """A JSON number exactly; an integer if it is spelled as one."""
     match = _REAL.match(text) if len(text) <= NUMBER_MAX else None
     if match is None or abs(int((match[3] or "e0")[1:])) > EXPONENT_MAX:
         raise Malformed("", f"{text[:NUMBER_MAX]} has too many digits or too great an exponent")

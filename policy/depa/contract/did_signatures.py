@@ -1,4 +1,4 @@
-"""Who signed an envelope: each signature verified with the key of its signer's DID document, as the checker keeps it.
+"""The signatures of an envelope: each verified with the key of its signer's DID document, as the checker stores it.
 
     {"id":"did:web:tdp.example","assertionMethod":[{"id":"did:web:tdp.example#key-1","publicKeyJwk":{"kty":"EC",...}}]}
 
@@ -37,7 +37,7 @@ DOCUMENTS_MAX: Final = 64
 RSA_BITS: Final = (2_048, 8_192)
 Key = ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey
 Methods = dict[str, Key | Malformed]
-"""The methods of a document that sign contracts, by the fragment that names each: a key, or what is wrong with it."""
+"""The methods of a document that sign contracts, by their fragments: a key, or the error that makes it unusable."""
 _PADDED: Final = ("x", "y", "n", "e")
 """The members of a public JWK that are base64url (RFC 7518, sections 6.2.1, 6.3.1; RFC 8037, section 2)."""
 _CURVES: Final = {
@@ -70,7 +70,7 @@ def read_keys(documents: Iterable[bytes]) -> dict[str, Methods]:
 
 
 def check_signatures(envelope: Envelope, contract: Contract, keys: Mapping[str, Methods], reasons: Reasons) -> None:
-    """That exactly the contract's parties are its participants, and that each of them has signed; else noted."""
+    """Check that exactly the contract's parties are its participants, and that each of them has signed."""
     parties = {*contract.tdps, contract.tdc} - {None}
     for party in sorted(party for party in parties if party is not None and party not in envelope.participants):
         reasons.refuse("participants_differ", "envelope.protected.491", party, "a party of the contract is missing")
@@ -103,7 +103,7 @@ def _check(envelope: Envelope, signature: Signature, keys: Methods | None, reaso
 
 
 def fits(algorithm: int, key: Key) -> bool:
-    """Whether a COSE algorithm is the one for this key: curve and hash, or RSA of 2,048 to 8,192 bits with PSS."""
+    """Whether a COSE algorithm fits this key: curve and hash, or RSA of 2,048 to 8,192 bits with PSS."""
     match key:
         case ec.EllipticCurvePublicKey():
             return algorithm in _CURVES and _CURVES[algorithm][0] == key.curve.name
@@ -147,14 +147,14 @@ def _methods(value: Any, did: str, where: str) -> Methods:  # noqa: ANN401 - JSO
 
 
 def _held(value: Any, name: str, did: str, where: str) -> Iterator[tuple[str, Key | Malformed | None]]:  # noqa: ANN401 - JSON
-    """The methods of a list that have a name: each by its fragment, None for a reference to one held elsewhere."""
+    """The methods of a list that have a name: each by its fragment, None for a reference to a method elsewhere."""
     listed = value.get(name, [])
     if not isinstance(listed, list) or len(listed) > METHODS_MAX:
         raise Malformed(f"{where}.{name}", f"must list at most {METHODS_MAX} methods")
     for item in listed:
         identifier = item.get("id") if isinstance(item, dict) else item
         if not isinstance(identifier, str) or identifier.rpartition("#")[0] not in {"", did} or "#" not in identifier:
-            continue  # of another document, or without a name that a signature could give
+            continue  # of another document, or without a name that a signature could use
         yield identifier.rpartition("#")[2], _key(item.get("publicKeyJwk"), where) if isinstance(item, dict) else None
 
 
@@ -171,7 +171,7 @@ def _key(jwk: object, where: str) -> Key | Malformed:
 
 
 def _unpadded(name: str, part: Any) -> Any:  # noqa: ANN401 - JSON
-    """A member of a JWK; without the padding of RFC 4648, section 4, where it has exactly that."""
+    """A member of a JWK; without the padding of RFC 4648, section 4, if it has exactly that."""
     if name not in _PADDED or not isinstance(part, str) or len(part) % 4:
         return part
     return part[:-2] if part.endswith("==") else part.removesuffix("=")

@@ -1,4 +1,4 @@
-"""One object of a DEPA file, read field by field: an error becomes a reason and the value None, and reading goes on."""
+"""A reader of one object of a DEPA file, field by field: an error becomes a reason, and reading goes on with None."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MILLISECONDS: Final = re.compile(r"\.000(?=Z\Z)", re.ASCII)
 
 
 class Fields:
-    """An object of a file at a path. Every reader gives None where it noted an error, or where there is no value.
+    """An object of a file at a path. Every reader returns None if it reported an error, or if there is no value.
 
     Attributes:
-        value: the object; empty where the value has another type.
-        path: where it is, as ``contract.datasets[0]``.
-        numbers_in_text: whether a string that holds a number is one, as in a contract.
+        value: the object; empty if the value has another type.
+        path: its place, as ``contract.datasets[0]``.
+        numbers_in_text: whether a string that holds a number counts as one, as in a contract.
     """
 
     def __init__(self, value: object, path: str, reasons: Reasons, *, numbers_in_text: bool = True) -> None:
-        """Note it where this is no object."""
+        """Report a value that is not an object."""
         self.path = path
         self.numbers_in_text = numbers_in_text
         self.reasons = reasons
@@ -39,14 +39,14 @@ class Fields:
             reasons.refuse("field_type", path, value, "must be an object")
 
     def only(self, names: Iterable[str]) -> None:
-        """Note every field of another name."""
+        """Report every field of another name."""
         allowed = set(names)
         for name, value in self.value.items():
             if name not in allowed:
                 self.reasons.refuse("field_unknown", under(self.path, name), value)
 
     def has(self, name: str) -> bool:
-        """Whether the field is there, even if null."""
+        """Whether the field is present, even if null."""
         return name in self.value
 
     def at(self, name: str) -> str:
@@ -54,21 +54,21 @@ class Fields:
         return under(self.path, name)
 
     def refuse(self, code: str, name: str, more: str = "") -> None:
-        """Note an error of a field, with its value."""
+        """Report an error of a field, with its value."""
         self.reasons.refuse(code, self.at(name), self.value.get(name), more)
 
     def inner(self, name: str) -> Fields:
-        """An object inside; an empty one where it is missing, which is noted."""
+        """An object inside; a missing one is reported, and read as empty."""
         return self._inside(self.value[name] if self.require(name) else {}, self.at(name))
 
     def require(self, name: str) -> bool:
-        """Note it where a field is missing; whether it is there."""
+        """Whether a field is present; a missing one is reported."""
         if not self.has(name):
             self.refuse("field_missing", name)
         return self.has(name)
 
     def items(self, name: str, most: int, least: int = 1) -> list[Any]:
-        """A list of so many items; an empty one where there is none such, which is noted."""
+        """A list of ``least`` to ``most`` items; any other value is reported, and read as empty."""
         value = self._typed(name, list, "a list")
         if value is not None and not least <= len(value) <= most:
             self.refuse("list_length", name, f"{len(value)} items, not {least} to {most}")
@@ -76,7 +76,7 @@ class Fields:
         return value or []
 
     def objects(self, name: str, most: int, least: int = 1) -> Iterator[Fields]:
-        """The objects of such a list, each noted where it is none when its turn comes."""
+        """The objects of such a list, in order; an item that is not an object is reported."""
         for place, item in enumerate(self.items(name, most, least)):
             yield self._inside(item, f"{self.at(name)}[{place}]")
 
@@ -131,7 +131,7 @@ class Fields:
         return None
 
     def number(self, name: str, least: Fraction, most: Fraction) -> Fraction | None:
-        """A number from ``least`` to ``most``, exactly; a string that holds one where these are read."""
+        """A number from ``least`` to ``most``, exactly; or a string that holds one, if ``numbers_in_text``."""
         if not self.require(name):
             return None
         value = self.value[name]
@@ -172,7 +172,7 @@ class Fields:
 
 
 def read_did(value: object, path: str, reasons: Reasons) -> str | None:
-    """A DID, or ``{"id": DID}``; None, and noted, for anything else."""
+    """A DID, or ``{"id": DID}``; anything else is reported, and read as None."""
     plain = value.get("id") if isinstance(value, dict) and set(value) == {"id"} else value
     try:
         return c.did(plain, path)

@@ -12,12 +12,12 @@ import msgspec
 from ledger.wire.exact_numbers import format_number
 
 ABSENT: Final = object()
-"""The value at a path where there is none."""
+"""Stands for an absent value."""
 _TOKEN: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]")
 
 
 def value_at(top: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - JSON
-    """The value at a path, as ``contract.datasets[0].id``; ABSENT where there is none."""
+    """The value at a path, as ``contract.datasets[0].id``; ABSENT if there is none."""
     place: Any = top
     for token in _tokens(path):
         try:
@@ -28,7 +28,7 @@ def value_at(top: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def set_value(top: dict[str, Any], path: str, value: Any) -> None:  # noqa: ANN401 - JSON
-    """Put a value at a path, whose object is there."""
+    """Set the value at a path; the enclosing object must exist."""
     *way, last = _tokens(path)
     place: Any = top
     for token in way:
@@ -37,7 +37,7 @@ def set_value(top: dict[str, Any], path: str, value: Any) -> None:  # noqa: ANN4
 
 
 def write(value: Any) -> bytes:  # noqa: ANN401 - JSON
-    """JSON in one line, fractions as decimals with all their digits. Raises: TypeError for one that has no end."""
+    """JSON in one line, fractions as decimals with all their digits. Raises: TypeError for a repeating decimal."""
     return _ENCODER.encode(value)
 
 

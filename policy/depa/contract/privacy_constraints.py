@@ -17,7 +17,7 @@ from policy.depa.contract.field_reader import Fields
 from policy.documents.contract import DATASETS_MAX
 
 LEAST: Final = Fraction(1, 10**12)
-"""Numbers must be positive, and a positive number below this one would mean nothing."""
+"""The least positive number that is accepted: a smaller one would mean nothing."""
 DELTA_MOST: Final = 1 - LEAST
 _CONSTRAINTS_MAX: Final = 64
 _NAMES_MAX: Final = 1_000
@@ -25,7 +25,7 @@ _NAMES_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What one dataset allows one run; None where the contract does not say, or a reason says why.
+    """The bounds of one dataset on one run; None if the contract states none, or a reason explains why.
 
     Attributes:
         noise: the least noise multiplier.
@@ -76,7 +76,7 @@ def _specified(fields: Fields) -> Bound:
 
 
 def _bound(path: str, dataset: str | None, privacy: Fields, epsilon: str) -> Bound:
-    """The numbers of a bound, of which the name of the ε differs."""
+    """The numbers of a bound; the name of the ε differs between spellings."""
     noise = privacy.number("noise_multiplier", LEAST, NOISE_MAX) if privacy.has("noise_multiplier") else None
     most = privacy.number(epsilon, LEAST, EPSILON_MAX)
     return Bound(path, dataset, most, privacy.number("delta", LEAST, DELTA_MOST), noise)

@@ -88,18 +88,18 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "noise_below_contract": ("price", "is less noise than the contract requires"),
     "not_priced": ("price", "has no proven price"),
 }
-"""The phase that finds it, and the error in words that follow a field's name."""
+"""By code: the phase that reports it, and its text, which follows a field's name."""
 
 
 class Reason(Record, frozen=True):
-    """One finding.
+    """One reason.
 
     Attributes:
-        effect: whether it alone refuses, or is a warning.
-        field: where, as a path that begins with ``contract`` or ``pipeline``.
-        phase: the phase that found it.
+        effect: whether it refuses by itself, or is a warning.
+        field: a path that begins with ``contract`` or ``pipeline``.
+        phase: the phase that reported it.
         text: the error in words, with what was compared.
-        value: the value there as JSON spells it, shortened; empty where there is none.
+        value: the value there in JSON, shortened; empty if there is none.
     """
 
     code: str
@@ -111,23 +111,23 @@ class Reason(Record, frozen=True):
 
     @property
     def refused(self) -> bool:
-        """Whether it alone refuses."""
+        """Whether it refuses by itself."""
         return self.effect == "refused"
 
 
 class Reasons:
-    """What was found so far, in order."""
+    """The reasons so far, in order."""
 
     def __init__(self) -> None:
         """Nothing yet."""
         self.found: list[Reason] = []
 
     def refuse(self, code: str, field: str, value: object = None, more: str = "") -> None:
-        """Note an error that refuses."""
+        """Add an error that refuses."""
         self._note(code, "refused", field, value, more)
 
     def warn(self, code: str, field: str, value: object = None, more: str = "") -> None:
-        """Note what people must know and what refuses nothing."""
+        """Add a warning, which refuses nothing."""
         self._note(code, "warned", field, value, more)
 
     def _note(self, code: str, effect: Literal["refused", "warned"], field: str, value: object, more: str) -> None:
@@ -141,12 +141,12 @@ class Reasons:
         return any(reason.refused for reason in self.found)
 
     def in_order(self) -> tuple[Reason, ...]:
-        """By phase, and within one as found."""
+        """The reasons by phase, and within a phase in the order of their reports."""
         return tuple(sorted(self.found, key=lambda reason: PHASES.index(reason.phase)))
 
 
 def spelled(value: object) -> str:
-    """A value as JSON spells it, in ASCII and shortened: what a file holds cannot write to a terminal."""
+    """A value in JSON, in ASCII and shortened: a file's content must not control a terminal."""
     if isinstance(value, str | bool | int):
         text = json.dumps(value[:VALUE_MAX] if isinstance(value, str) else value)
     elif isinstance(value, Fraction):
@@ -157,5 +157,5 @@ def spelled(value: object) -> str:
 
 
 def under(path: str, name: str) -> str:
-    """The path of a field, its name spelled out where it is not a plain one."""
+    """The path of a field; a name that is not plain is quoted."""
     return f"{path}.{name}" if _PLAIN_NAME.match(name) else f"{path}[{spelled(name)}]"

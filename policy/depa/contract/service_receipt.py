@@ -7,7 +7,7 @@ The service is a fork of the SCITT ledger on CCF. A leaf of its Merkle tree hold
 (RFC 9338, section 3.3) over the envelope's protected header, its payload and, joined, the protected header and
 the signature of every signer. A node of the service signs the tree's root by ECDSA, and the service's own key, which is
 pinned here, has signed the node's certificate (draft-birkholz-scitt-receipts-03). The service verifies no party's
-signature when it registers a contract: a receipt adds to these signatures and replaces none.
+signature when it registers a contract, so a receipt replaces none of these signatures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from policy.depa.contract.reasons import Reasons
 PATH: Final = "receipt"
 RECEIPT_BYTES_MAX: Final = 65_536
 PROOF_MAX: Final = 64
-"""A tree of 2^64 leaves has no longer proof."""
+"""The longest proof: that of a tree of 2^64 leaves."""
 CERTIFICATE_BYTES_MAX: Final = 16_384
 _HASH_BYTES: Final = 32
 _TIME_MAX: Final = 253_402_300_799
@@ -46,7 +46,7 @@ _TIME_MAX: Final = 253_402_300_799
 
 @dataclass(frozen=True, slots=True)
 class ContractService:
-    """A contract service as the importer pins it: what its ``/parameters`` answered once.
+    """A pinned contract service: its ``/parameters`` answer, as the importer stored it.
 
     Attributes:
         certificate: holds the service's own key, which signs the certificates of its nodes.
@@ -58,11 +58,11 @@ class ContractService:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A receipt as read; nothing in it is verified yet.
+    """A parsed receipt; nothing in it is verified yet.
 
     Attributes:
         protected: its protected header's bytes.
-        registered: Unix seconds; None if it does not say.
+        registered: Unix seconds; None if not stated.
         proof: from the leaf to the root, each a hash and whether it is the left one.
         internal_hash: what else the leaf holds, as a hash; ``internal_data`` as bytes, of which the leaf has the hash.
     """
@@ -112,7 +112,7 @@ def read_service(data: bytes, where: str) -> ContractService:
 
 
 def read_receipt(value: object) -> Receipt:
-    """Read a receipt: its CBOR bytes, or its parts where an envelope holds it.
+    """Read a receipt: its CBOR bytes, or its parts in an envelope.
 
     Raises:
         Malformed: naming the part.
@@ -147,7 +147,7 @@ def read_receipt(value: object) -> Receipt:
 def check_receipt(
     envelope: Envelope, given: bytes | None, service: ContractService, now: int, reasons: Reasons
 ) -> Receipt | None:
-    """That the pinned service has registered this envelope; else noted.
+    """Check that the pinned service has registered this envelope; an error becomes a reason.
 
     Args:
         given: the receipt's own file; None for the one that the envelope holds in its unprotected header.
@@ -178,7 +178,7 @@ def check_receipt(
 
 
 def to_json(receipt: Receipt) -> Object:
-    """What a verified receipt says, as JSON: which service has registered the contract, and when."""
+    """A verified receipt as JSON: the service that registered the contract, and the time."""
     registered = None if receipt.registered is None else format_time(receipt.registered * 1_000)
     return {"registered": registered, "service_id": receipt.service_id}
 

@@ -3,7 +3,7 @@
     SELECT * FROM icmr_tests AS icmr JOIN index_records AS idx ON idx.phone_hashed = icmr.phone_hashed
     select * from icmr, cowin where icmr.phone_hashed == cowin.phone_hashed
 
-That is so for a plain list of columns over tables joined by equality on the joining key, and then a bound on the
+This holds for a plain list of columns over tables joined by equality on the joining key, and then a bound on the
 rows of one principal bounds what the principal can change. A window, an aggregate, a limit, a union, a subquery or a
 condition on other columns would carry one principal's rows into another's: anything outside the grammar is refused.
 
@@ -30,7 +30,7 @@ _RESERVED: Final = re.compile(
 
 
 class NotPlain(ValueError):  # noqa: N818 - what is the case, not an error of the program
-    """A query that is not of the grammar above; says where it leaves it."""
+    """A query is outside the grammar above; the message names the first such word."""
 
 
 def check_query(query: str, key: str) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""DEPA's joins. One is admitted with a declared bound on the rows of one data principal in its result.
+"""DEPA's joins: each is admitted with a declared bound on the rows of one data principal in its result.
 
     {"name":"SparkJoin","config":{"datasets":[...],"rows_per_principal_max":1,
      "joined_dataset":{"joined_dataset":"/tmp/joined.csv","joining_query":"SELECT ...","joining_key":"phone_hashed"}}}
 
-``rows_per_principal_max`` is our word: DEPA's own configurations have none, and a join of many rows to many would let
+``rows_per_principal_max`` is our field: DEPA's own configurations have none, and a join of many rows to many would let
 one principal into the result any number of times.
 """
 
@@ -35,11 +35,11 @@ _JOINED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """One join as read.
+    """One parsed join.
 
     Attributes:
-        output: the path of its result; None where a reason says why.
-        mounts: where the datasets it names lie.
+        output: the path of its result; None if a reason explains why.
+        mounts: the paths of the datasets that it names.
         rows: the declared bound on the rows of one data principal in the result; None without one.
     """
 
@@ -50,7 +50,7 @@ class Join:
 
 
 def read_join(name: str, fields: Fields, contract: Contract) -> Join:
-    """A join stage's config; every error is noted."""
+    """A join stage's config; every error becomes a reason."""
     fields.only(("datasets", "joined_dataset", BOUND))
     datasets = list(fields.objects("datasets", DATASETS_MAX))
     read = [_dataset(dataset, contract) for dataset in datasets]

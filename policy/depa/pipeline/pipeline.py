@@ -1,4 +1,4 @@
-"""A DEPA pipeline: its stages in order, each gated by name. What is not known here is refused, not skipped.
+"""A DEPA pipeline: its stages in order, each gated by name. An unknown stage is refused, not skipped.
 
 {"pipeline": [{"name": "SparkJoin", "config": {...}}, {"name": "Train_DL", "config": {...}}]}
 """
@@ -24,14 +24,14 @@ UNSUPPORTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages of a pipeline that are known, in order."""
+    """The known stages of a pipeline, in order."""
 
     joins: tuple[Join, ...]
     trainings: tuple[Training, ...]
 
 
 def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:  # noqa: ANN401 - JSON
-    """A pipeline from its JSON, held against its contract; every error is noted, and none raises."""
+    """A pipeline from its JSON, checked against its contract; every error becomes a reason, and none raises."""
     top = Fields(value, PATH, reasons, numbers_in_text=False)  # DEPA's own policy compares numbers alone
     top.only(("pipeline",))
     read = [_stage(stage, contract) for stage in top.objects("pipeline", STAGES_MAX)]
@@ -64,7 +64,7 @@ def _stage(stage: Fields, contract: Contract) -> Join | Training | None:
 
 
 def _check_inputs(stages: list[Join | Training], contract: Contract, reasons: Reasons) -> None:
-    """What is trained on is the result of a join before, or lies where a dataset of the contract is mounted."""
+    """Check that each training input is the result of an earlier join, or a dataset of the contract."""
     mounts = [f"/mnt/remote/{dataset.owner}/" for dataset in contract.datasets if dataset.owner]
     outputs: set[str] = set()
     for stage in stages:

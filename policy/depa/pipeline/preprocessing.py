@@ -1,4 +1,4 @@
-"""What a training stage does with governed data beside training, by name, so that a Level can refuse it.
+"""What a training stage computes from governed data beside training, so that a Level can refuse it.
 
 A scaler's mean, a stratified split and a value filled in from the row before are functions of the whole data set; a
 confusion matrix on held-out governed records is an exact release. None of them has a price.
@@ -42,7 +42,7 @@ _DATASET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Something shown of, or fitted on, governed data: the reason's code, place, value, and explanation."""
+    """A result shown of, or fitted on, governed data: the reason's code, place, value, and explanation."""
 
     code: str
     field: str
@@ -51,13 +51,13 @@ class Exposure:
 
 
 def fitted(fields: Fields, *, trees: bool) -> tuple[Exposure, ...]:
-    """What a stage fits on the data it trains on; errors of form are noted."""
+    """What a stage fits on the data that it trains on; errors of form become reasons."""
     exposures = list(_of_dataset(fields.inner("dataset_config"))) if fields.has("dataset_config") else []
     return (*exposures, *_of_trees(fields)) if trees else tuple(exposures)
 
 
 def exact_metrics(fields: Fields) -> tuple[Exposure, ...]:
-    """The exact results that a stage requests."""
+    """The exact results that a stage outputs."""
     if not fields.has("metrics"):
         return ()
     metrics = [_metric(item) for item in fields.items("metrics", METRICS_MAX, least=0)]

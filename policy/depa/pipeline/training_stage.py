@@ -1,4 +1,4 @@
-"""DEPA's training stages, under every name and in every spelling that was ever shipped.
+"""DEPA's training stages, under every name and in every spelling of any release.
 
 {"name":"Train_DL","config":{"is_private":true,"privacy_params":{"epsilon":1.0,"delta":0.01,"max_grad_norm":0.1},
  "batch_size":8,"total_epochs":1,"paths":{"input_dataset_path":"/tmp/joined.csv",...},"metrics":[...],...}}
@@ -10,7 +10,7 @@ The privacy parameters that a stage requests have four spellings:
     "epsilon_threshold": 1.0, "delta": 0.01, "max_grad_norm": 0.1
     "EPSILON": 1.0, "DELTA": 0.01, "MAX_GRAD_NORM": 0.1
 
-Said twice in different spellings they contradict one another, or may: that is refused.
+A value in two spellings may contradict itself, and is refused.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _PATHS: Final = ("base_model_path", "input_dataset_path", "saved_weights_path", 
 
 @dataclass(frozen=True, slots=True)
 class RequestedPrivacy:
-    """The parameters of a stage; None where they are absent, or a reason explains why.
+    """The parameters of a stage; None if they are absent, or a reason explains why.
 
     Attributes:
         stated: whether the stage states an ε.
@@ -88,11 +88,11 @@ class RequestedPrivacy:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training stage as read; None where a reason says why.
+    """One parsed training stage; a field is None if a reason explains why.
 
     Attributes:
         trees: whether it boosts trees; else it is DP-SGD.
-        private: whether it says that it trains with privacy.
+        private: whether it states that it trains with privacy.
         privacy: the parameters that it requests, of which trees may lack δ and the clipping norm.
         exposures: what else it would show of the data, without privacy.
     """
@@ -109,7 +109,7 @@ class Training:
 
 
 def read_training(name: str, fields: Fields) -> Training:
-    """A training stage's config; every error is noted."""
+    """A training stage's config; every error becomes a reason."""
     trees = name in TREES
     fields.only((*_BOTH, *_SPELLINGS) if trees else (*_DEEP, *_BEFORE_2025))
     requested = _requested_privacy(fields, trees=trees)
@@ -136,7 +136,7 @@ def read_training(name: str, fields: Fields) -> Training:
 
 
 def _private(name: str, fields: Fields, *, stated: bool) -> bool:
-    """Whether it says so: by ``is_private``, or where no spelling of its day had that word, by its name or its ε."""
+    """Whether the stage is private: by ``is_private``, or in older spellings without it, by its name or its ε."""
     if fields.has("is_private"):
         return fields.flag("is_private") is True and name != "Train"
     before = not fields.has("privacy_params") and not fields.has("paths")
@@ -177,7 +177,7 @@ def _requested_privacy(fields: Fields, *, trees: bool) -> RequestedPrivacy:
 
 
 def _require(fields: Fields, *, trees: bool) -> None:
-    """Note what a private stage must say and does not."""
+    """Report the parameters that a private stage must state and does not."""
     names = ("epsilon",) if trees else ("epsilon", "delta", "max_grad_norm")
     spellings = {"epsilon": _EPSILON, "delta": _DELTA, "max_grad_norm": _CLIPPING}
     inner = fields.value.get(_INNER)

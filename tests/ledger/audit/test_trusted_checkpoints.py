@@ -153,7 +153,7 @@ def test_the_command_tells_a_fork(book: Path, tmp_path: Path) -> None:
     key = book.parent / "log.vkey"
     assert _run(book, "--log", key, "--kept", kept).exit_code == 0
     shorter = _run(other, "--log", key, "--kept", kept)
-    assert (shorter.exit_code, "is shorter than a checkpoint" in shorter.stderr) == (7, True)
+    assert (shorter.exit_code, "is shorter than a kept checkpoint" in shorter.stderr) == (7, True)
     longer = _longer(other, tmp_path)
     found = _run(longer, "--log", key, "--kept", kept, "--json")
     told = json.loads(found.stdout)
