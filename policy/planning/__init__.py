@@ -1,1 +1,1 @@
-"""Planning: what a run would get, what a policy or merger would change, and forecasts."""
+"""Planning: decisions on planned runs, previews of policies and mergers, and forecasts."""

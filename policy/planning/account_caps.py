@@ -29,8 +29,8 @@ class PartitionBounds(Record, frozen=True):
     """The bounds that policies set on one partition.
 
     Attributes:
-        closes: the last moment of a charge, by the partition's age; None if it has none.
-        epsilon_max: the cap on the global account; None where it has none.
+        closes: the last time for a charge, by the partition's age; None if it has no age limit.
+        epsilon_max: the cap on the global account; None if it has none.
         lineage_epsilon_max: the cap on each lineage; a contract may set a smaller one.
         run_epsilon_max: the cap on one run, likewise; ``run`` has its other bounds.
         source: the policy in force.
@@ -70,7 +70,7 @@ class AccountStatus(Record, frozen=True):
     """One account under its cap and quota, pending counted in full; over them it is frozen.
 
     Attributes:
-        epsilon_max: the cap; None where there is none, and the share is of the partition's ε.
+        epsilon_max: the cap; None if there is none: then the share is of the partition's ε.
         over: whether it is frozen: over its cap or quota, or under one that leaves no room.
         used: of capacity; of cap and quota, the fuller.
     """
@@ -123,7 +123,7 @@ def accounts_over_cap(facts: Facts, now: int) -> Iterator[AccountStatus]:
 
 
 def _counts(facts: Facts, holder: str) -> bool:
-    """Whether an account counts: not of a lineage that all members have left, since the next one knows what it knew."""
+    """Whether an account counts: not if all members have left its lineage, since their next one knows what it knew."""
     if holder == GLOBAL:
         return True
     node = facts.nodes[int(holder.partition(":")[2])]
@@ -146,6 +146,6 @@ def _used(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction
 
 
 def empty_account(partition: Partition, holder: str) -> Account:
-    """The account of a holder who has charged nothing."""
+    """The account of a holder that has charged nothing."""
     zero = Loss.zero(len(read_rule(partition.terms).coordinates))
     return Account(partition.ref, holder, zero, zero)

@@ -1,9 +1,9 @@
-"""What people read of an account first: the share of the capacity that binds it, the runs that fit, what closes it.
+"""Key figures of an account: the share used of its binding capacity, the runs that fit, and why it is closed.
 
-A run is admitted where every account that it touches has room: everyone's, its lineage's under the cap and the quota,
+A run is admitted if every account that it touches has room: the global one, its lineage's under the cap and the quota,
 and those of the coalitions that follow it. So the numbers of an account are the least over all of them, as the next
-charge of its holder would meet them, decrees included. A run like the last one must also be within what contract and
-policy say of one run, and within the contract's number of runs (:mod:`policy.decisions.last_run`).
+charge of its holder would meet them, decrees included. A run like the last one must also be within the limits of
+contract and policy on one run, and within the contract's number of runs (:mod:`policy.decisions.last_run`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from policy.planning.reported_values import Natural, Percent
 
 
 class AccountFigures(Record, frozen=True):
-    """The figures of one account, pending counted in full and everyone else at rest.
+    """The figures of one account, with pending counted in full and no charges by others.
 
     Attributes:
-        binding: which capacity binds: under which fewest runs fit; or what bars a run like the last one by itself.
-            None where nothing is capped; the share is then that of the partition's ε, which is only watched.
-        closed: why no run at all may be charged, None where one may.
-        runs: how many more runs like the last one fit; None before the first one, and where nothing is capped.
+        binding: the capacity that binds, under which fewest runs fit; or the limit that bars a run like the last one.
+            None if nothing is capped; the share is then that of the partition's ε, which is only watched.
+        closed: why no run at all may be charged, None if one may.
+        runs: how many more runs like the last one fit; None before the first one, and if nothing is capped.
     """
 
     binding: Annotated[str, Meta(description="what binds")] | None
@@ -51,7 +51,7 @@ class AccountFigures(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """One capacity and what is used of it."""
+    """One capacity and its used part."""
 
     words: str
     used: Fraction
@@ -80,7 +80,7 @@ class PartitionFigures:
         return cls(facts, partition, now, binding(facts, partition, now), last)
 
     def of(self, holder: str, contract: Contract | None = None) -> AccountFigures:
-        """Of one account; a lineage's under its contract, whose cap, quota or bounds may be the smaller ones."""
+        """The figures of one account; a lineage's under its contract, whose limits may be smaller."""
         bounds = LastRunBounds(self.facts, self.partition, self.binds, contract, self.now) if self.binds else None
         rooms, shut = self._rooms(holder, bounds.document if bounds else None)
         rooms += self._contract_runs(bounds)
@@ -103,7 +103,7 @@ class PartitionFigures:
         return [_Room(words, used, remaining <= 0, None if self.last is None else max(0, remaining), infinite=False)]
 
     def _closed(self, holder: str) -> str | None:
-        """What closes the partition or the lineage, whatever it has used."""
+        """Why the partition or the lineage is closed, whatever it has used."""
         if self.partition.retired:
             return "the partition is retired"
         if self.binds is None:
@@ -116,7 +116,7 @@ class PartitionFigures:
         return f"coalition {names[0].name} is not declared" if names else None
 
     def _rooms(self, holder: str, contract: ContractDocument | None) -> tuple[list[_Room], str | None]:
-        """Every capacity that binds, and why none can be met."""
+        """Every capacity that binds, and why none has room."""
         if self.binds is None:
             return [], None
         caps = caps_of(self.partition.epsilon, self.binds, contract)
@@ -169,7 +169,7 @@ class PartitionFigures:
         return None if holder == GLOBAL else self.facts.nodes.get(int(holder.partition(":")[2]))
 
     def _author(self, holder: str) -> Organisation | None:
-        """Some organisation that charges by this account; none for other holders, and where all have moved on."""
+        """An organisation that charges this account; None for other holders, and if all have left it."""
         node = self._node(holder)
         if node is None or node.kind not in SUCCESSION or not node.members:
             return None

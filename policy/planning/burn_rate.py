@@ -1,4 +1,4 @@
-"""The burn rate of an account: when it is exhausted if charges go on at the recent rate. A projection, no promise."""
+"""The burn rate of an account: when it is exhausted if charges go on at the recent rate. Only a projection."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Projection(Record, frozen=True):
 
     Attributes:
         full: whether it has no room now.
-        projected_until: the last moment, by whole hours, at which it would have room, or at which the partition's age
-            lets a charge in, if that is earlier; None if it lasts beyond a hundred years, or it has no room now.
-        rate_since: the moment from which on charges make the rate, the partition's opening if that is later; what was
-            voided since does not count.
+        projected_until: the last time, by whole hours, at which it would have room, or at which the partition's age
+            permits a charge, if that is earlier; None if it lasts beyond a hundred years, or it has no room now.
+        rate_since: the time from which charges count for the rate, or the partition's opening if that is later;
+            voided charges do not count.
     """
 
     full: bool
@@ -42,7 +42,7 @@ class Projection(Record, frozen=True):
 
 
 def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
-    """What an account was charged by entries from index ``first`` on, as it counts now."""
+    """The loss charged to an account by entries from index ``first`` on, as it counts now."""
     if holder == GLOBAL:
         spans = [Span(node, first, END) for node in facts.nodes]
     else:
@@ -55,16 +55,16 @@ def recent_loss(facts: Facts, ref: str, holder: str, first: int) -> Loss:
 def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch of time that makes the rate
     facts: Facts, ref: str, holder: str, epsilon: Fraction, first: int, since: int, now: int
 ) -> Projection:
-    """Until when an account has room under a cap of ε, charged on as since ``since`` (ms, before ``now``).
+    """How long an account has room under a cap of ε, at the rate since ``since`` (ms, before ``now``).
 
     Args:
         first: the index of the first entry at or after ``since``.
 
     Raises:
-        KeyError: if the partition is not on record.
+        KeyError: if the partition is not registered.
     """
     partition = facts.partitions[ref]
-    # A rate is of the time there was something to charge.
+    # The rate is over the time in which the partition could be charged.
     since = max(since, partition.opened)
     rule = read_rule(partition.terms)
     account = facts.accounts.get((ref, holder)) or empty_account(partition, holder)
@@ -88,6 +88,6 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
 
 
 def _times(loss: Loss, part: Fraction) -> Loss:
-    """So many times a loss, rounded up; an infinite charge is infinite however little of it."""
+    """A loss times a fraction, rounded up; any part of an infinite charge is infinite."""
     finite = tuple(-(-units * part.numerator // part.denominator) for units in loss.finite)
     return Loss(finite, tuple(count if part else 0 for count in loss.infinite))

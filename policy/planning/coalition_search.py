@@ -48,12 +48,12 @@ def coalitions(
     """The smallest coalitions of consumers that together would exceed a cap.
 
     Args:
-        partitions: all open ones unless given.
-        epsilon: the cap, at each partition's δ and at most its own ε; that of each lineage unless given. Partitions
-            where the cap has no room, or that are under no policy, are passed over.
+        partitions: all open ones by default.
+        epsilon: the cap, at each partition's δ and at most its own ε; by default that of each lineage. Partitions
+            where the cap has no room, or that are under no policy, are skipped.
 
     Raises:
-        KeyError: if a partition is not on record.
+        KeyError: if a partition is not registered.
     """
     searched, searches = consumers(facts), []
     for ref in partitions if partitions is not None else sorted(facts.partitions):

@@ -34,7 +34,7 @@ class HypotheticalFacts:
         contracts: Mapping[str, Contract] | None = None,
         forgiven: Mapping[tuple[str, str], Loss | None] | None = None,
     ) -> None:
-        """Replace these; everything else is read from ``facts``. Of ``forgiven`` None is nothing, whatever was."""
+        """Replace these; everything else is read from ``facts``. A None in ``forgiven`` removes what was forgiven."""
         self._facts, self._accounts = facts, accounts or {}
         self.documents = _in_front(documents, facts.documents)
         self.policies = _in_front(policies, facts.policies)
@@ -42,7 +42,7 @@ class HypotheticalFacts:
         self.contracts = _in_front(contracts, facts.contracts)
         self.organisations, self.keys, self.datasets = facts.organisations, facts.keys, facts.datasets
         self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
-        # A ChainMap finds a None as ``get`` finds nothing.
+        # A None in a ChainMap reads like an absent value for ``get``.
         self.forgiven = cast("Mapping[tuple[str, str], Loss]", _in_front(forgiven, facts.forgiven))
         self.nodes, self.streams = facts.nodes, facts.streams
         self.key_terms, self.recovery_quorums = facts.key_terms, facts.recovery_quorums
@@ -78,7 +78,7 @@ class HypotheticalFacts:
 
 
 def _in_front(new: Mapping[K, V] | None, old: Mapping[K, V]) -> Mapping[K, V]:
-    # A ChainMap takes mappings that can be written; nothing writes to this one.
+    # A ChainMap expects mutable mappings; nothing writes to this one.
     return ChainMap(cast("dict[K, V]", new), cast("dict[K, V]", old)) if new else old
 
 

@@ -1,6 +1,6 @@
 """Preview of a lineage event: every account that gains exposure, before and after, under its cap. Nothing is recorded.
 
-The event's own decision and edit are made on the current state, so what is shown is what its entry would do.
+The event's own decision and edit run on the current state, so the preview equals the effect of its entry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policy.planning.reported_values import Percent
 EVENTS: Final = ("acquisition", "collusion", "merger", "publication", "split", "transfer")
 """Kinds of command by which an organisation gains exposure."""
 _INDEX: Final = c.INTEGER_MAX - 1
-"""Of the entry that is not made: beyond every other."""
+"""The index of the hypothetical entry: beyond every other."""
 _ID: Final = "preview"
 
 
@@ -37,7 +37,7 @@ class ExposureChange(Record, frozen=True):
 
     Attributes:
         excess: the share of capacity beyond 1 where it would be frozen; None if not, or if the share is infinite.
-        members: the organisations whose account it is afterwards; of a declared coalition those that it follows.
+        members: the organisations that hold the account afterwards; for a declared coalition those that it follows.
     """
 
     after: AccountStatus
@@ -52,7 +52,7 @@ def exposure_changes(facts: Facts, kind: str, body: c.Object, now: int) -> tuple
     """The accounts of organisations and coalitions that gain exposure if an SRO reported this event now.
 
     Raises:
-        Malformed: if the body is none of this kind's.
+        Malformed: if the body is not of this kind.
         Rejected: as the event would be, so too if it would change nothing.
     """
     edit = _edit(facts, kind, body, now)
@@ -81,7 +81,7 @@ def _edit(facts: Facts, kind: str, body: c.Object, now: int) -> LineageEdit:
 
 
 def _change(edit: LineageEdit, account: Account, now: int) -> ExposureChange | None:
-    """One account before and after; None of a node that has no organisation, as that of a model."""
+    """One account before and after; None for a node without an organisation, such as a model's."""
     node = edit.nodes[int(account.holder.partition(":")[2])]
     if not node.members:
         return None

@@ -41,7 +41,7 @@ from policy.planning.streams.slice_status import OPEN, slice_status
 from policy.planning.what_if import DecisionReport, WhatIf
 
 CANDIDATES_MAX: Final = 64
-"""Other partitions that are tried; the report gives the number of those left out."""
+"""How many other partitions are tried; the report gives the number of the rest."""
 
 
 class Swap(Record, frozen=True):
@@ -58,7 +58,7 @@ class Advice(Record, frozen=True):
         blocked: checks that fail for every noise and number of steps.
         noise_multiplier: the least that would be charged, to four decimals; None if none would, or the run passes.
         partitions: those that would be admitted in place of a requested one.
-        partitions_untried: other partitions of the same datasets that were not tried: only so many are.
+        partitions_untried: how many other partitions of the same datasets were not tried.
         steps: the most steps that would be charged; None likewise.
     """
 
@@ -77,7 +77,7 @@ class StepsThatFit(Record, frozen=True):
 
 
 class PlanReport(Record, frozen=True):
-    """What a planned run would get now, how much of it fits, and what would pass instead.
+    """The decision that a planned run would get now, how much of it fits, and what would pass instead.
 
     Attributes:
         run_epsilon: of the whole run, one line a partition; absent where it has no price.
@@ -97,9 +97,9 @@ def report(question: WhatIf, first: int, since: int, shown: ShownStates | None =
     """The decision, what fits, what would change it, and how long the accounts last.
 
     Args:
-        first: the index of the first entry at or after ``since`` (ms), from when on charges make the rate.
-        shown: the state as the consumer may be told of it, in place of the true one; then of an account that is shared
-            with others no rate is shown.
+        first: the index of the first entry at or after ``since`` (ms), from when on charges count for the rate.
+        shown: the states that may be shown to the consumer, in place of the exact one; then of an account that is
+            shared with others no rate is shown.
     """
     seen_as = question if shown is None else replace(question, facts=shown.most)
     least = question if shown is None else replace(question, facts=shown.least)
@@ -145,7 +145,7 @@ def _steps(question: WhatIf) -> StepsThatFit:
 
 def _as_epochs(plan: RunPlan, steps: int) -> StepsThatFit:
     epochs = steps * plan.sampling_probability if isinstance(plan, Plan) else None
-    # An epoch that is not whole is cut off, never rounded up.
+    # A fraction of an epoch is truncated, never rounded up.
     return StepsThatFit(None if epochs is None else Fraction(int(100 * epochs), 100), steps)
 
 
@@ -175,7 +175,7 @@ def _lasts(question: WhatIf, refs: tuple[str, ...], first: int, since: int) -> I
 def _projected(question: WhatIf) -> tuple[str, ...]:
     """The partitions whose accounts a report projects; of those in ranges, as many as may be listed, the fullest.
 
-    Which these are says something of their accounts, so they are chosen on the state as the asker is shown it.
+    The choice reveals something about their accounts, so it is made on the state as shown to the caller.
     """
     if not question.run.ranges:
         return question.run.partitions
@@ -187,7 +187,7 @@ def _projected(question: WhatIf) -> tuple[str, ...]:
 
 
 def advise(question: WhatIf) -> Advice:
-    """The smallest change of each kind. Slow: it prices plans that no one has priced before."""
+    """The smallest change of each kind. Slow: it prices new plans."""
     if question.is_admitted:
         return Advice((), None, (), 0, None)
     steps = most_steps_admitted(question, question.run.plan.steps)

@@ -2,7 +2,7 @@
 
 The gate and the filters decided every result on the same facts: the reported steps are admitted and one more is not;
 the reported noise is admitted and a ten-thousandth less is not. Few decisions are needed: the caps on a run and on each
-account are found first, and the search starts there.
+account are computed first, and the search starts there.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from policy.planning.reported_values import Holder, Natural, Percent, WhoseAccou
 from policy.planning.what_if import WhatIf
 
 RUNS_MAX: Final = 1_000_000
-"""More runs than this are not counted."""
+"""The most runs that are counted."""
 _NEIGHBOURS: Final = 8
 _NOISE_MOST: Final = int(NOISE_MAX * NOISE_PLACES)
 _NOISE_LEAST: Final = int(NOISE_MIN * NOISE_PLACES)
 
 
 def with_steps(plan: RunPlan, steps: int) -> RunPlan:
-    """The same run of so many steps; of a run that is no DP-SGD the first so many. Raises: Malformed."""
+    """The same run with ``steps`` steps; for other plans than DP-SGD its first ``steps``. Raises: Malformed."""
     return structs.replace(plan, steps=steps) if isinstance(plan, Plan) else MechanismPlan(plan.mechanism(steps))
 
 
 def with_noise(plan: RunPlan, noise: Fraction) -> RunPlan | None:
-    """The same run, or training, with this noise multiplier; None where there is no single one. Raises: Malformed."""
+    """The same run, or training, with this noise multiplier; None if there is no single one. Raises: Malformed."""
     if isinstance(plan, Plan):
         return structs.replace(plan, noise_multiplier=noise)
     if isinstance(plan, StagedPlan | TuningPlan):
@@ -80,7 +80,7 @@ def _noisier(mechanism: Mechanism, noise: Fraction) -> Mechanism | None:
 
 
 def for_epochs(plan: Plan, epochs: Fraction) -> Plan:
-    """The plan with the fewest steps that make so many epochs: expected passes over the records. Raises: Malformed."""
+    """The plan with the fewest steps for ``epochs`` epochs: expected passes over the records. Raises: Malformed."""
     return structs.replace(plan, steps=math.ceil(epochs / plan.sampling_probability))
 
 
@@ -94,7 +94,7 @@ def blocking_checks(question: WhatIf) -> tuple[Check, ...]:
 def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     """The most steps of the run's plan that would be charged, up to ``most``; 0 if not even one would.
 
-    Exact: so many pass and, unless ``most`` was reached, one more does not. Both were decided.
+    Exact: this number passes and, unless ``most`` was reached, one more does not. Both were decided.
     """
     plan = question.run.plan
     limit = most or (STEPS_MAX if isinstance(plan, Plan) else plan.steps)
@@ -151,7 +151,7 @@ def _closed(mild: WhatIf) -> bool:
 
 
 def _denied(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int], float]:
-    """On which side of the gate's bounds on a plan itself, its ε left aside."""
+    """Whether the gate's bounds on the plan itself, without its ε, hold."""
     return lambda place: log_excess(None, Fraction(1), holds=question.with_plan(of(place)).without_epsilon.permit)
 
 
@@ -199,7 +199,7 @@ def _fullness(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int],
 
 
 def _settled(passes: Callable[[int], bool], number: int, none: int, limit: int) -> int:
-    """The place found, corrected by decisions: it is admitted, and the next one on the way to ``limit`` is not.
+    """The estimated place, corrected by decisions: it is admitted, and the next one on the way to ``limit`` is not.
 
     ``none`` means no place at all. The reported ε is not quite monotone where a finer grid sets in, and a gate may have
     checks that the estimate does not model: then bisection finds the place.
@@ -222,7 +222,7 @@ class RunsThatFit(Record, frozen=True):
     """How many more such runs one account admits, if there are no other charges, and the share of its capacity used.
 
     Attributes:
-        runs: 0 where every such run is denied, whatever has room.
+        runs: 0 if every such run is denied, even with room.
         used: before the run.
         used_after: with it, if it were admitted.
     """
@@ -280,7 +280,7 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
 
 
 def _after(question: WhatIf, runs: int) -> WhatIf:
-    """The same question after so many of these runs."""
+    """The same question after ``runs`` of these runs."""
     if not runs:
         return question
     facts, run = question.facts, question.run

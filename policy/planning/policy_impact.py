@@ -1,6 +1,6 @@
 """The impact of a policy before it is published: a pure function of facts, the document's bytes and a time.
 
-The current facts are compared with the facts after the version is entered, both at the moment at which it takes
+The current facts are compared with the facts after the version is entered, both at the time at which it takes
 effect, so that changes by other versions until then do not count.
 """
 
@@ -41,7 +41,7 @@ Word = Annotated[str | int | bool | list[str] | None, Meta(description="as peopl
 
 
 class Change(Record, Generic[T], frozen=True):
-    """One thing before and after; null where there is none."""
+    """A value before and after; null if there is none."""
 
     after: T
     before: T
@@ -49,7 +49,7 @@ class Change(Record, Generic[T], frozen=True):
 
 
 class ContractBounds(RunBounds, frozen=True):
-    """What binds runs under a contract, of all limits the strictest."""
+    """The strictest limits on runs under a contract."""
 
     lineage_epsilon_max: Fraction | None
     pipeline: bool
@@ -58,7 +58,7 @@ class ContractBounds(RunBounds, frozen=True):
 
 
 class AccountChange(Record, frozen=True):
-    """An account whose cap changes, under both: whether the policy would freeze it, or it would be frozen no more."""
+    """An account whose cap changes: whether the policy would freeze or unfreeze it."""
 
     after: AccountStatus
     before: AccountStatus
@@ -70,7 +70,7 @@ class PendingChange(Record, frozen=True):
     """A pending charge on a partition that changes. It stays pending, and can be posted or voided.
 
     Attributes:
-        attestation: whether the release of its key, still to come, would need other evidence.
+        attestation: whether its key release, which is still to come, would need other evidence.
         frozen: whether an account that it counts in would be frozen.
         sealed: whether its model, which could be released, no longer can be.
     """
@@ -85,10 +85,10 @@ class Impact(Record, frozen=True):
     """What a policy would change; what stays the same is not listed.
 
     Attributes:
-        caps: that the policy would set, and under which the declared plan, or without one any run, would not fit.
-        at: the moment both sides are compared at: now, or when it takes effect if that is later.
-        contracts: newest versions that have not ended, by id: what binds runs under them.
-        datasets: each in the domain of which an open partition changes.
+        caps: those of the policy under which the declared plan, or without one any run, would not fit.
+        at: the time at which both sides are compared: now, or when it takes effect if that is later.
+        contracts: the limits on runs under newest versions that have not ended, by id.
+        datasets: those of the domain with an open partition that changes.
         fields: of the policy in force in its domain.
         partitions: open ones, by reference.
         refused: the failed checks if its issuer entered it; empty if it would be permitted.
@@ -112,11 +112,11 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
     """What a policy of these bytes would change.
 
     Args:
-        pending: the ids of the charges to look at; settled ones among them are passed over.
+        pending: the ids of the charges to check; settled ones are skipped.
         declared: the plan that each partition was opened for.
 
     Raises:
-        Malformed: if it is no policy, or contradicts itself.
+        Malformed: if it is not a policy, or contradicts itself.
     """
     policy, after = with_policy_published(facts, data)
     at = max(now, policy.effective)
@@ -166,7 +166,7 @@ def _fields(old: Policy | None, new: Policy) -> Iterator[Change[Word]]:
 
 
 def _terms(policy: Policy) -> dict[str, object]:
-    """All that a policy says, by the names under which changes are listed; its date as a document has it."""
+    """All fields of a policy, by the names under which changes are listed; its date as in the document."""
     first = ("id", "version", "issuer", "domain", "level")
     then = ("unit", "relation", "rules", "mechanisms", "records_min", "partition_age_days_max", "attestation")
     last = ("notice_hours", "alerts", "coalitions", "commitments", "pipeline", "shared_accounts")
@@ -192,7 +192,7 @@ def _terms(policy: Policy) -> dict[str, object]:
 
 
 def _readable(value: object) -> Word:
-    """A field as text for people: a list of its parts where it has several."""
+    """A field as text for people; a list if it has several parts."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, tuple):
@@ -201,7 +201,7 @@ def _readable(value: object) -> Word:
 
 
 def _parts(record: Record) -> list[str]:
-    """What a record says, a text for each field."""
+    """A record's fields, each as text."""
     return [f"{name} {_text(value)}" for name, value in record.to_json().items() if value is not None]
 
 
@@ -218,7 +218,7 @@ def _text(value: object) -> str:
 
 
 def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Iterator[AccountChange]:
-    """The global account, and those of lineages with members, where the cap or the quota changes."""
+    """The global account, and those of lineages with members, whose cap or quota changes."""
     holders = [
         who for ref, who in facts.accounts if ref == partition.ref and (who == GLOBAL or _has_members(facts, who))
     ]

@@ -16,11 +16,11 @@ from ledger.wire.field_types import between, register_type
 
 NO_ROOM: Final = "no room at all"
 INFINITE: Final = "infinite"
-"""Where a charge has no bound: no share of a capacity."""
+"""The share for a charge without a bound, which is no share of a capacity."""
 
 Natural = Annotated[int, between(0, INTEGER_MAX)]
 Moment = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="Unix milliseconds")]
-"""A time; documents alone write it as text."""
+"""A time; only documents write it as text."""
 Holder = Annotated[
     str,
     Meta(
@@ -34,7 +34,7 @@ WhoseAccount = Annotated[str, Meta(description="whose account it is, in words")]
 
 
 class Percent(str):
-    """A share of capacity as people read it, rounded up; ``share`` is the exact one, None where there is no room."""
+    """A share of capacity for people, rounded up; ``share`` is the exact one, None if there is no room."""
 
     __slots__ = ("share",)
     share: Fraction | None
@@ -53,7 +53,7 @@ class Percent(str):
 
     @classmethod
     def infinite(cls) -> Self:
-        """Of a loss without a bound."""
+        """The percentage of a loss without a bound."""
         percent = cls(INFINITE)
         percent.share = None
         return percent

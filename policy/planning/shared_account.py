@@ -1,9 +1,9 @@
-"""Everyone's account as one of its consumers is shown it, and the state with it.
+"""The global account as one consumer sees it, and the state with it.
 
 What others have posted and have pending is one amount, rounded up as :mod:`ledger.accounts.shared_account` does. A
-policy may say ``shared_accounts: exact``. What a consumer is told of a run before it is charged is decided on such
-states alone, the accounts of its coalitions among them: an answer on the exact sum would tell that sum to whoever asks
-often enough.
+policy may state ``shared_accounts: exact``. Reports to a consumer on a run before it is charged are decided on such
+states only, the accounts of its coalitions included: answers on the exact sum would reveal that sum after enough
+requests.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ UNCERTAIN: Final = (
     "whether an account that is shared with others has room for this run is known when it is charged: their part is "
     "shown rounded up, and by that the run does not fit; a refusal costs nothing"
 )
-"""What is said of a run that may fit, and may not."""
+"""The report on a run that may or may not fit."""
 
 
 def is_rounded(facts: Facts, partition: Partition, now: int) -> bool:
-    """Whether consumers are shown everyone's account rounded: unless the policy in force says otherwise."""
+    """Whether consumers are shown the global account rounded: by default, unless the policy states ``exact``."""
     binds = binding(facts, partition, now)
     return binds is None or binds.policy.shared_accounts == "rounded"
 
 
 def rounded_account(facts: Facts, partition: Partition, own_holder: str) -> Account:
-    """Everyone's account as the holder of another one is shown it."""
+    """The global account as shown to the holder of another account."""
     empty = empty_account(partition, GLOBAL)
     whole = facts.accounts.get((partition.ref, GLOBAL), empty)
     own = facts.accounts.get((partition.ref, own_holder), empty)
@@ -49,20 +49,21 @@ def rounded_account(facts: Facts, partition: Partition, own_holder: str) -> Acco
 
 
 class ShownStates(NamedTuple):
-    """The state as a consumer may be told of it: with the most that others may have used, and with the least."""
+    """The states that may be shown to a consumer: with the most that others may have used, and with the least."""
 
     most: Facts
     least: Facts
 
     def map(self, change: Callable[[Facts], Facts]) -> ShownStates:
-        """Each of them changed."""
+        """Both states, changed by a function."""
         return ShownStates(change(self.most), change(self.least))
 
 
 def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_holder: str) -> ShownStates | None:
-    """The state with the accounts that a holder shares with others as it is shown them; None if all are shown exactly.
+    """The states with shared accounts as shown to a holder; None if all are shown exactly.
 
-    What fits in the one with the most fits in truth, and what does not fit in the one with the least does not.
+    A run that fits in the state with the most fits the exact one, and a run that does not fit in the state with
+    the least does not.
     """
     bound = zip(partitions, bindings(facts, partitions, now), strict=True)
     rounded = [partition for partition, binds in bound if binds is None or binds.policy.shared_accounts == "rounded"]
@@ -75,7 +76,7 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
             most[one.ref, holder], least[one.ref, holder] = _bounds(facts, one, holder, own_holder, capacity)
     if not most:
         return None
-    # What counts of them is in them already.
+    # These accounts already count pending loss and decrees.
     no_forgiven = dict.fromkeys(most, None)
     return ShownStates(
         *(HypotheticalFacts(facts, accounts=accounts, forgiven=no_forgiven) for accounts in (most, least))
@@ -83,7 +84,7 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
 
 
 def facts_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_holder: str) -> Facts:
-    """The state with the accounts that a holder shares as it is shown them: what fits there fits in truth."""
+    """The state with shared accounts as shown to a holder: a run that fits there fits the exact state."""
     shown = states_as_shown(facts, partitions, now, own_holder)
     return facts if shown is None else shown.most
 
@@ -91,10 +92,10 @@ def facts_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_
 def charge_as_shown(
     facts: Facts, actor: str, body: MakeCharge, now: int, watches: Callable[[Partition], bool]
 ) -> ShownStates | None:
-    """The same for who asks about a charge; None too where it asks about partitions that there are not.
+    """The same for a request about a charge; None also if it names unknown partitions.
 
     Args:
-        watches: whether the asker sees the exact account of a partition.
+        watches: whether the caller sees the exact account of a partition.
     """
     author = facts.organisations.get(actor)
     try:
@@ -118,7 +119,7 @@ def _node(holder: str) -> list[int]:
 
 
 def _capacity(partition: Partition, epsilon: Fraction | None) -> Sequence[int | None]:
-    """Of an account: under the ε of a coalition, where it has one and that leaves any room."""
+    """The cap of an account: the ε of its coalition, if it has one and that leaves any room."""
     rule = read_rule(partition.terms)
     try:
         return rule.cap(partition.epsilon if epsilon is None else min(epsilon, partition.epsilon)).capacity
@@ -133,7 +134,7 @@ def _bounds(
     empty = empty_account(partition, holder)
     whole = counted_loss(facts, facts.accounts.get((partition.ref, holder), empty))
     own = facts.accounts.get((partition.ref, own_holder), empty).loss
-    # After a decree less may count of everyone's account than of one's own.
+    # After a decree less may count of the global account than of one's own.
     mine = Loss(tuple(map(min, own.finite, whole.finite)), tuple(map(min, own.infinite, whole.infinite)))
     rounded = others_rounded_up(whole, mine, capacity)
     most, least = (mine + others for others in (rounded, least_of_others(rounded, capacity)))

@@ -1,8 +1,8 @@
-"""Whether a cap lets anything run: which declared plan fits an empty account, and the least ε at which one does.
+"""Whether a cap admits any run: how much of the declared plan fits an empty account, and the least ε for all of it.
 
-A cap may be closed at every coordinate of a partition's rule, or open and still below the cheapest step of what the
-partition is for; and what a document says of one run may bar the plan too. Nothing is refused for that: a document of
-before would be decided otherwise at replay. It is reported where a document is checked, previewed or entered.
+A cap may be closed at every coordinate of a partition's rule, or open and still below the cheapest step of the declared
+plan; and a document's limits on one run may bar the plan too. Nothing is refused for that, since replay would then
+decide earlier documents differently. It is reported when a document is checked, previewed or entered.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class _PricedPlan:
 
 
 class CapReport(Record, frozen=True):
-    """What an account without any run could hold under a cap.
+    """The runs that an account without any run could hold under a cap.
 
     Attributes:
         least_epsilon: the least cap under which the declared plan, or without one any run, would fit; None if none
             within the partition's budget is known.
         plan_steps: of the declared plan; None without one.
         steps: how many of those would fit.
-        text: all of it in a sentence.
+        text: the whole report in a sentence.
         usable: whether anything could run: a step of the declared plan or, without one, a run of the least loss.
     """
 
@@ -97,7 +97,7 @@ class CapReport(Record, frozen=True):
 
 
 def report_cap(partition: Partition, cap: NamedCap, declared: RunPlan | None) -> CapReport:
-    """What could run under one cap. Slow where the rule searches for its capacities in floats."""
+    """The runs that fit under one cap. Slow if the rule searches for its capacities in floats."""
     rule, epsilon = read_rule(partition.terms), min(cap.epsilon, partition.epsilon)
     try:
         priced = _priced(partition, declared)
@@ -116,7 +116,7 @@ def report_cap(partition: Partition, cap: NamedCap, declared: RunPlan | None) ->
 
 
 def report_run_limits(partition: Partition, limits: NamedRunLimits, declared: RunPlan) -> CapReport:
-    """Which steps of the declared plan could run as one run. Raises: Malformed, NotPriced, Rejected."""
+    """How many steps of the declared plan could be one run. Raises: Malformed, NotPriced, Rejected."""
     where, most = f"{limits.source}: ε {format_number(limits.epsilon)} on {partition.ref}", declared.steps
     barred, least, steps = limits.bounds.bars(partition.delta, declared), None, 0
     if not barred:
@@ -237,7 +237,7 @@ def _open(facts: Facts) -> Iterator[Partition]:
 
 
 def cap_reports(partitions: Iterable[Partition], stated: Sequence[Stated], declared: Declared) -> Iterator[CapReport]:
-    """Partitions opened alike are computed once; of one run nothing is reported without a declared plan."""
+    """Partitions of equal terms are computed once; limits on one run are reported only with a declared plan."""
     reports: dict[Hashable, CapReport | None] = {}
     for partition in partitions:
         plan = declared(partition)
@@ -254,10 +254,10 @@ def cap_reports(partitions: Iterable[Partition], stated: Sequence[Stated], decla
 
 
 def _report(partition: Partition, limit: Stated, plan: RunPlan | None) -> CapReport | None:
-    """Under a cap, or of one run; None where nothing can be said of one."""
+    """The report of a cap, or of limits on one run; None if there is nothing to report."""
     if isinstance(limit, NamedCap):
         return report_cap(partition, limit, plan)
     try:
         return None if plan is None else report_run_limits(partition, limit, plan)
     except (Malformed, NotPriced, Rejected):
-        return None  # the reports of the caps say that the plan has no price
+        return None  # the reports of the caps state that the plan has no price

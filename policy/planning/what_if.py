@@ -58,13 +58,13 @@ class PlannedCharge(Record, frozen=True):
     step_leases: bool | None = None
 
     def __post_init__(self) -> None:
-        """Some partition is named. Raises: Malformed."""
+        """Check that some partition is named. Raises: Malformed."""
         super().__post_init__()
         require_partitions(self.partitions, self.ranges)
 
 
 class PlannedRun(PlannedCharge, frozen=True, kw_only=True):
-    """Who would charge what, under which contract (its document's digest), to which partitions."""
+    """A planned run: its consumer, plan, contract (by its document's digest) and partitions."""
 
     actor: Did
 
@@ -104,7 +104,7 @@ class WhatIf:
     """One planned run in one state at one time, ``now`` in Unix milliseconds.
 
     Attributes:
-        exact: whether checks show the part of others in an account exactly, whatever the policy says.
+        exact: whether checks show the part of others in an account exactly, whatever the policy states.
     """
 
     facts: Facts
@@ -114,11 +114,11 @@ class WhatIf:
     exact: bool = False
 
     def with_plan(self, plan: RunPlan) -> WhatIf:
-        """Another plan, everything else equal."""
+        """The same with another plan."""
         return replace(self, run=structs.replace(self.run, plan=plan))
 
     def body(self, plan: RunPlan) -> MakeCharge:
-        """The body of a command that would ask for it."""
+        """The body of a command that would charge it."""
         run = self.run
         keys = CleanRoomKeys(PublicKey("X25519", _NO_KEY), PublicKey("Ed25519", _NO_KEY))
         return MakeCharge(
@@ -134,7 +134,7 @@ class WhatIf:
         )
 
     def decide(self) -> Decision:
-        """The ledger's decision. Never raises for what a caller can send."""
+        """The ledger's decision. Raises nothing, whatever a caller sends."""
         pending = PendingCommand(self._command, self.body(self.run.plan), b"", "")
         return decide_unsigned(self.facts, pending, self.now, 0, self.gate)
 
@@ -155,7 +155,7 @@ class WhatIf:
             verdict = self.verdict(epsilons)
             rooms = self.rooms(self.run.plan) if verdict.permit else []
         except (Rejected, Malformed, KeyError):
-            # What is refused before a check is made has its reason in the detail.
+            # A refusal before any check has its reason in the detail.
             return DecisionReport(None, (), decided.detail, decided.code.word)
         checks = (*verdict.checks, *(room.check(self.facts.accounts, self.holder) for room in rooms))
         failed = next((check for check in checks if not check.passed), None)
@@ -170,20 +170,20 @@ class WhatIf:
             return ()
 
     def verdict(self, epsilons: Sequence[tuple[str, Fraction]]) -> Verdict:
-        """The gate's, at this ε of the run on each partition."""
+        """The gate's verdict at this ε of the run on each partition."""
         return self.gate(
             Request(self._command, self.body(self.run.plan), self.now, epsilon=tuple(epsilons)), self.facts
         )
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
-        """Those it is charged to. Raises: KeyError, Rejected."""
+        """The partitions that it is charged to. Raises: KeyError, Rejected."""
         refs = partitions_within(self.facts, self.run.partitions, self.run.ranges)
         return tuple(self.facts.partitions[ref] for ref in refs)
 
     @cached_property
     def alike(self) -> tuple[Group, ...]:
-        """Those it is charged to; where it names ranges, those on which it costs the same together. Raises: as above.
+        """The partitions that it is charged to; with ranges, those of equal price in one group.
 
         Raises:
             KeyError, Rejected.
@@ -204,7 +204,7 @@ class WhatIf:
 
     @cached_property
     def without_epsilon(self) -> Verdict:
-        """The gate's verdict on a run of zero ε: no change of noise or steps lifts what it denies."""
+        """The gate's verdict on a run of zero ε: no change of noise or steps changes its denials."""
         return self.verdict([(partition.ref, Fraction(0)) for partition in self.partitions])
 
     @cached_property

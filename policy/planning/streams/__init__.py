@@ -1,1 +1,1 @@
-"""What people read of a stream: its slices in order, what a run meets there, and what closes when."""
+"""Reports of a stream: its slices in order, the room for runs, and when slices close."""

@@ -1,4 +1,4 @@
-"""The newest slices of a stream that one run may cover: a range that a charge takes if each of them has room."""
+"""The newest slices of a stream that one run may cover: a range that a charge may name if each has room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policy.planning.streams.slice_status import OPEN, RETIRED, Slice, slice_sta
 
 
 def newest_window(facts: Facts, slices: Sequence[Slice], at: int) -> tuple[Partition, ...]:
-    """The newest slices in a row that are open at a time (ms), in the order of opening; empty where none is.
+    """The newest consecutive slices that are open at a time (ms), in the order of opening; empty if none is.
 
     The row ends where a period was missed, where a unit or relation differs, and at the least ``window_max`` that
     binds one of its slices: a charge over more is refused.
@@ -23,7 +23,7 @@ def newest_window(facts: Facts, slices: Sequence[Slice], at: int) -> tuple[Parti
         newest = partition.partition
         if newest is None:
             continue
-        # What is retired stays so; to look at its terms would cost more with every slice of the past.
+        # A retired slice stays retired; reading its terms would cost more with every past slice.
         if partition.status == RETIRED or slice_status(facts, newest, at).status != OPEN:
             if inside:
                 break
@@ -37,6 +37,6 @@ def newest_window(facts: Facts, slices: Sequence[Slice], at: int) -> tuple[Parti
 
 
 def _follow(facts: Facts, first: Partition, then: Partition) -> bool:
-    """Whether one range of one run may have both, the later one right after the other."""
+    """Whether one range of a run may hold both, the later one directly after the other."""
     comparable = (first.unit, first.relation) == (then.unit, then.relation)
     return comparable and next(missed_between(facts, first, then), None) is None

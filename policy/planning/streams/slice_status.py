@@ -1,8 +1,8 @@
-"""The slices of a stream in order, each with what a run meets there, and the periods that were missed.
+"""The status of a stream's slices in order, and the periods that were missed.
 
-A slice is open only if nothing closes it for everybody: it is not retired, not past its age, under a policy, and its
+A slice is open only if nothing closes it for all lineages: it is not retired, not past its age, under a policy, and its
 global account, where that is capped, has room: it is full where all of its capacity is used, and frozen where more is,
-as it may be after the policy got tighter. What closes it for one lineage alone, that lineage's account says.
+as it may be after the policy got tighter. The account of a single lineage may be closed besides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WITHOUT_POLICY: Final = "without_policy"
 PARTITION_STATES: Final = (OPEN, RETIRED, PAST_AGE, FROZEN, FULL, WITHOUT_POLICY)
 STATUSES: Final = (*PARTITION_STATES, MISSED)
 CLOSED: Final = (RETIRED, PAST_AGE, WITHOUT_POLICY)
-"""What no decree opens: nothing is charged there, whatever has room."""
+"""Statuses that no decree opens: nothing is charged there, even with room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Slice:
     """One period of a stream.
 
     Attributes:
-        partition: None where the period was missed.
-        closes: the last moment (ms) of a charge by its age; None where no age binds.
+        partition: None if the period was missed.
+        closes: the last time (ms) for a charge by its age; None if no age limit binds.
     """
 
     period: str
@@ -53,7 +53,7 @@ def stream_slices(
     """Every slice in the order of opening, and between them each period that was missed; empty without a stream.
 
     Args:
-        partitions: those of the dataset, where they are known; else all are looked through.
+        partitions: those of the dataset, if they are known; else all are searched.
     """
     stream = stream_in_force(facts, provider, dataset)
     if stream is None:
@@ -84,7 +84,7 @@ def slice_status(facts: Facts, partition: Partition, now: int) -> Slice:
 
 
 def _room(facts: Facts, partition: Partition) -> str:
-    """What the capped account of everyone leaves."""
+    """The status by the room in the capped global account."""
     account = facts.accounts.get((partition.ref, GLOBAL))
     if account is None:
         return OPEN

@@ -1,6 +1,6 @@
-"""What people read of a stream: its slices, the runs that its newest window has room for, and what closes when.
+"""The report of a stream: its slices, the runs that its newest window has room for, and when slices close.
 
-A consumer is shown everyone's account rounded up: the facts given here are those that it is shown
+A consumer is shown the global account rounded up: the facts passed here are those that it is shown
  (:func:`policy.planning.shared_account.facts_as_shown`).
 """
 
@@ -46,7 +46,7 @@ from policy.planning.streams.person_epsilon import person_epsilon
 from policy.planning.streams.slice_status import OPEN, STATUSES, Slice, stream_slices
 
 ALERT_DAYS: Final = (30, 7, 1)
-"""So many days before a slice closes it is said."""
+"""The days before a slice closes from which on it is reported."""
 MONTHS_AHEAD: Final = 12
 
 Closes = Annotated[int, Meta(description="the last moment of a charge, by the slice's age")]
@@ -55,11 +55,11 @@ Rounded = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]{4}$", description="four d
 
 
 class SliceReport(Record, frozen=True):
-    """One slice, or a period that was missed: what a calendar shows of it.
+    """One slice, or a period that was missed, as a calendar shows it.
 
     Attributes:
-        alert_days: it closes within so many days; None if later, or if it is not open.
-        odometer: the ε so far for everyone together, rounded up; no decree takes from it.
+        alert_days: the days until it closes; None if later than an alert, or if it is not open.
+        odometer: the ε so far of the global account, rounded up; no decree reduces it.
         spent: the share of its budget that is used.
     """
 
@@ -75,11 +75,11 @@ class SliceReport(Record, frozen=True):
 
 
 class WindowReport(Record, frozen=True):
-    """Slices in a row that a run may cover at a time, the newest ones, and the runs like the last one that fit.
+    """The newest consecutive slices that a run may cover at a time, and how many runs like the last one fit.
 
     Attributes:
         at: the time (ms) of the report, as if nothing were charged or opened until then.
-        binding: what bars or binds them; None before the first run.
+        binding: the constraint that binds or bars them; None before the first run.
         runs: None before the first run of the stream.
     """
 
@@ -92,7 +92,7 @@ class WindowReport(Record, frozen=True):
 
 
 class SliceTerms(Record, frozen=True):
-    """What the next slice opens with."""
+    """The terms that the next slice opens with."""
 
     delta: Exact
     epsilon: Exact
@@ -107,7 +107,7 @@ class SliceTerms(Record, frozen=True):
 
 
 class StreamReport(Record, frozen=True):
-    """A stream as people read it.
+    """A stream as reported to people.
 
     Attributes:
         budget_delta, budget_epsilon: what all slices may show of one person, or record; those of earlier versions too.
@@ -115,7 +115,7 @@ class StreamReport(Record, frozen=True):
         may_open: the periods that a slice may open for now, the oldest first; empty where periods are by hand.
         months: the newest window at the first moment of each of the coming months.
         odometer: the most that all slices so far show of one, whatever was reset; None if it passes the budget.
-        soundness: what holds a person's loss within the budget.
+        soundness: why a person's loss stays within the budget.
     """
 
     appearances_max: Natural
@@ -144,7 +144,7 @@ class StreamFigures:
     """The figures of one stream at a time, for the holder of one account.
 
     Attributes:
-        facts: as the reader is shown them.
+        facts: as shown to the reader.
         partitions: those of the dataset.
         last: the newest run on the stream that the reader knows of, and the contract of the next one like it.
     """
@@ -159,7 +159,7 @@ class StreamFigures:
     contract: Contract | None = None
 
     def report(self) -> StreamReport | None:
-        """Everything; None without a stream."""
+        """The whole report; None without a stream."""
         stream = stream_in_force(self.facts, self.provider, self.dataset)
         if stream is None:
             return None
@@ -270,13 +270,13 @@ def _may_open(stream: StreamDocument, slices: Sequence[Slice], now: int) -> tupl
     current = period_of(stream.period, now)
     both = (period_before(stream.period, current), current)
     ends = (span[1] for one in reversed(slices) if one.partition is not None and (span := span_of(one.period)))
-    # One that was skipped stays missed: only what is after the newest slice opens.
+    # A skipped period stays missed: only periods after the newest slice open.
     newest = next(ends, None)
     return tuple(one for one in both if newest is None or (start_of(stream.period, one) or 0) >= newest)
 
 
 def _months(now: int) -> list[int]:
-    """The first moment of each of the coming months."""
+    """The start of each of the coming months."""
     names = periods_from(MONTH, period_of(MONTH, now))
     next(names)
     starts = (start_of(MONTH, name) for name, _ in zip(names, range(MONTHS_AHEAD), strict=False))

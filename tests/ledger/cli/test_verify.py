@@ -53,7 +53,7 @@ def test_whose_key_it_was(book: Path) -> None:
     own, given = (), ("--log", book.parent / "log.vkey")
     for options, beside in ((own, True), (given, False)):
         told = _verify(book, *options).stdout
-        assert told.endswith("taken from beside the book: compare it with the one you keep\n") is beside
+        assert told.endswith("read from beside the book: compare it with the one you keep\n") is beside
         assert json.loads(_verify(book, *options, "--json").stdout).get("log_key_beside_book", False) is beside
 
 
