@@ -151,7 +151,7 @@ def _closed(mild: WhatIf) -> bool:
 
 
 def _denied(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int], float]:
-    """Whether the gate's bounds on the plan itself, without its ε, hold."""
+    """The excess over the gate's bounds on the plan itself, without its ε: positive where the gate denies."""
     return lambda place: log_excess(None, Fraction(1), holds=question.with_plan(of(place)).without_epsilon.permit)
 
 
