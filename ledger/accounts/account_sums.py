@@ -75,7 +75,7 @@ class AccountSums:
                 after = moved.get(before)
                 if after is None:
                     posted, pending = before
-                    after = _moved(posted, loss, count.posted), _moved(pending, loss, count.pending)
+                    after = _add_times(posted, loss, count.posted), _add_times(pending, loss, count.pending)
                     moved[before] = after
                 changed[place] = Account(*place, *after)
         for place, account in changed.items():
@@ -92,7 +92,7 @@ class _Count:
     entry: tuple[int, bytes]
 
 
-def _moved(total: Loss, loss: Loss, count: int) -> Loss:
+def _add_times(total: Loss, loss: Loss, count: int) -> Loss:
     if count == 0:
         return total
     many = loss if count in {1, -1} else loss.times(abs(count))

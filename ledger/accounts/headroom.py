@@ -139,7 +139,8 @@ class Room(NamedTuple):
         limit, cap = self.limit, self.limit.cap
         whose = "the global account" if limit.holder == GLOBAL else "the account of this lineage"
         whose = whose if limit.share is None else f"the quota of this lineage, {format_number(limit.share)} of all,"
-        text = f"{whose} of {limit.partition} is {self._used(self.before)} used and would be {self._used(self.after)}"
+        now, then = self._used_text(self.before), self._used_text(self.after)
+        text = f"{whose} of {limit.partition} is {now} used and would be {then}"
         if not self.enough:
             fit = steps_that_fit(self.rule, self.before, cap, self.segments, self.steps)
             text = f"{text}; {fit} of the run's {self.steps} steps would fit"
@@ -147,7 +148,7 @@ class Room(NamedTuple):
         by = f"; the cap of ε {format_number(cap.epsilon)} is {self._says()}"
         return f"{text}{by} ({compared})" if compared else f"{text}{by}"
 
-    def _used(self, loss: Loss) -> str:
+    def _used_text(self, loss: Loss) -> str:
         """How full the account is."""
         if is_infinite(self.rule, loss, self.limit.cap):
             return "infinite"

@@ -23,17 +23,17 @@ Group = tuple[Partition, ...]
 
 def group_by_terms(partitions: Sequence[Partition]) -> tuple[Group, ...]:
     """Partitions on which any run costs the same. Raises: Rejected, for too many groups."""
-    return _grouped(partitions, _terms)
+    return _group_by(partitions, _terms)
 
 
 def group_by_caps(partitions: Sequence[Partition], caps: dict[str, Caps]) -> tuple[Group, ...]:
     """Partitions of equal price that have the same caps too. Raises: Rejected, for too many groups."""
 
-    def alike(partition: Partition) -> Hashable:
+    def key_of(partition: Partition) -> Hashable:
         stated = caps[partition.ref]
         return *_terms(partition), stated.everyone, stated.lineage, stated.share
 
-    return _grouped(partitions, alike)
+    return _group_by(partitions, key_of)
 
 
 def _terms(partition: Partition) -> tuple[Hashable, ...]:
@@ -47,7 +47,7 @@ def _terms(partition: Partition) -> tuple[Hashable, ...]:
     )
 
 
-def _grouped(partitions: Sequence[Partition], key: Callable[[Partition], Hashable]) -> tuple[Group, ...]:
+def _group_by(partitions: Sequence[Partition], key: Callable[[Partition], Hashable]) -> tuple[Group, ...]:
     groups: dict[Hashable, list[Partition]] = {}
     for partition in partitions:
         groups.setdefault(key(partition), []).append(partition)

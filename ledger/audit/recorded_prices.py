@@ -52,7 +52,7 @@ class RecordedPrices(ComputedPrices):
             raise Malformed("body.limits", "name other accounts than the charge touches")
         if parse_number(recorded["epsilon"], "body.limits.cap.epsilon") != bound.epsilon:
             raise Malformed("body.limits.cap.epsilon", "is not what follows from the entries before")
-        cap = _kept(bound.partition.terms, c.spelled(recorded), share)
+        cap = _sound_cap(bound.partition.terms, c.spelled(recorded), share)
         if cap is None:
             raise Malformed("body.limits.cap", "allows more than the budget does")
         return cap
@@ -63,10 +63,10 @@ class RecordedPrices(ComputedPrices):
             return self.cap(bound)
         rule = read_rule(bound.partition.terms)
         cap = rule.cap(bound.epsilon)
-        return _moved(cap, self._elsewhere) if rule.searched else cap
+        return _move_cap(cap, self._elsewhere) if rule.searched else cap
 
 
-def _moved(cap: Cap, sign: int) -> Cap:
+def _move_cap(cap: Cap, sign: int) -> Cap:
     """Moved up or down as far as a search may end on another machine, by a unit at least."""
     moved = (None if bound is None else bound + sign * math.ceil(bound * FOUND_PART) for bound in cap.capacity)
     return Cap(cap.epsilon, tuple(moved))
@@ -74,11 +74,11 @@ def _moved(cap: Cap, sign: int) -> Cap:
 
 def keeps(terms: str, recorded: Any) -> bool:  # noqa: ANN401 - JSON as recorded
     """Whether a recorded cap allows no more than its (ε, δ) under a rule. Raises: Malformed."""
-    return _kept(terms, c.spelled(recorded), None) is not None
+    return _sound_cap(terms, c.spelled(recorded), None) is not None
 
 
 @lru_cache(maxsize=4_096)
-def _kept(terms: str, capacity: bytes, share: str | None) -> Cap | None:
+def _sound_cap(terms: str, capacity: bytes, share: str | None) -> Cap | None:
     """The recorded cap, if it, or the cap of which it is that share, allows no more than its (ε, δ)."""
     cap, rule = _cap(capacity), read_rule(terms)
     if len(cap.capacity) != len(rule.coordinates):

@@ -171,7 +171,7 @@ class _Replay:
         book, state = self._book, self._state
         documents = _check_documents(book)
         try:
-            for stored in _stored(book):
+            for stored in _stored_chunks(book):
                 self._growth.grow(self._apply(stored))
                 # The state has no reference cycles; the collector's search for some took a sixth of the time.
                 gc.freeze()
@@ -256,7 +256,7 @@ class _Replay:
         self._permits.keep(run, entry, signers[-1], priced)
 
 
-def _stored(book: Snapshot) -> Iterator[list[Stored]]:
+def _stored_chunks(book: Snapshot) -> Iterator[list[Stored]]:
     """The log as it is stored, in chunks of so many entries or bytes."""
     table = ENTRY
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)

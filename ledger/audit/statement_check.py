@@ -52,7 +52,7 @@ class StatementCheck:
             journal.record(name, kind, time, state_entry_secret(data))
         if kind != STATEMENT.name:
             return
-        stated = _stated(applied)
+        stated = _read_statement(applied)
         if not journal.stated < stated.size < journal.size:
             raise Malformed("body.request.size", "must lie after the size of the statement before, and before this one")
         self._tree = journal.advance(stated.size).applied(self._tree)
@@ -60,7 +60,7 @@ class StatementCheck:
             raise Malformed("body.request.root", f"is not that of the state that the first {stated.size} entries make")
 
 
-def _stated(applied: Effect | SignedRun) -> Stated:
+def _read_statement(applied: Effect | SignedRun) -> Stated:
     if isinstance(applied, Entry) and isinstance(body := applied.command_body, StateStatement):
         return Stated(body.size, body.root)
     if isinstance(applied, Stated):

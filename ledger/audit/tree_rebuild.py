@@ -51,7 +51,7 @@ class TreeRebuild:
             self._edge[level] = values[-1]
         self.size += len(leaves)
         for size, note in notes.items():
-            self.newest = self._checked(size, note, roots[size])
+            self.newest = self._check_checkpoint(size, note, roots[size])
 
     def check_leaves(self, leaves: list[bytes]) -> None:
         """Check the stored hashes of the next entries. Raises: VerificationFailed, for the first that differs."""
@@ -95,7 +95,7 @@ class TreeRebuild:
         notes = self._book.connection.execute(chosen.order_by(CHECKPOINT.c.tree_size))
         return {int(size): str(note) for size, note in notes}
 
-    def _checked(self, size: int, note: str, root: bytes) -> Checkpoint:
+    def _check_checkpoint(self, size: int, note: str, root: bytes) -> Checkpoint:
         try:
             checkpoint = open_checkpoint(note, self._trust)
         except Malformed as error:

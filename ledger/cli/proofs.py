@@ -41,7 +41,7 @@ def publish(
     from ledger.cli.input_files import need_key
     from ledger.store.snapshot import Log
 
-    with _opened(book, writes=False) as engine, engine.begin() as connection, progress("publishing") as step:
+    with _open_book(book, writes=False) as engine, engine.begin() as connection, progress("publishing") as step:
         key = need_key(log, None if "://" in book else Path(book))
         done = tile_publishing.publish(Log(connection), folder, key, step)
     result = {"entries": done.entries, "files": done.files, "folder": str(folder)}
@@ -70,9 +70,9 @@ def witness(
     from ledger.store.cosignatures import cosigned_checkpoint
     from ledger.store.snapshot import Log
 
-    with _opened(book, writes=True) as engine:
+    with _open_book(book, writes=True) as engine:
         requested = [Witness.parse(text) for text in witnesses]
-        answers = [_cosigned(engine, asked) for asked in requested]
+        answers = [_request_cosignature(engine, asked) for asked in requested]
         with engine.begin() as connection:
             note = cosigned_checkpoint(connection, Log(connection).size)
     if as_json:
@@ -101,7 +101,7 @@ def receipt(
     from ledger.store.cosignatures import cosigned_receipt
     from ledger.store.snapshot import Log
 
-    with _opened(book, writes=False) as engine, engine.begin() as connection:
+    with _open_book(book, writes=False) as engine, engine.begin() as connection:
         facts = Log(connection)
         index = facts.entry_index(name)
         if index is None:
@@ -114,7 +114,7 @@ def receipt(
     typer.echo(json.dumps(result) if as_json else f"wrote entry {index} to {entry} and its receipt to {proof}")
 
 
-def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
+def _request_cosignature(engine: Engine, witness: Witness) -> tuple[int, str]:
     """The exit code of one witness's answer, and a sentence."""
     import httpx
 
@@ -138,7 +138,7 @@ def _cosigned(engine: Engine, witness: Witness) -> tuple[int, str]:
 
 
 @contextmanager
-def _opened(book: str, *, writes: bool) -> Iterator[Engine]:
+def _open_book(book: str, *, writes: bool) -> Iterator[Engine]:
     """A book's engine; every error ends in one sentence."""
     from ledger.store.engine import name_of
 

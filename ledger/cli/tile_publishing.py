@@ -52,7 +52,7 @@ def publish(book: Log, folder: Path, key: LogKey, step: Step) -> Publication:
     open_checkpoint(book.checkpoint, trust)
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
-        before = _published(book, folder, trust)
+        before = _published_size(book, folder, trust)
         due = [tile for tile in tiles_of(book.size) if not _is_there(folder, tile, before)]
         for done, tile in enumerate(due, 1):
             path = folder / tile.path
@@ -82,7 +82,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _published(book: Log, folder: Path, trust: Trust) -> int:
+def _published_size(book: Log, folder: Path, trust: Trust) -> int:
     """How many entries the folder publishes, if they are the first ones of this very book."""
     try:
         with (folder / "checkpoint").open("rb") as file:

@@ -88,44 +88,44 @@ class ChargeRecord(_Plain, frozen=True):
     groups: Raw | None = None
 
 
-def _charged(entry: RunEntry[ChargeRecord]) -> Charged:
+def _charge_effect(entry: RunEntry[ChargeRecord]) -> Charged:
     body, request = entry.body, entry.body.request
     match_digest(body.plan)
     request.match()
-    _recorded(bytes(body.limits))
+    _parse_recorded(bytes(body.limits))
     if body.alerts is not None:
-        _recorded(bytes(body.alerts))
-    groups = None if body.groups is None else _recorded(bytes(body.groups))
+        _parse_recorded(bytes(body.alerts))
+    groups = None if body.groups is None else _parse_recorded(bytes(body.groups))
     prices = _prices(bytes(body.prices), None if request.ranges else request.partitions)
     return charged(entry.id, entry.actor, body.author, request, plan_of(request), prices, body.refund or "", groups)
 
 
-def _released(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
+def _release_effect(entry: RunEntry[Recorded[str, ReleaseKey]]) -> Released:
     return Released(entry.id, entry.body.request.charge)
 
 
-def _leased(entry: RunEntry[Recorded[str, LeaseSteps]]) -> Leased:
+def _lease_effect(entry: RunEntry[Recorded[str, LeaseSteps]]) -> Leased:
     request = entry.body.request
     return Leased(entry.id, request.charge, request.last, request.taken)
 
 
-def _posted(entry: RunEntry[Recorded[str, Post]]) -> Settled:
+def _post_effect(entry: RunEntry[Recorded[str, Post]]) -> Settled:
     request = entry.body.request
     return Settled(request.charge, request.steps, entry.body.outcome, entry.id, request.model)
 
 
-def _closed(entry: RunEntry[Recorded[str, Settle]]) -> Settled:
+def _settle_effect(entry: RunEntry[Recorded[str, Settle]]) -> Settled:
     return Settled(entry.body.request.charge, None, entry.body.outcome)
 
 
 _Closing = Recorded[Literal["posted", "voided"], Settle]
 _READERS: Final[dict[str, tuple[Callable[[bytes], RunEntry[Any] | None], Callable[[Any], Effect]]]] = {
-    "charge": (canonical_reader(RunEntry[ChargeRecord]), _charged),
-    "key_release": (canonical_reader(RunEntry[Recorded[Literal["permitted"], ReleaseKey]]), _released),
-    "step_lease": (canonical_reader(RunEntry[Recorded[Literal["permitted"], LeaseSteps]]), _leased),
-    "post": (canonical_reader(RunEntry[Recorded[Literal["posted"], Post]]), _posted),
-    "void": (canonical_reader(RunEntry[_Closing]), _closed),
-    "lapse": (canonical_reader(RunEntry[_Closing]), _closed),
+    "charge": (canonical_reader(RunEntry[ChargeRecord]), _charge_effect),
+    "key_release": (canonical_reader(RunEntry[Recorded[Literal["permitted"], ReleaseKey]]), _release_effect),
+    "step_lease": (canonical_reader(RunEntry[Recorded[Literal["permitted"], LeaseSteps]]), _lease_effect),
+    "post": (canonical_reader(RunEntry[Recorded[Literal["posted"], Post]]), _post_effect),
+    "void": (canonical_reader(RunEntry[_Closing]), _settle_effect),
+    "lapse": (canonical_reader(RunEntry[_Closing]), _settle_effect),
 }
 """By kind: the entry's record, and the reader of its effect."""
 _KIND: Final = b'"kind":"'
@@ -163,7 +163,7 @@ def read_run(data: bytes) -> tuple[Read, RunEntry[Any]] | None:
 
 
 @lru_cache(maxsize=4_096)
-def _recorded(data: bytes) -> Any:  # noqa: ANN401 - JSON as recorded
+def _parse_recorded(data: bytes) -> Any:  # noqa: ANN401 - JSON as recorded
     """A value that an entry's body records, in canonical bytes. Raises: Malformed."""
     # Two levels around it, as in the entry: the depth limit is counted from there.
     whole: Any = c.parse_canonical(b'{"body":{"value":%s}}' % data, ENTRY_BYTES_MAX)
@@ -172,5 +172,5 @@ def _recorded(data: bytes) -> Any:  # noqa: ANN401 - JSON as recorded
 
 @lru_cache(maxsize=4_096)
 def _prices(data: bytes, partitions: tuple[str, ...] | None) -> tuple[tuple[str, bytes], ...]:
-    recorded = _recorded(data)
+    recorded = _parse_recorded(data)
     return tuple((ref, c.spelled(recorded[ref])) for ref in (recorded if partitions is None else partitions))

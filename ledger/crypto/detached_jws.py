@@ -70,7 +70,7 @@ def public_key(private: Ed25519PrivateKey) -> PublicKey:
 def sign(private: Ed25519PrivateKey, payload: bytes, call: Call | None = None) -> str:
     """A detached JWS over ``payload``, for one request if ``call`` is given; ``kid`` is the key's thumbprint."""
     key_id = public_key(private).thumbprint
-    protected = _protected(key_id, call)
+    protected = _protected_header(key_id, call)
     return f"{protected}..{c.base64url(private.sign(_signing_input(protected, payload)))}"
 
 
@@ -143,10 +143,10 @@ def _verifies(key: SignerKey, signature: bytes, message: bytes) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _plain_header(key_id: str) -> str:
-    return _protected(key_id)
+    return _protected_header(key_id)
 
 
-def _protected(key_id: str, call: Call | None = None) -> str:
+def _protected_header(key_id: str, call: Call | None = None) -> str:
     """The protected header for a key, in RFC 8785 form."""
     header: c.Object = {"alg": "Ed25519", "b64": False, "crit": ["b64"], "kid": key_id}
     return c.base64url(c.dump({**header, **call.to_json()} if call else header))

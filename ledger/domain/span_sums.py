@@ -122,7 +122,7 @@ class SpanSums:
             count.author.sums[count.at] = _with_all(count.author.sums[count.at], count.charge)
         # Additions first, so that no sum is below its final value on the way.
         for count in sorted(counts, key=lambda count: -count.pending):
-            count.author.sums[count.at] = _moved(count.author.sums[count.at], count)
+            count.author.sums[count.at] = _add_count(count.author.sums[count.at], count)
 
     def _parts(self, spans: Iterable[Span]) -> Iterator[tuple[_Author, slice]]:
         for span in spans:
@@ -182,7 +182,7 @@ def _with_all(sums: _Sums, charge: Charge) -> _Sums:
     return (*sums, *new) if new else sums
 
 
-def _moved(sums: _Sums, count: _Count) -> _Sums:
+def _add_count(sums: _Sums, count: _Count) -> _Sums:
     """Sums with the counted losses added."""
     by_partition = {row[0]: row for row in sums}
     for refs, segments in count.charge.price_groups:

@@ -34,7 +34,7 @@ def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVA
         mode: its permissions, less the umask.
         durable: False where the caller synchronises many files at once.
     """
-    with _part_of(path, mode) as part, _written(part, data, durable=durable):
+    with _part_of(path, mode) as part, _write_part(part, data, durable=durable):
         part.replace(path)
     if durable:
         sync_folder(path.parent)
@@ -42,7 +42,7 @@ def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVA
 
 def create_file(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
     """Write a new file. Raises: FileExistsError, OSError."""
-    with new_file(path, mode=mode) as part, _written(part, data, durable=False):
+    with new_file(path, mode=mode) as part, _write_part(part, data, durable=False):
         pass
 
 
@@ -122,7 +122,7 @@ def _part_of(path: Path, mode: int) -> Iterator[Path]:
 
 
 @contextmanager
-def _written(part: Path, data: bytes | Iterable[bytes], *, durable: bool) -> Iterator[None]:
+def _write_part(part: Path, data: bytes | Iterable[bytes], *, durable: bool) -> Iterator[None]:
     # The file exists; if it is gone meanwhile, it is not created here with another mode.
     with part.open("r+b") as file:
         # Where files cannot be locked, no file counts as a leftover.

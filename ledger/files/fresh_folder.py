@@ -46,12 +46,12 @@ def fresh_folder(folder: Path, option: str, *, mode: int = PRIVATE_FOLDER) -> It
         made.rename(folder)
         sync_folder(folder.parent)
     except OSError as error:
-        raise _named(error, folder) from None
+        raise _with_name(error, folder) from None
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _named(error: OSError, folder: Path) -> OSError:
+def _with_name(error: OSError, folder: Path) -> OSError:
     """The same error with a file name that the user knows: a full disk names none, and ours are temporary."""
     if error.filename is None or ".part" in str(error.filename):
         return OSError(error.errno, error.strerror or "cannot be written", str(folder))

@@ -21,7 +21,7 @@ Steps = tuple[int, m.Mechanism]
 
 def atoms(mechanism: m.Mechanism) -> Iterator[m.Mechanism]:
     """The atomic mechanisms inside: those that hold no other."""
-    inner = _held(mechanism)
+    inner = _inner(mechanism)
     if not inner:
         yield mechanism
     for part in inner:
@@ -30,15 +30,15 @@ def atoms(mechanism: m.Mechanism) -> Iterator[m.Mechanism]:
 
 def count_selections(mechanism: m.Mechanism) -> int:
     """How many private selections (``repeat_and_select``) are inside; each takes long to price."""
-    return isinstance(mechanism, m.RepeatAndSelect) + sum(count_selections(part) for part in _held(mechanism))
+    return isinstance(mechanism, m.RepeatAndSelect) + sum(count_selections(part) for part in _inner(mechanism))
 
 
 def depth(mechanism: m.Mechanism) -> int:
     """How many mechanisms deep it is nested, itself counted."""
-    return 1 + max(map(depth, _held(mechanism)), default=0)
+    return 1 + max(map(depth, _inner(mechanism)), default=0)
 
 
-def _held(mechanism: m.Mechanism) -> tuple[m.Mechanism, ...]:
+def _inner(mechanism: m.Mechanism) -> tuple[m.Mechanism, ...]:
     match mechanism:
         case m.Composed():
             return mechanism.mechanisms
@@ -52,7 +52,7 @@ def kinds_of(mechanism: m.Mechanism) -> tuple[str, ...]:
     """The kinds that a policy must permit: those of everything inside, and tuning if it is used."""
     if isinstance(mechanism, m.RepeatAndSelect):
         return tuple(dict.fromkeys((mechanism.kind, *kinds_of(mechanism.mechanism))))
-    inner = _held(mechanism)
+    inner = _inner(mechanism)
     return tuple(dict.fromkeys(kind for part in inner for kind in kinds_of(part))) if inner else (mechanism.kind,)
 
 

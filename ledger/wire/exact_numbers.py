@@ -77,7 +77,7 @@ def format_number(number: Fraction) -> str:
         places += 1
     if rest > 1:
         return f"{number.numerator}/{number.denominator}"
-    return _fixed(number.numerator * 10**places // number.denominator, places)
+    return _fixed_point(number.numerator * 10**places // number.denominator, places)
 
 
 def ceil_units(nats: Fraction) -> int:
@@ -97,10 +97,10 @@ def floor_units(nats: Fraction) -> int:
 
 def ceil_decimal(number: Fraction, places: int = 4) -> str:
     """A loss reported to people: ``places`` digits after the point, rounded up."""
-    return _fixed(-((-number.numerator * 10**places) // number.denominator), places)
+    return _fixed_point(-((-number.numerator * 10**places) // number.denominator), places)
 
 
-def _fixed(scaled: int, places: int) -> str:
+def _fixed_point(scaled: int, places: int) -> str:
     sign, scaled = ("-", -scaled) if scaled < 0 else ("", scaled)
     digits = str(scaled).rjust(places + 1, "0")
     return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}"

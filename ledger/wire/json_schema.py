@@ -24,7 +24,7 @@ def json_schemas(
 ) -> tuple[list[Schema], Schema]:
     """The schemas of several types, and the named schemas that they refer to, as in OpenAPI."""
     schemas, parts = msgspec.json.schema_components(kinds, schema_hook=_schema, ref_template=ref_template)
-    return [_published(schema) for schema in schemas], {name: _record(part) for name, part in parts.items()}
+    return [_publish(schema) for schema in schemas], {name: _record(part) for name, part in parts.items()}
 
 
 def _schema(kind: type) -> Schema:
@@ -33,19 +33,19 @@ def _schema(kind: type) -> Schema:
 
 def _record(schema: Schema) -> Schema:
     """The schema of a record. A field with a default factory has no default here: it is always written."""
-    record: Schema = _published(schema)
+    record: Schema = _publish(schema)
     fields = schema.get("properties", {})
     always = [name for name, field in fields.items() if "default" not in field]
     return {**record, "required": sorted({*record.get("required", []), *always})} if fields else record
 
 
-def _published(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
+def _publish(schema: Any) -> Any:  # noqa: ANN401 - JSON Schema
     """JSON Schema in its published form: ECMA patterns, constants required, absent fields not declared null."""
     if isinstance(schema, list):
-        return [_published(item) for item in schema]
+        return [_publish(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    published = {name: _published(value) for name, value in schema.items() if name != "default"}
+    published = {name: _publish(value) for name, value in schema.items() if name != "default"}
     if "enum" in published:
         published.pop("pattern", None)
     if isinstance(form := published.get("pattern"), str):

@@ -37,7 +37,7 @@ def explain(node: inspect.Type, value: Any, where: str, rule: str = "") -> None:
                 explain(node.key_type, name, f"{where}.{name[:80]}" if where else name[:80])
                 explain(node.value_type, inner, f"{where}.{name}" if where else name)
         case inspect.CustomType():
-            _located(lambda: read_custom(node.cls, value), where)
+            _with_path(lambda: read_custom(node.cls, value), where)
         case _:
             _explain_scalar(node, value, where, rule)
 
@@ -58,7 +58,7 @@ def _explain_object(node: inspect.StructType, value: Any, where: str, rule: str 
         if (name := field.encode_name) in value:
             kind = field.type if field.default is not None else _present(field.type)
             explain(kind, value[name], f"{where}.{name}" if where else name)
-    _located(lambda: msgspec.convert(value, node.cls, dec_hook=read_custom), where)
+    _with_path(lambda: msgspec.convert(value, node.cls, dec_hook=read_custom), where)
 
 
 def _is_word_of(node: inspect.Type, value: object) -> bool:
@@ -135,7 +135,7 @@ def _explain_word(words: tuple[Any, ...], value: object, where: str, rule: str) 
         raise Malformed(where, rule or (f"must be one of {', '.join(words)}" if words[1:] else f"must be '{words[0]}'"))
 
 
-def _located(read_value: Callable[[], object], where: str) -> None:
+def _with_path(read_value: Callable[[], object], where: str) -> None:
     """Raises: Malformed, as a reader or a record's own check does, under the path."""
     try:
         read_value()

@@ -34,7 +34,7 @@ def status_of(place: Place, limits: Limits) -> Result:
         NotDone: if it cannot be read, or is not a book.
         VerificationFailed: if its tree lacks a node.
     """
-    with _opened(place, limits) as (connection, revision):
+    with _open_book(place, limits) as (connection, revision):
         engine, schema, head = connection.dialect, schema_at(revision, connection.dialect.name), head_of(connection)
         version = ".".join(str(part) for part in engine.server_version_info or ())
         missing, wrong = missing_triggers(connection, revision), wrong_grants(connection, revision)
@@ -70,7 +70,7 @@ def status_of(place: Place, limits: Limits) -> Result:
 
 
 @contextmanager
-def _opened(place: Place, limits: Limits) -> Iterator[tuple[Connection, str]]:
+def _open_book(place: Place, limits: Limits) -> Iterator[tuple[Connection, str]]:
     """A transaction that reads a book, and its revision. Raises: Absent, SchemaUnknown, NotDone."""
     if not holds_book(place, limits):
         raise Absent(f"there is no book at {place.display_name}: run 'epsilon db upgrade' to make one")
@@ -103,7 +103,7 @@ def check_book(  # noqa: PLR0913 - what to check, against what, who decides, and
         Absent, SchemaUnknown: if there is no book, or not at the newest schema.
         VerificationFailed: naming the first error.
     """
-    with _opened(place, limits) as (connection, revision):
+    with _open_book(place, limits) as (connection, revision):
         if revision != SCHEMA_REVISION:
             raise SchemaUnknown(f"{place.display_name} is not at schema {SCHEMA_REVISION}: run 'epsilon db upgrade'")
         head_of(connection)

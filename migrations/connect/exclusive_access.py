@@ -61,14 +61,14 @@ def file_locked(place: Place, limits: Limits) -> Iterator[None]:
     except (FileChangedError, FilesystemRefusedError) as error:
         raise NotDone(str(error)) from None
     except LockHeldError:
-        raise _held(place) from None
+        raise _lock_error(place) from None
     try:
         yield
     finally:
         lock.release()
 
 
-def _held(place: Place) -> NotDone:
+def _lock_error(place: Place) -> NotDone:
     return NotDone(f"another process has the book at {place.display_name} open for writing: stop it first")
 
 
@@ -118,7 +118,7 @@ def connected(place: Place, *, writes: bool, limits: Limits | None = None) -> It
             yield connection
     except DatabaseError as error:
         if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-            raise _held(place) from None
+            raise _lock_error(place) from None
         message = str(error.orig).strip().partition("\n")[0]
         raise NotDone(f"{place.display_name}: {message}") from None
     finally:

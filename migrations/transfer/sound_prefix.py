@@ -93,14 +93,14 @@ class SoundPrefix:
         if size > self.tree_size:
             raise KeyError(size)
         tree = CompactRange()
-        for data in self._taken(size):
+        for data in self._read_sound(size):
             tree.append(data)
         return tree.root()
 
     def items(self, kind: Kind) -> Generator[bytes]:
         """See :class:`migrations.transfer.book_contents.Contents`."""
         if kind == "entries":
-            yield from self._taken(self.tree_size)
+            yield from self._read_sound(self.tree_size)
         elif kind == "documents":
             yield from self._documents()
         elif kind == "checkpoints":
@@ -110,7 +110,7 @@ class SoundPrefix:
         else:
             yield from self._cosignatures()
 
-    def _taken(self, size: int) -> Iterator[bytes]:
+    def _read_sound(self, size: int) -> Iterator[bytes]:
         with streamed(self.connection, _ENTRIES.limit(size)) as rows:
             yield from (bytes(row.data) for row in rows)
 

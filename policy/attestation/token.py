@@ -112,7 +112,7 @@ def _of_azure(claims: c.Object) -> c.Object:
     if not isinstance(runtime, dict):
         return {}
     if NESTED in claims:
-        runtime = _decoded(runtime.get(_PAYLOAD))
+        runtime = _decode_payload(runtime.get(_PAYLOAD))
     claimed: c.Object = {name: runtime[name] for name in ("charge", "nonce", "pipeline", "plan") if name in runtime}
     keys = runtime.get("keys")
     if isinstance(keys, list):
@@ -123,7 +123,7 @@ def _of_azure(claims: c.Object) -> c.Object:
     return claimed
 
 
-def _decoded(payload: c.Json) -> c.Object:
+def _decode_payload(payload: c.Json) -> c.Object:
     text = payload.get(_OURS) if isinstance(payload, dict) else None
     if not isinstance(text, str):
         raise Malformed(f"claims.{_RUNTIME}.{_PAYLOAD}.{_OURS}", "must be base64 text")

@@ -124,7 +124,7 @@ def check(  # noqa: PLR0913 - what neither file says
             version=version,
             budget=parse_epsilon(budget, "--budget") if budget else None,
             signed=signed or bool(did),
-            waived=_waived(waive or [], waived_by or [], waived_until, waiver_reason),
+            waived=_read_waivers(waive or [], waived_by or [], waived_until, waiver_reason),
         )
         documents = [read_file(path) for path in did or ()]
         registration = None if service is None else _registration(service, receipt)
@@ -150,7 +150,7 @@ def _registration(service: Path, receipt: Path | None) -> Registration:
     return Registration(pinned, None if receipt is None else read_file(receipt))
 
 
-def _waived(codes: list[str], issuers: list[str], until: str, reason: str) -> Waived | None:
+def _read_waivers(codes: list[str], issuers: list[str], until: str, reason: str) -> Waived | None:
     """The waivers from the options: all options must be given, or none. Raises: Malformed, naming the option."""
     from ledger.wire import canonical_json as c
     from ledger.wire.malformed import Malformed

@@ -64,7 +64,7 @@ def adapt(  # noqa: PLR0913 - what neither file says
     try:
         decided = PartyDecisions(
             tdc=tdc,
-            providers=dict(_named(text) for text in tdp or ()),
+            providers=dict(_owner_and_did(text) for text in tdp or ()),
             starts=parse_time(starts, "--starts") if starts else None,
             ends=parse_time(ends, "--ends") if ends else None,
             rows=rows,
@@ -93,7 +93,7 @@ def read_file(path: Path) -> bytes:
         return file.read(ENVELOPE_BYTES_MAX + 1)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _owner_and_did(text: str) -> tuple[str, str]:
     from ledger.wire import canonical_json as c
     from ledger.wire.malformed import Malformed
 

@@ -34,9 +34,9 @@ def caps_of_documents(policy: Policy, contract: ContractDocument | None, plan: R
     _require_priced_mechanism(policy, contract)
     load, binds = plan or policy.load, _binding(policy)
     caps = caps_of(policy.budget.epsilon_max, binds, contract)
-    _opened(policy, caps.lineage, load)
+    _open_partition(policy, caps.lineage, load)
     # A partition opens before its contracts, and independently of them.
-    opened = _opened(policy, caps_of(policy.budget.epsilon_max, binds, None).lineage, load)
+    opened = _open_partition(policy, caps_of(policy.budget.epsilon_max, binds, None).lineage, load)
     if opened is None:
         return []
     epsilon, rule = opened
@@ -57,7 +57,7 @@ def _require_priced_mechanism(policy: Policy, contract: ContractDocument | None)
         )
 
 
-def _opened(policy: Policy, lineage: Fraction, load: RunPlan | None) -> tuple[Fraction, Rule] | None:
+def _open_partition(policy: Policy, lineage: Fraction, load: RunPlan | None) -> tuple[Fraction, Rule] | None:
     """The ε and the rule of the partition; None if every rule needs another load. Raises: Malformed."""
     whole, delta = None if load is None else load.mechanism(load.steps), policy.budget.delta_max
     closed: NoRoom | None = None

@@ -99,17 +99,17 @@ def transfer(  # noqa: PLR0913 - each an argument
     as_json: AsJson = False,
 ) -> None:
     """Preview which accounts grow if a model is handed over, and by how much."""
-    _preview(book, "transfer", {"charge": charge, "recipient": recipient, **_given(giver)}, at, as_json=as_json)
+    _preview(book, "transfer", {"charge": charge, "recipient": recipient, **_giver_field(giver)}, at, as_json=as_json)
 
 
 @app.command(epilog=examples("plan publication", "demo/book.sqlite run-1", "demo/book.sqlite run-1 --json"))
 @verbosely
 def publication(book: BookName, charge: _Charge, giver: _Giver = "", at: At = "", *, as_json: AsJson = False) -> None:
     """Preview which accounts grow if a model is published, and by how much."""
-    _preview(book, "publication", {"charge": charge, **_given(giver)}, at, as_json=as_json)
+    _preview(book, "publication", {"charge": charge, **_giver_field(giver)}, at, as_json=as_json)
 
 
-def _given(giver: str) -> Object:
+def _giver_field(giver: str) -> Object:
     return {"giver": giver} if giver else {}
 
 

@@ -25,7 +25,7 @@ _HOLDER: Final = re.compile(r"global|lineage:[0-9]+")
 def breach_lines(breaches: Sequence[AccountStatus]) -> Iterator[str]:
     """The accounts over their cap."""
     for breach in breaches:
-        yield f"the account of {breach.name} on {breach.partition} is over its cap: {_used(breach)}"
+        yield f"the account of {breach.name} on {breach.partition} is over its cap: {_used_text(breach)}"
     yield "1 account is over its cap." if len(breaches) == 1 else f"{len(breaches)} accounts are over their cap."
 
 
@@ -54,7 +54,7 @@ def impact_lines(impact: Impact) -> Iterator[str]:
     for change in impact.accounts:
         before, after = change.before, change.after
         word = "would be frozen" if change.freezes else "would admit charges again" if change.thaws else "changes"
-        yield f"  the account of {after.name} on {after.partition} {word}: {_used(before)} -> {_used(after)}"
+        yield f"  the account of {after.name} on {after.partition} {word}: {_used_text(before)} -> {_used_text(after)}"
     yield from (f"  {plain(cap.text)}" for cap in impact.caps)
     for coalition in impact.undeclared:
         yield f"  coalition {coalition}: its members cannot charge until it is declared"
@@ -67,11 +67,11 @@ def impact_lines(impact: Impact) -> Iterator[str]:
         yield f"  pending charge {charge.charge}: {', '.join(word for word, holds in touched.items() if holds)}"
     counts = len(impact.partitions), sum(account.freezes for account in impact.accounts), len(impact.pending)
     yield "{} would change, {} would be frozen, {} would be affected.".format(
-        *map(_counted, counts, ("partition", "account", "pending charge"))
+        *map(_count, counts, ("partition", "account", "pending charge"))
     )
 
 
-def _counted(number: int, what: str) -> str:
+def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -100,7 +100,7 @@ def _value(value: Any, name: str = "") -> str:  # noqa: ANN401 - JSON
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _used(account: AccountStatus) -> str:
+def _used_text(account: AccountStatus) -> str:
     cap = "no cap" if account.epsilon_max is None else f"cap {format_number(account.epsilon_max)}"
     quota = "" if account.share_max is None else f", quota {format_number(account.share_max)}"
     return f"{account.used} ({cap}{quota})"
@@ -114,7 +114,7 @@ def merger_lines(merged: Iterable[MergedAccount]) -> Iterator[str]:
         before = " and ".join(status.used for status in account.before)
         much = "" if account.excess is None else f", {account.excess} over its cap"
         word = f"would be frozen{much}" if account.after.over else "stays within its cap"
-        yield f"{account.partition}: {whose} {word}: {before} -> {_used(account.after)}"
+        yield f"{account.partition}: {whose} {word}: {before} -> {_used_text(account.after)}"
     if not listed:
         yield "None of these organisations has any privacy loss on record."
 
@@ -126,9 +126,9 @@ def exposure_lines(changes: Iterable[ExposureChange]) -> Iterator[str]:
         whose = one.after.name
         much = "" if one.excess is None else f", {one.excess} over its cap"
         word = f"would be frozen{much}" if one.after.over else "stays within its cap"
-        yield f"{one.partition}: {whose} {word}: {one.before.used} -> {_used(one.after)}"
+        yield f"{one.partition}: {whose} {word}: {one.before.used} -> {_used_text(one.after)}"
     frozen = sum(account.after.over and not account.before.over for account in listed)
-    yield f"{_counted(len(listed), 'account')} would change, {frozen} would be frozen."
+    yield f"{_count(len(listed), 'account')} would change, {frozen} would be frozen."
 
 
 def coalition_lines(searches: Iterable[SmallestCoalitions]) -> Iterator[str]:
@@ -137,7 +137,7 @@ def coalition_lines(searches: Iterable[SmallestCoalitions]) -> Iterator[str]:
     if not listed:
         yield "There is no open partition on which such a cap leaves any room."
     for account in listed:
-        searched = _counted(account.asked, "organisation")
+        searched = _count(account.asked, "organisation")
         yield f"{account.partition}, cap {format_number(account.epsilon_max)}, {searched}:"
         for over in account.coalitions:
             yield f"  {len(over.members)}: {over.name}"

@@ -71,7 +71,7 @@ def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) 
     bound: dict[str, Binding] = {}
     for ref in body.partitions:
         found = case.exists("partition_unknown", facts.partitions.get(ref), ref)
-        if found is not None and (binds := _charged(case, found, document)):
+        if found is not None and (binds := _check_partition(case, found, document)):
             bound[ref] = binds
     if not body.ranges:
         return bound
@@ -82,15 +82,15 @@ def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) 
         ends = (order.places[f"{range_.dataset}/{name}"] for name in (range_.first, range_.last))
         first, last = ends
         check_gaps(case, [facts.partitions[ref] for ref in order.refs[first : last + 1]])
-    for group in _alike(case, partitions):
+    for group in _group_equal(case, partitions):
         words = in_words(refs, [partition.ref for partition in group])
         # The oldest of them exceeds the age limit first.
-        if binds := _charged(case, min(group, key=lambda partition: partition.opened), document, words):
+        if binds := _check_partition(case, min(group, key=lambda partition: partition.opened), document, words):
             bound |= {partition.ref: binds for partition in group}
     return bound
 
 
-def _alike(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
+def _group_equal(case: Case, partitions: list[Partition]) -> list[list[Partition]]:
     """Groups of partitions for which every check has the same result."""
     facts, now, groups = case.facts, case.now, dict[Hashable, list[Partition]]()
     epsilon = dict(case.request.epsilon)
@@ -149,7 +149,7 @@ def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> b
     return not together or organisation.did == contract.consumer
 
 
-def _charged(case: Case, partition: Partition, document: ContractDocument, words: str = "") -> Binding | None:
+def _check_partition(case: Case, partition: Partition, document: ContractDocument, words: str = "") -> Binding | None:
     """Check one partition, or equal ones by one of them; return its terms, or None without a policy in force."""
     ref, pair = words or partition.ref, DatasetName(partition.dataset, partition.provider)
     expected = "of a dataset in the contract"

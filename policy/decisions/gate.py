@@ -34,14 +34,14 @@ def gate(request: Request, facts: Facts) -> Verdict:
     """Decide a request. Never raises: an unknown kind denies, and so does an internal error."""
     decide = _VERDICTS.get(request.command.kind)
     if decide is None:
-        return _denied("kind_unknown", f"no rule permits {request.command.kind[:80]!r}")
+        return _denial("kind_unknown", f"no rule permits {request.command.kind[:80]!r}")
     try:
         return decide(request, facts)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong in a decision, the answer is no
-        return _denied("evaluation_error", f"{type(error).__name__}: {str(error)[:200]}")
+        return _denial("evaluation_error", f"{type(error).__name__}: {str(error)[:200]}")
 
 
-def _denied(code: str, text: str) -> Verdict:
+def _denial(code: str, text: str) -> Verdict:
     findings = Findings()
     findings.failed(code, text)
     return findings.verdict()

@@ -70,7 +70,7 @@ class LastRunBounds:
         return next(self._bars(run), "")
 
     def _bars(self, run: LastRun) -> Iterator[str]:
-        for source, epsilon_max, bounds in self._stated():
+        for source, epsilon_max, bounds in self._stated_bounds():
             text = bounds.bars(self.partition.delta, run.plan)
             if text:
                 yield f"{text}, by {source}"
@@ -88,7 +88,7 @@ class LastRunBounds:
             number = ceil_decimal(epsilon, _PLACES)
             yield f"one run has an ε of at most {format_number(epsilon_max)}, and such a run {number}, by {source}"
 
-    def _stated(self) -> Iterator[tuple[str, Fraction, RunBounds]]:
+    def _stated_bounds(self) -> Iterator[tuple[str, Fraction, RunBounds]]:
         """Each document that bounds one run: its name, the cap on ε, and the other bounds."""
         policy, document = self.binds.policy, self.document
         if document is not None:

@@ -102,7 +102,7 @@ def _check_policy(case: Case, document: StreamDocument, policy: Policy) -> None:
 
 def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
     """Check a partition of a dataset with a stream: it is the next slice, by the stream's terms, of fresh persons."""
-    every = tuple(_stored(case.facts, body.commitments))
+    every = tuple(_readable_documents(case.facts, body.commitments))
     persons = tuple(document for document in every if read_commitments(document).persons)
     document = stream_in_force(case.facts, body.provider, body.dataset)
     if document is None:
@@ -121,7 +121,7 @@ def check_slice(case: Case, body: OpenPartition, policy: Policy) -> None:
         _check_persons(case, body, document, persons, earlier)
 
 
-def _stored(facts: Facts, digests: Sequence[str]) -> list[Stored]:
+def _readable_documents(facts: Facts, digests: Sequence[str]) -> list[Stored]:
     """The documents that can be read; a check has reported the others."""
     documents = []
     for document in (stored_commitments(digest, facts) for digest in digests):
@@ -196,7 +196,9 @@ def _check_persons(
 
 
 def _persons_of(facts: Facts, partition: Partition) -> tuple[Stored, ...]:
-    return tuple(document for document in _stored(facts, partition.commitments) if read_commitments(document).persons)
+    return tuple(
+        document for document in _readable_documents(facts, partition.commitments) if read_commitments(document).persons
+    )
 
 
 def check_windows(case: Case, partitions: Sequence[Partition]) -> None:

@@ -111,7 +111,9 @@ def adapt(contract: bytes, pipeline: bytes, terms: Terms, decided: PartyDecision
         data if not any(change.field.startswith(name) for change in changes) else write_lines(files[name])
         for name, data in ((CONTRACT, contract), (PIPELINE, pipeline))
     ]
-    needed = dict.fromkeys(text for reason in checked.reasons if reason.refused and (text := _needed(reason, files)))
+    needed = dict.fromkeys(
+        text for reason in checked.reasons if reason.refused and (text := _missing_decision(reason, files))
+    )
     return Adapted(written[0], written[1], tuple(changes), tuple(needed), check(written[0], written[1], terms))
 
 
@@ -257,7 +259,7 @@ _REMEDIES: Final[dict[str, Callable[[_Refusal], Remedy]]] = {
 """The change that removes each refusal, by its code."""
 
 
-def _needed(reason: Reason, files: Mapping[str, Any]) -> str:
+def _missing_decision(reason: Reason, files: Mapping[str, Any]) -> str:
     """The decision that a refusal needs, and its option; empty if there is none."""
     match reason.code, reason.field:
         case "did_missing", "contract.tdc":

@@ -214,12 +214,12 @@ def _data_keys(contract: Contract) -> list[Object]:
             "datasets": [
                 {"dataset": dataset.id, "key": dataset.key, "provider": dataset.provider} for dataset in group
             ],
-            "delta_max": _shown(contract.delta_max(group)),
-            "epsilon_max": _shown(contract.epsilon_max(group)),
+            "delta_max": _number_text(contract.delta_max(group)),
+            "epsilon_max": _number_text(contract.epsilon_max(group)),
         }
         for group in contract.by_key()
     ]
 
 
-def _shown(number: Fraction | None) -> str | None:
+def _number_text(number: Fraction | None) -> str | None:
     return None if number is None else format_number(number)

@@ -86,10 +86,10 @@ def _json(data: bytes, size_max: int) -> Text:
         value = c.parse(data, size_max)
     except Malformed as error:
         # The strict JSON reader reports no places: locate the value at which it stopped.
-        located = _located(data.decode("utf-8", "replace"))
+        located = _locate(data.decode("utf-8", "replace"))
         path, place = located.stumble or (error.field, located.places.get(error.field, (0, 0)))
         raise Malformed(path or error.field, _at(error.rule, place) if place[0] else error.rule) from None
-    return Text(value, lambda: _located(data.decode()).places)
+    return Text(value, lambda: _locate(data.decode()).places)
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class _Open:
         return f"{self.path}.{self.name}" if self.path else str(self.name)
 
 
-def _located(text: str) -> _Located:
+def _locate(text: str) -> _Located:
     """The places of names and items, as far as the text is JSON and not too deep."""
     located, stack = _Located(), list[_Open]()
     for piece, place in _pieces(text):

@@ -41,15 +41,15 @@ def schema_of(kind: str) -> Schema:
     return {
         "$id": f"urn:epsilon:schema:{kind}:1",
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_inlined(schema, parts),
+        **_inline(schema, parts),
         "title": title,
     }
 
 
-def _inlined(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
+def _inline(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
     """A schema without references, and without descriptions of Python classes."""
     if isinstance(schema, list):
-        return [_inlined(item, parts) for item in schema]
+        return [_inline(item, parts) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$defs" in schema:
@@ -57,4 +57,4 @@ def _inlined(schema: Any, parts: Schema) -> Any:  # noqa: ANN401 - JSON Schema
     if "$ref" in schema:
         schema = {**parts[schema["$ref"].rpartition("/")[2]], **{k: v for k, v in schema.items() if k != "$ref"}}
     described = {"title", "description"}
-    return {k: _inlined(v, parts) for k, v in schema.items() if k not in described or not isinstance(v, str)}
+    return {k: _inline(v, parts) for k, v in schema.items() if k not in described or not isinstance(v, str)}

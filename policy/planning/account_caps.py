@@ -98,7 +98,7 @@ def account_status(facts: Facts, account: Account, bounds: PartitionBounds | Non
     epsilon = cap_of(facts, partition, holder, bounds) if bounds else None
     loss = account_loss.counted_loss(facts, account)
     rule = read_rule(partition.terms)
-    share, admitted = _used(partition, loss, partition.epsilon if epsilon is None else epsilon)
+    share, admitted = _used_share(partition, loss, partition.epsilon if epsilon is None else epsilon)
     over = epsilon is not None and not admitted
     quota = bounds.share_max if bounds and holder != GLOBAL and _coalition_cap(facts, holder) is None else None
     if quota is not None:
@@ -135,7 +135,7 @@ def _coalition_cap(facts: Facts, holder: str) -> Fraction | None:
     return node.epsilon if node and node.kind is NodeKind.COALITION else None
 
 
-def _used(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction | None, bool]:
+def _used_share(partition: Partition, loss: Loss, epsilon: Fraction) -> tuple[Fraction | None, bool]:
     """The share of a cap's capacity, None if it has none; and whether the rule admits the loss."""
     rule = read_rule(partition.terms)
     try:

@@ -84,7 +84,9 @@ class PartitionFigures:
         bounds = LastRunBounds(self.facts, self.partition, self.binds, contract, self.now) if self.binds else None
         rooms, shut = self._rooms(holder, bounds.document if bounds else None)
         rooms += self._contract_runs(bounds)
-        closed = self._closed(holder) or shut or next((f"{room.words} is full" for room in rooms if room.over), None)
+        closed = (
+            self._closed_reason(holder) or shut or next((f"{room.words} is full" for room in rooms if room.over), None)
+        )
         barred = bounds.why_none(self.last) if bounds and self.last else ""
         if not rooms:
             share = Percent.of(None) if shut else _percent(self._room(self._limit(holder), ""))
@@ -102,7 +104,7 @@ class PartitionFigures:
         used, words = Fraction(contract.runs, document.runs_max), f"the number of runs of {document.source}"
         return [_Room(words, used, remaining <= 0, None if self.last is None else max(0, remaining), infinite=False)]
 
-    def _closed(self, holder: str) -> str | None:
+    def _closed_reason(self, holder: str) -> str | None:
         """Why the partition or the lineage is closed, whatever it has used."""
         if self.partition.retired:
             return "the partition is retired"

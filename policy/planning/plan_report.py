@@ -110,7 +110,7 @@ def report(question: WhatIf, first: int, since: int, shown: ShownStates | None =
         decision=decision,
         lasts=tuple(
             last
-            for last in _lasts(seen_as, _projected(seen_as), first, since)
+            for last in _lasts(seen_as, _accounts_to_project(seen_as), first, since)
             if shown is None or last.holder != GLOBAL
         ),
         noise_multiplier_least=least_noise_admitted(seen_as),
@@ -172,7 +172,7 @@ def _lasts(question: WhatIf, refs: tuple[str, ...], first: int, since: int) -> I
                     )
 
 
-def _projected(question: WhatIf) -> tuple[str, ...]:
+def _accounts_to_project(question: WhatIf) -> tuple[str, ...]:
     """The partitions whose accounts a report projects; of those in ranges, as many as may be listed, the fullest.
 
     The choice reveals something about their accounts, so it is made on the state as shown to the caller.

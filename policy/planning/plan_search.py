@@ -103,14 +103,14 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
         return with_steps(plan, steps)
 
     mild = question.with_plan(of(1))
-    if _closed(mild):
+    if _is_closed(mild):
         return 0
-    found = find_crossing(_denied(question, of), 0, limit + 1, Crossing(plan.steps, 1.0)).place
+    found = find_crossing(_denial_excess(question, of), 0, limit + 1, Crossing(plan.steps, 1.0)).place
     found = find_crossing(_fullness(mild, of), 0, found + 1, Crossing(plan.steps, 1.0)).place
     for partition, cap in _run_caps(mild):
         if found:
             found = most_steps(mechanism_of(of, partition), cap, partition.delta, partition.relation, found)
-    return _settled(lambda steps: question.with_plan(of(steps)).is_admitted, found, 0, limit)
+    return _correct_by_decisions(lambda steps: question.with_plan(of(steps)).is_admitted, found, 0, limit)
 
 
 def least_noise_admitted(question: WhatIf) -> Fraction | None:
@@ -121,7 +121,7 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
     """
     plan = question.run.plan
     mildest = with_noise(plan, NOISE_MAX)
-    if mildest is None or _closed(mild := question.with_plan(mildest)):
+    if mildest is None or _is_closed(mild := question.with_plan(mildest)):
         return None
 
     def of(noise: int) -> RunPlan:
@@ -130,19 +130,21 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
         return changed
 
     start, ends = Crossing(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
-    noise_place = max(find_crossing(test, *ends, start).place for test in (_denied(question, of), _fullness(mild, of)))
+    noise_place = max(
+        find_crossing(test, *ends, start).place for test in (_denial_excess(question, of), _fullness(mild, of))
+    )
     for partition, cap in _run_caps(mild):
         least = least_noise(mechanism_of(of, partition), cap, partition.delta, partition.relation)
         if least is None:
             return None
         noise_place = max(noise_place, int(least * NOISE_PLACES))
-    noise_place = _settled(
+    noise_place = _correct_by_decisions(
         lambda noise: question.with_plan(of(noise)).is_admitted, noise_place, _NOISE_MOST + 1, _NOISE_LEAST
     )
     return Fraction(noise_place, NOISE_PLACES) if noise_place <= _NOISE_MOST else None
 
 
-def _closed(mild: WhatIf) -> bool:
+def _is_closed(mild: WhatIf) -> bool:
     """Whether even the smallest plan is denied at every ε, or an account admits nothing."""
     try:
         return not mild.without_epsilon.permit or not mild.limits
@@ -150,7 +152,7 @@ def _closed(mild: WhatIf) -> bool:
         return True
 
 
-def _denied(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int], float]:
+def _denial_excess(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int], float]:
     """The excess over the gate's bounds on the plan itself, without its ε: positive where the gate denies."""
     return lambda place: log_excess(None, Fraction(1), holds=question.with_plan(of(place)).without_epsilon.permit)
 
@@ -198,7 +200,7 @@ def _fullness(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int],
     return excess
 
 
-def _settled(passes: Callable[[int], bool], number: int, none: int, limit: int) -> int:
+def _correct_by_decisions(passes: Callable[[int], bool], number: int, none: int, limit: int) -> int:
     """The estimated place, corrected by decisions: it is admitted, and the next one on the way to ``limit`` is not.
 
     ``none`` means no place at all. The reported ε is not quite monotone where a finer grid sets in, and a gate may have
@@ -206,7 +208,11 @@ def _settled(passes: Callable[[int], bool], number: int, none: int, limit: int) 
     """
     onward = 1 if limit > none else -1
     if number == none:
-        return number if limit == none or not passes(none + onward) else _settled(passes, none + onward, none, limit)
+        return (
+            number
+            if limit == none or not passes(none + onward)
+            else _correct_by_decisions(passes, none + onward, none, limit)
+        )
     if not passes(number):
         return find_crossing(
             lambda place: log_excess(None, Fraction(1), holds=passes(place)), none, number, Crossing(number, 1.0)
@@ -291,12 +297,14 @@ def _after(question: WhatIf, runs: int) -> WhatIf:
     except (Rejected, Malformed, KeyError):
         return question
     holders = (GLOBAL, holder_of(node), *map(holder_of, coalitions_of(facts.nodes, node)))
-    accounts = {(ref, who): _charged(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders}
+    accounts = {
+        (ref, who): _account_after(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders
+    }
     contracts = {run.contract: contract._replace(runs=contract.runs + runs)}
     return replace(question, facts=HypotheticalFacts(facts, accounts=accounts, contracts=contracts))
 
 
-def _charged(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Account:
+def _account_after(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Account:
     account = facts.accounts.get((ref, holder)) or empty_account(facts.partitions[ref], holder)
     whole = Loss(tuple(runs * units for units in cost.finite), tuple(runs * units for units in cost.infinite))
     return account._replace(pending=account.pending + whole)

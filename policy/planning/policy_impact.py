@@ -145,12 +145,12 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
         ),
         pending=tuple(_pending(facts, pending, (old, policy), bounds, accounts)),
         policy=policy.source,
-        refused=_refused(facts, data, policy, now),
-        undeclared=tuple(_undeclared(facts, policy)),
+        refused=_failed_checks(facts, data, policy, now),
+        undeclared=tuple(_undeclared_members(facts, policy)),
     )
 
 
-def _refused(facts: Facts, data: bytes, policy: Policy, now: int) -> tuple[Check, ...]:
+def _failed_checks(facts: Facts, data: bytes, policy: Policy, now: int) -> tuple[Check, ...]:
     body = EnterDocument(c.digest(data), ())
     command = Command("policy", "planned", policy.issuer, "", {})
     request = Request(command, body, now, signers=(policy.issuer,))
@@ -269,7 +269,7 @@ def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> Contrac
     )
 
 
-def _undeclared(facts: Facts, policy: Policy) -> Iterator[str]:
+def _undeclared_members(facts: Facts, policy: Policy) -> Iterator[str]:
     """The coalitions that a policy names and that are not declared: their members cannot charge."""
     declared = [node for node in facts.nodes.values() if node.kind is NodeKind.COALITION]
     for coalition in policy.coalitions:

@@ -100,7 +100,7 @@ def report_cap(partition: Partition, cap: NamedCap, declared: RunPlan | None) ->
     """The runs that fit under one cap. Slow if the rule searches for its capacities in floats."""
     rule, epsilon = read_rule(partition.terms), min(cap.epsilon, partition.epsilon)
     try:
-        priced = _priced(partition, declared)
+        priced = _price_plan(partition, declared)
     except (Rejected, Malformed) as error:
         reason = error.decided.detail if isinstance(error, Rejected) else str(error)
         text = f"{_where(partition, cap)}: the declared plan has no price: {reason}"
@@ -131,7 +131,7 @@ def report_run_limits(partition: Partition, limits: NamedRunLimits, declared: Ru
     return CapReport(limits.epsilon, least, partition.ref, declared.steps, limits.source, steps, text, usable=steps > 0)
 
 
-def _priced(partition: Partition, declared: RunPlan | None) -> _PricedPlan | None:
+def _price_plan(partition: Partition, declared: RunPlan | None) -> _PricedPlan | None:
     """Raises: Malformed, Rejected."""
     if declared is None:
         return None

@@ -46,8 +46,8 @@ def _decide(context: Context[StateStatement]) -> Decision:
     return Decision(Code.PERMITTED)
 
 
-def _stated(entry: Recorded[StateStatement]) -> Stated:
+def _statement_effect(entry: Recorded[StateStatement]) -> Stated:
     return Stated(entry.body.size, entry.body.root)
 
 
-STATEMENT: Final = CommandKind("statement", StateStatement, _decide, effect=_stated, binds_all=True)
+STATEMENT: Final = CommandKind("statement", StateStatement, _decide, effect=_statement_effect, binds_all=True)

@@ -33,7 +33,7 @@ def decide(context: Context[Collude]) -> Decision:
     if body.effective > context.now:
         raise Rejected(Code.MALFORMED, "body.effective: must not lie after now", "body.effective")
     former = {organisation.node_at(body.effective) for organisation in organisations}
-    parents = _occupied(facts, descendants(facts.nodes, former, body.effective))
+    parents = _current_nodes(facts, descendants(facts.nodes, former, body.effective))
     if len(former) == 1:
         raise Rejected(Code.CONFLICT, "these organisations were one lineage then", "body.organisations")
     return context.permit(Parents(parents))
@@ -49,7 +49,7 @@ def draw(edit: LineageEdit, entry: Recorded[Collude]) -> None:
     facts, body = edit.facts, entry.body
     former = {facts.organisations[did].node_at(body.effective) for did in body.organisations}
     family = descendants(facts.nodes, former, body.effective)
-    parents = _occupied(facts, family)
+    parents = _current_nodes(facts, family)
     family |= forebears(facts.nodes, (node for node in family if facts.nodes[node].kind is NodeKind.COLLUSION))
     edit.add_node(NodeKind.COLLUSION, body.organisations[0])
     edit.merge_into(members_at(facts, parents), parents)
@@ -62,7 +62,7 @@ def draw(edit: LineageEdit, entry: Recorded[Collude]) -> None:
                 edit.add_edge(node, model, cut)
 
 
-def _occupied(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:
+def _current_nodes(facts: Facts, family: Iterable[int]) -> tuple[int, ...]:
     """The nodes of a family that organisations are at now."""
     return tuple(sorted(node for node in family if facts.nodes[node].members))
 

@@ -51,7 +51,7 @@ def decide(context: Context[MakeCharge]) -> Decision:
     own = OwnTerms(body.contract, body.deadline, body.clean_room.signing.thumbprint)
     valid = cached is not None and still_holds(context.facts, cached.priced.verdict, own, context.now)
     if cached is not None and valid and _has_room(context.facts, cache, cached):
-        decided = _admitted(context, *cached)
+        decided = _admission(context, *cached)
         if cache.is_sampled():
             _compare(context, decided)
         return decided
@@ -85,7 +85,7 @@ def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     # All or nothing: the refusal names every account that has no room.
     if full := priced.full(context.facts):
         raise no_room([check for limit in full for check in _checks(context.facts, priced, limit)])
-    return _admitted(context, priced, priced.derived(), priced.answered())
+    return _admission(context, priced, priced.derived(), priced.answered())
 
 
 def _checks(facts: Facts, priced: PricedCharge, full: GroupLimit) -> list[Check]:
@@ -101,7 +101,7 @@ def _checks(facts: Facts, priced: PricedCharge, full: GroupLimit) -> list[Check]
     return [Check(fullest.code, passed=False, text=text, source=fullest.source)]
 
 
-def _admitted(
+def _admission(
     context: Context[MakeCharge],
     priced: PricedCharge,
     derived: c.Object,

@@ -201,7 +201,7 @@ class Charged(NamedTuple):
         by_first = dict(prices)
         if {refs[0] for refs in members} != by_first.keys():
             raise Malformed("body.prices", "names other partitions than the first of each group")
-        in_order = _ordered(prices, tuple(refs[0] for refs in members))
+        in_order = _order_prices(prices, tuple(refs[0] for refs in members))
         return self.charge._replace(partitions=partitions, prices=in_order, index=index)
 
     def key_at(self, index: int) -> SigningKey:
@@ -211,7 +211,7 @@ class Charged(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def _ordered(prices: Prices, refs: tuple[str, ...]) -> Prices:
+def _order_prices(prices: Prices, refs: tuple[str, ...]) -> Prices:
     by_ref = dict(prices)
     return tuple((ref, by_ref[ref]) for ref in refs)
 

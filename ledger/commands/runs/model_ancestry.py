@@ -68,7 +68,7 @@ def epsilon_with_ancestry(book: RecordedFacts, charge: Charge) -> tuple[RunEpsil
         for ref in run.partitions:
             by_partition.setdefault(ref, []).append(run)
     if len(runs) > ANCESTRY_MAX:
-        return tuple(_unbounded(book.partitions[ref], by_partition[ref]) for ref in sorted(by_partition))
+        return tuple(_unbounded_epsilon(book.partitions[ref], by_partition[ref]) for ref in sorted(by_partition))
     return tuple(_together(book, book.partitions[ref], by_partition[ref]) for ref in sorted(by_partition))
 
 
@@ -95,7 +95,7 @@ def _together(book: RecordedFacts, partition: Partition, runs: list[Charge]) -> 
     return _bound(partition, runs, *least_odometer(rule, total, plans, partition.relation))
 
 
-def _unbounded(partition: Partition, runs: list[Charge]) -> RunEpsilon:
+def _unbounded_epsilon(partition: Partition, runs: list[Charge]) -> RunEpsilon:
     return _bound(partition, runs, f"{read_rule(partition.terms).kind()} odometer", None)
 
 

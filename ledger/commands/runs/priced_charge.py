@@ -95,12 +95,14 @@ class PricedCharge:
         alerts: list[c.Json] = []
         crossed: dict[tuple[str, Fraction], list[str]] = {}
         for group, (_, segments) in zip(self.groups, self.prices, strict=True):
-            for holder, share, ref in self._crossed(facts, numbers, group, loss_of(segments, self.body.plan.steps)):
+            for holder, share, ref in self._crossed_shares(
+                facts, numbers, group, loss_of(segments, self.body.plan.steps)
+            ):
                 crossed.setdefault((holder, share), []).append(ref)
                 alerts.append({"holder": holder, "partition": ref, "share": format_number(share)})
         return self._alerts_in_ranges(crossed) if self.body.ranges else alerts
 
-    def _crossed(
+    def _crossed_shares(
         self, facts: Facts, numbers: ComputedPrices, group: Group, run: Loss
     ) -> Iterator[tuple[str, Fraction, str]]:
         caps, first = dict(self.caps), group[0]

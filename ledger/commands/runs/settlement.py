@@ -161,18 +161,18 @@ def _lapse(context: Context[Settle]) -> Decision:
     return Decision(Code.POSTED, derived=leased.to_json())
 
 
-def _posted(entry: Recorded[Post]) -> Settled:
+def _post_effect(entry: Recorded[Post]) -> Settled:
     _check_outcome(entry, Code.POSTED)
     return Settled(entry.body.charge, entry.body.steps, entry.code.word, entry.id, entry.body.model)
 
 
-def _closed(entry: Recorded[Settle]) -> Settled:
+def _settle_effect(entry: Recorded[Settle]) -> Settled:
     _check_outcome(entry, Code.POSTED, Code.VOIDED)
     return Settled(entry.body.charge, None, entry.code.word)
 
 
-def _lapsed(entry: Recorded[Settle]) -> Settled:
-    return _closed(entry)._replace(steps=entry.fixed(Lapsed).steps)
+def _lapse_effect(entry: Recorded[Settle]) -> Settled:
+    return _settle_effect(entry)._replace(steps=entry.fixed(Lapsed).steps)
 
 
 def _check_outcome(entry: Recorded[Record], *codes: Code) -> None:
@@ -180,6 +180,6 @@ def _check_outcome(entry: Recorded[Record], *codes: Code) -> None:
         raise Malformed("body.outcome", f"must be {' or '.join(code.word for code in codes)}")
 
 
-POST: Final = CommandKind("post", Post, _post, (CCR,), "/v1/posts", effect=_posted, recorded=PostRecord)
-VOID: Final = CommandKind("void", Settle, _void, (TDC, CCR), "/v1/voids", effect=_closed)
-LAPSE: Final = CommandKind("lapse", Settle, _lapse, effect=_lapsed, recorded=Lapsed)
+POST: Final = CommandKind("post", Post, _post, (CCR,), "/v1/posts", effect=_post_effect, recorded=PostRecord)
+VOID: Final = CommandKind("void", Settle, _void, (TDC, CCR), "/v1/voids", effect=_settle_effect)
+LAPSE: Final = CommandKind("lapse", Settle, _lapse, effect=_lapse_effect, recorded=Lapsed)

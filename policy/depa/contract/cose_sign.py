@@ -111,7 +111,7 @@ def read_envelope(data: bytes) -> Envelope:
     if not isinstance(signatures, list) or not 1 <= len(signatures) <= SIGNATURES_MAX:
         raise Malformed("envelope.signatures", f"must be 1 to {SIGNATURES_MAX}")
     read = tuple(_signature(signature, f"envelope.signatures[{place}]") for place, signature in enumerate(signatures))
-    feed, labels = _labelled(header, _FEEDS, "envelope.protected", "")
+    feed, labels = _by_label(header, _FEEDS, "envelope.protected", "")
     kinds = {label for label in (labels, *(signature[1] for signature in read)) if label}
     return Envelope(
         protected=protected,
@@ -137,7 +137,7 @@ def _signature(value: object, path: str) -> tuple[Signature, str]:
     key_id = header.get(_KEY_ID, b"")
     if not isinstance(key_id, bytes) or len(key_id) > TEXT_MAX or not key_id.isascii():
         raise Malformed(f"{path}.protected.4", f"must be the key id, at most {TEXT_MAX} bytes of ASCII")
-    signer, label = _labelled(header, _SIGNERS, f"{path}.protected", None)
+    signer, label = _by_label(header, _SIGNERS, f"{path}.protected", None)
     certificates = _certificates(header.get(_X5CHAIN), f"{path}.protected.33")
     return Signature(path, value[0], algorithm, key_id.decode("ascii"), signer, certificates, value[2]), label
 
@@ -155,7 +155,7 @@ def _header(protected: object, unprotected: object, path: str) -> dict[Any, Any]
     return header
 
 
-def _labelled(header: dict[Any, Any], labels: dict[int, str], path: str, default: str | None) -> tuple[str, str]:
+def _by_label(header: dict[Any, Any], labels: dict[int, str], path: str, default: str | None) -> tuple[str, str]:
     """The value at one of two labels, and which label it is."""
     present = [label for label in labels if label in header]
     if len(present) > 1:

@@ -134,19 +134,19 @@ def verifies(key: Key, algorithm: int, signature: bytes, data: bytes) -> bool:
 
 
 def _methods(value: Any, did: str, where: str) -> Methods:  # noqa: ANN401 - JSON
-    elsewhere = dict(_held(value, "verificationMethod", did, where))
+    elsewhere = dict(_named_methods(value, "verificationMethod", did, where))
     methods: Methods = {}
-    for fragment, key in _held(value, "assertionMethod", did, where):
+    for fragment, key in _named_methods(value, "assertionMethod", did, where):
         meant = elsewhere.get(fragment) if key is None else key
         if meant is None:
             meant = Malformed(where, "refers to a method that the document does not hold")
-        if fragment in methods and not _alike(methods[fragment], meant):
+        if fragment in methods and not _equal_or_malformed(methods[fragment], meant):
             meant = Malformed(where, f"holds two keys named {fragment[:80]!r}")
         methods[fragment] = meant
     return methods
 
 
-def _held(value: Any, name: str, did: str, where: str) -> Iterator[tuple[str, Key | Malformed | None]]:  # noqa: ANN401 - JSON
+def _named_methods(value: Any, name: str, did: str, where: str) -> Iterator[tuple[str, Key | Malformed | None]]:  # noqa: ANN401 - JSON
     """The methods of a list that have a name: each by its fragment, None for a reference to a method elsewhere."""
     listed = value.get(name, [])
     if not isinstance(listed, list) or len(listed) > METHODS_MAX:
@@ -162,7 +162,9 @@ def _key(jwk: object, where: str) -> Key | Malformed:
     if not isinstance(jwk, dict) or "d" in jwk or "k" in jwk:
         return Malformed(where, "holds a method without a public key as JWK")
     try:
-        key = JWKRegistry.import_key({name: _unpadded(name, part) for name, part in jwk.items()}).get_op_key("verify")
+        key = JWKRegistry.import_key({name: _without_padding(name, part) for name, part in jwk.items()}).get_op_key(
+            "verify"
+        )
     except (JoseError, ValueError, TypeError, KeyError, AttributeError) as error:
         return Malformed(where, f"holds a JWK that is no public key: {type(error).__name__}")
     if not isinstance(key, ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey):
@@ -170,14 +172,14 @@ def _key(jwk: object, where: str) -> Key | Malformed:
     return key
 
 
-def _unpadded(name: str, part: Any) -> Any:  # noqa: ANN401 - JSON
+def _without_padding(name: str, part: Any) -> Any:  # noqa: ANN401 - JSON
     """A member of a JWK; without the padding of RFC 4648, section 4, if it has exactly that."""
     if name not in _PADDED or not isinstance(part, str) or len(part) % 4:
         return part
     return part[:-2] if part.endswith("==") else part.removesuffix("=")
 
 
-def _alike(key: Key | Malformed, other: Key | Malformed) -> bool:
+def _equal_or_malformed(key: Key | Malformed, other: Key | Malformed) -> bool:
     return not isinstance(key, Malformed) and not isinstance(other, Malformed) and _same(key, other)
 
 

@@ -69,7 +69,7 @@ class Fields:
 
     def items(self, name: str, most: int, least: int = 1) -> list[Any]:
         """A list of ``least`` to ``most`` items; any other value is reported, and read as empty."""
-        value = self._typed(name, list, "a list")
+        value = self._read_typed(name, list, "a list")
         if value is not None and not least <= len(value) <= most:
             self.refuse("list_length", name, f"{len(value)} items, not {least} to {most}")
             return []
@@ -82,7 +82,7 @@ class Fields:
 
     def text(self, name: str, *, empty: bool = False) -> str | None:
         """A string of at most 20,000 characters."""
-        value = self._typed(name, str, "a string")
+        value = self._read_typed(name, str, "a string")
         if value is not None and (len(value) > TEXT_MAX or not (value or empty)):
             self.refuse("text_length", name, f"must have 1 to {TEXT_MAX} characters")
             return None
@@ -100,7 +100,7 @@ class Fields:
 
     def flag(self, name: str) -> bool | None:
         """True or false; ``"true"`` and 1 are neither."""
-        return self._typed(name, bool, "true or false")
+        return self._read_typed(name, bool, "true or false")
 
     def name(self, name: str) -> str | None:
         """An id that an entry can hold."""
@@ -152,7 +152,7 @@ class Fields:
     def _inside(self, value: object, path: str) -> Fields:
         return Fields(value, path, self.reasons, numbers_in_text=self.numbers_in_text)
 
-    def _typed(self, name: str, kind: type[T], what: str) -> T | None:
+    def _read_typed(self, name: str, kind: type[T], what: str) -> T | None:
         if not self.require(name):
             return None
         value = self.value[name]

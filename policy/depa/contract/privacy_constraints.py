@@ -53,12 +53,12 @@ def read_bounds(top: Fields) -> tuple[Bound, ...]:
 
 def _of_constraint(fields: Fields) -> Iterator[Bound]:
     fields.only(("compute", "data", "fetch", "privacy"))
-    for name, read in (("privacy", _shipped), ("data", _specified)):
+    for name, read in (("privacy", _read_shipped), ("data", _read_specified)):
         if fields.has(name):
             yield from map(read, fields.objects(name, DATASETS_MAX, least=0))
 
 
-def _shipped(fields: Fields) -> Bound:
+def _read_shipped(fields: Fields) -> Bound:
     fields.only(("dataset", "delta", "epochs_per_report", "epsilon_threshold", "noise_multiplier"))
     if fields.has("epochs_per_report"):
         fields.whole("epochs_per_report", 1, 1_000_000)
@@ -66,7 +66,7 @@ def _shipped(fields: Fields) -> Bound:
     return _bound(fields.path, fields.name("dataset"), fields, "epsilon_threshold")
 
 
-def _specified(fields: Fields) -> Bound:
+def _read_specified(fields: Fields) -> Bound:
     fields.only(("id", "join", "privacy", "target_variables"))
     privacy = fields.inner("privacy")
     privacy.only(("delta", "epsilon", "noise_multiplier"))

@@ -138,7 +138,7 @@ def read_receipt(value: object) -> Receipt:
         else c.integer(registered, f"{PATH}.protected.registration_time", 0, _TIME_MAX),
         signature=_bytes(signature, f"{PATH}.signature", 132),  # P-521
         node_certificate=_bytes(certificate, f"{PATH}.node_certificate", CERTIFICATE_BYTES_MAX),
-        proof=tuple(_step(step, f"{PATH}.proof[{place}]") for place, step in enumerate(_listed(proof))),
+        proof=tuple(_step(step, f"{PATH}.proof[{place}]") for place, step in enumerate(_read_list(proof))),
         internal_hash=_hash(internal_hash, f"{PATH}.internal_hash"),
         internal_data=_bytes(internal_data, f"{PATH}.internal_data", RECEIPT_BYTES_MAX),
     )
@@ -214,7 +214,7 @@ def _step(value: object, path: str) -> tuple[bool, bytes]:
     return is_left, _hash(other, path)
 
 
-def _listed(value: object) -> list[Any]:
+def _read_list(value: object) -> list[Any]:
     if not isinstance(value, list) or len(value) > PROOF_MAX:
         raise Malformed(f"{PATH}.proof", f"must list at most {PROOF_MAX} hashes")
     return value
