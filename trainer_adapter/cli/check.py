@@ -10,15 +10,19 @@ from typing import Final
 import torch
 from torch import nn
 
+from client.http.problems import Refused
 from client.service.service import Service
+from ledger.domain.exit_codes import ExitCode
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
+from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.model_trial import try_model
 from trainer_adapter.cli.train import best_device, run_of
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.layers.tensor_trees import TensorTree, arguments, count_records, map_tensors, select
+from trainer_adapter.run.run_folder import refuse_used_output
 from trainer_adapter.session.noise_choice import trial_plan_for
 from trainer_adapter.session.quote_report import QuoteReport
 from trainer_adapter.training.named_losses import LOSS_BY_NAME
@@ -63,8 +67,8 @@ class JobCheck:
             parts = f"{len(whole.statistics)} statistics before and {len(whole.metrics)} metrics after the training"
             stages = (f"stages: {parts}, {whole.steps} steps in all, one price",)
         lines = (
-            f"{self.job.id}: model {self.job.model} trains {self.parameters} numbers, loss {self.job.loss}, optimiser",
-            f"  {self.job.optimiser}; {self.test} public test records",
+            f"{self.job.id}: model {self.job.model}, {self.parameters} trained parameters, loss {self.job.loss},",
+            f"  optimiser {self.job.optimiser}; {self.test} public test records",
             f"plan: {plan.steps} steps, noise multiplier {format_number(plan.noise_multiplier)}, clipping norm",
             f"  {format_number(plan.clipping_norm)}, about {plan.batch_size_expected} records a step",
             *stages,
@@ -82,7 +86,9 @@ def load_for_check(path: Path) -> Job:
 
 
 def check_job(job: Job, service: Service) -> JobCheck:
-    """Try model, data files, test set, loss and plan. Raises: Malformed, Refused, Unreachable, OSError."""
+    """Try id, output, model, data files, test set, loss and plan. Raises: Malformed, Refused, Unreachable, OSError."""
+    if job.resume is None:
+        _refuse_used_names(job, service)
     if ":" in job.model:
         try_model(job.model, job.folder)
     made = JobModel.make(job, best_device())
@@ -97,6 +103,18 @@ def check_job(job: Job, service: Service) -> JobCheck:
     trained = sum(parameter.numel() for parameter in made.model.parameters() if parameter.requires_grad)
     clipping = recommended_clipping(made.model, run.constants.loss(loss), example)
     return JobCheck(job, trained, count_records(made.test[1], "test"), clipping, quote)
+
+
+def _refuse_used_names(job: Job, service: Service) -> None:
+    """Raises: FileExistsError, Malformed, where output or id are those of a run; Refused, Unreachable, OSError."""
+    refuse_used_output(job)
+    try:
+        service.charge(job.id)
+    except Refused as refused:
+        if refused.exit_code == ExitCode.NOT_FOUND:
+            return
+        raise
+    raise Malformed("train.id", f"{job.id} is the id of a charge that was made: name another id and output")
 
 
 def recommended_clipping(model: nn.Module, loss: Loss, public: tuple[TensorTree, TensorTree]) -> str:

@@ -16,11 +16,22 @@ if TYPE_CHECKING:
 
 
 _GO_ON: Final = "run it again with --resume, which keeps it the same run."
+_POSTED_FOR_NOTHING: Final = (
+    "No step was begun, so the charge was posted for none and the budget is as before. Fix the field named above and "
+    "retry under a new id and output in the job."
+)
 _VOIDED: Final = "a charge whose key is never released is voided at its deadline."
 _OPEN_AGAIN: Final[dict[int, str]] = {
     ExitCode.REFUSED: "Change the fields above and run the command again.",
     ExitCode.RETRY: "Run the command again in a moment.",
 }
+
+
+def end_check(error: Exception, code: int, then: str) -> tuple[int, str]:
+    """The exit code of ``epsilon job check`` and what to do next: a folder that is used ends it as it ends the run."""
+    if isinstance(error, FileExistsError):
+        return ExitCode.CONFLICT, "Nothing was recorded: see what is there."
+    return code, then
 
 
 @dataclass(frozen=True)
@@ -94,17 +105,32 @@ class TrainEnding(OpeningEnding):
 
     def after(self, error: Exception, code: int) -> tuple[int, str]:
         """What was recorded stays; the keys of a run that does not resume are gone with its process."""
+        from client.dataset_files.stored_partition import NotOpened
         from trainer_adapter.session.key_grants import NotGranted
 
         if code == ExitCode.REFUSED:
             # Of a charge that was refused there is no state to show.
             charged = any(index != getattr(error, "index", None) for index in self.service.recorded)
-            recorded = self.recorded() if charged else super().recorded()
+            recorded = f"{self.recorded()}{self.voidable()}" if charged else super().recorded()
             return code, f"{recorded} Change the fields above and retry under a new id and output in the job."
-        over = isinstance(error, NotGranted) and error.posted
-        if code == ExitCode.RETRY and self.resumes and not over:
+        over = isinstance(error, NotGranted | NotOpened) and error.posted
+        if over:
+            return ExitCode.INTERNAL_ERROR, f"{self.recorded()} {_POSTED_FOR_NOTHING}"
+        if code == ExitCode.RETRY and self.resumes:
             return code, f"{self.recorded()} {_GO_ON.capitalize()}"
         return ExitCode.INTERNAL_ERROR, self.recorded()
+
+    def voidable(self) -> str:
+        """How the charge is voided, in a sentence after another, where it is pending without a key released."""
+        from client.http.problems import Refused, Unreachable
+
+        try:
+            charge = self.service.charge(self.id)
+        except (Refused, Unreachable):
+            return ""
+        if charge.get("state") != "pending" or charge.get("key_release") is not None:
+            return ""
+        return f" No data key was released, so `epsilon charge void {self.profile} {self.id}` returns all of it."
 
     def recorded(self) -> str:
         """What is recorded, and where its state is shown."""

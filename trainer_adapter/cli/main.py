@@ -23,7 +23,7 @@ from trainer_adapter.cli.command_start import (
     say,
     sealed_job,
 )
-from trainer_adapter.cli.exit_codes import TrainEnding
+from trainer_adapter.cli.exit_codes import TrainEnding, end_check
 
 if TYPE_CHECKING:
     from client.service.service import Service
@@ -133,7 +133,7 @@ def check(
     begin(as_json=as_json)
     from trainer_adapter.session.protocol import consumer_service
 
-    with errors_reported(as_json=as_json):
+    with errors_reported(as_json=as_json, ending=end_check):
         from ledger.mechanisms.ensembles import EnsemblePlan
         from trainer_adapter.cli.check import check_job, load_for_check
         from trainer_adapter.cli.ensemble import check_ensemble

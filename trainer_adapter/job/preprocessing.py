@@ -115,6 +115,9 @@ def _item(value: object, where: str, folder: Path) -> Constants:
         c.fields(value, where, ("kind", "public"))
         c.one_of(kind, f"{where}.kind", ("normalise",))
         return Constants(kind, (), PUBLIC_TEST)
+    if not value.keys() & set(names):
+        test = 'write "test", for those of the public test set, or ' if kind == "normalise" else ""
+        raise Malformed(f"{where}.public", f"has no constants beside it: {test}list {' and '.join(names)}")
     members = c.fields(value, where, (*names, "kind", "public"))
     source = c.string(members["public"], f"{where}.public", SOURCE_MAX)
     if not source.strip():

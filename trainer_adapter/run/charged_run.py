@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from types import TracebackType
 from typing import Final, Self
 
-from client.dataset_files.stored_partition import PartitionData
+from client.dataset_files.stored_partition import NotOpened, PartitionData
 from client.http.problems import Refused, Unreachable, may_be_recorded
 from client.service.answers import Answer
 from client.service.service import Service
@@ -125,6 +125,7 @@ class Run:
 
         Raises:
             Refused: if the charge or the key is. NotGranted: if a provider's key was waited for, and did not come.
+            NotOpened: if a partition's file does not open with its key.
             Malformed, OSError, Unreachable. FileExistsError: for a folder that holds something, unless a run is
             resumed.
         """
@@ -168,7 +169,7 @@ class Run:
     def _open_data(self, session: Session) -> dict[str, PartitionData]:
         try:
             return session.open_data()
-        except NotGranted as error:
+        except (NotGranted, NotOpened) as error:
             # A partition stayed closed, so no step can have been taken: unless the run may be resumed, post that.
             if self.checkpoints is None or session.near_deadline():
                 error.posted = self._settlement(session).post_briefly(0)

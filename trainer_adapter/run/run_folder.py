@@ -33,12 +33,24 @@ def claim_folder(assignment: Assignment, room_bytes: int, *, resume: bool) -> It
     folder = assignment.output
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        # An empty folder holds no run: a charge that was never made leaves one behind.
-        if not resume and any(folder.iterdir()):
-            more = "" if assignment.resume is None else ", or go on with it"
-            raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
+        if not resume:
+            refuse_used_output(assignment)
         check_room(folder / LOG_FILE, room_bytes)
         yield
+
+
+def refuse_used_output(assignment: Assignment) -> None:
+    """Refuse a folder that holds a run; one that is not there or is empty holds none.
+
+    A charge that was never made leaves an empty one behind.
+
+    Raises:
+        FileExistsError: naming the folder. OSError.
+    """
+    folder = assignment.output
+    if folder.is_dir() and any(folder.iterdir()):
+        more = "" if assignment.resume is None else ", or go on with it"
+        raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
 
 
 def open_step_log(assignment: Assignment, steps_reported: int, *, resumed: bool) -> StepLog:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from client.dataset_files.stored_partition import PartitionData, StoredPartition
+from client.dataset_files.stored_partition import NotOpened, PartitionData, StoredPartition, stored_partitions
 from client.http.access_tokens import CleanRoomCredentials, ClientCredentials
 from client.http.problems import Refused
 from client.http.retry_policy import RetryPolicy
@@ -98,7 +98,7 @@ class Session:
         self.identity = identity or CleanRoomIdentity.fresh(deadline, leases=leases)
         self._consumer = Signer.load(assignment.key)
         self._attester = DevelopmentAttester(assignment.attester.issuer, load_private(assignment.attester.key))
-        self._sealed = [(ref, StoredPartition(file)) for ref, file in assignment.data.items()]
+        self._sealed = stored_partitions(assignment.data)
         self._pipeline = {} if assignment.pipeline is None else {"pipeline": _digest_of(assignment.pipeline)}
         # From its charge on the clean room speaks for itself: the key that the charge names is its credential.
         self._own = clean_room_service(assignment, service, self.identity, say)
@@ -191,19 +191,29 @@ class Session:
         Where a provider grants the key itself, the session waits for it until the deadline is near or a signal comes.
 
         Raises:
-            NotGranted: when the wait ended without the key. Refused, Unreachable, Malformed, OSError.
+            NotGranted: when the wait ended without the key. NotOpened: for a file that the key does not open. Refused,
+            Unreachable, Malformed, OSError.
         """
         answer, expected = self._release_key()
         # A store that only authorises sends no envelope; one that keeps some providers' keys, an envelope of these.
         keys = {} if answer.envelope is None else unseal(answer.envelope, self.identity.sealing, expected)
         if keys:
             self._say(f"key released to this clean room alone, sealed with HPKE, entry {answer.index}")
-        opened = {ref: stored.open(keys[ref], ref) for ref, stored in self._sealed if ref in keys}
+        opened = {ref: self._opened(ref, stored, keys[ref]) for ref, stored in self._sealed if ref in keys}
         closed = {ref: stored for ref, stored in self._sealed if ref not in keys}
         if closed:
             opened |= self._granted(answer, expected, closed)
         self._say("data decrypted in memory")
         return {ref: opened[ref] for ref, _ in self._sealed}
+
+    def _opened(self, ref: str, stored: StoredPartition, key: bytes) -> PartitionData:
+        try:
+            return stored.open(key, ref)
+        except Malformed:
+            rule = (
+                f"{self._assignment.data[ref]} does not open with its data key: it was changed, or sealed for another"
+            )
+            raise NotOpened(f"train.data.{ref}", rule) from None
 
     def _granted(
         self, answer: Answer, expected: c.Object, closed: dict[str, StoredPartition]

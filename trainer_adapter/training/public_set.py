@@ -28,7 +28,17 @@ def read_public_set(path: Path, schema: Path | None) -> tuple[Any, Any]:
         schema: of the table; the one that the provider sealed its records by.
     """
     if path.suffix.lower() not in TABLES and not path.is_dir():
-        return read_records(path.read_bytes(), "test")
+        data = path.read_bytes()
+        try:
+            return read_records(data, "test")
+        except Malformed:
+            if path.suffix.lower() == ARCHIVE_SUFFIX:
+                raise
+            ends = ", ".join((*TABLES, ARCHIVE_SUFFIX))
+            rule = (
+                f"{path.name} is neither a table nor an archive: name a file that ends in {ends}, or a folder of tables"
+            )
+            raise Malformed("test", rule) from None
     if schema is None and not path.is_dir():
         rule = f"is missing: {path.name} is a table; one that ends in {ARCHIVE_SUFFIX} needs none"
         raise Malformed("schema", rule)

@@ -129,3 +129,25 @@ def test_an_archive_in_one_piece_opens_as_before(tmp_path: Path) -> None:
     assert StoredPartition(tmp_path / "old").open(KEY, REF) == b"PK records"
     with pytest.raises(Malformed, match="does not open"):
         StoredPartition(tmp_path / "old").open(bytes(32), REF)
+
+
+@pytest.mark.parametrize(
+    ("head", "clear"),
+    [
+        (b"age,weight\n30,70\n", True),
+        ("é".encode() * 256, True),
+        (b"," + "é".encode() * 256, True),
+        (b"PK\x03\x04\x14\x00\xff\xfe", True),
+        (b"PAR1\x15\x04\xff\xfe", True),
+        (b"\x93NUMPY\x01\x00", True),
+        (b"", True),
+        (MAGIC + b"some ascii", False),
+        (bytes(range(256)), False),
+        # A character that is cut where the file ends is no text's.
+        (b"some text" + "é".encode()[:1], False),
+    ],
+)
+def test_what_was_never_sealed_is_seen_without_a_key(tmp_path: Path, head: bytes, clear: bool) -> None:  # noqa: FBT001 - a case's outcome
+    """Text, where the looked at part ends inside a character too, archives and tables; never what is sealed."""
+    (tmp_path / "file").write_bytes(head)
+    assert StoredPartition(tmp_path / "file").is_in_the_clear() is clear

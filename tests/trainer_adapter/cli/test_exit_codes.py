@@ -107,8 +107,8 @@ def test_a_folder_that_holds_a_run_is_in_the_way(place: Place) -> None:
     assert (place.folder / "runs" / "taken" / "steps.log").read_bytes() == log
 
 
-def test_a_fault_after_the_charge_does_not_say_that_nothing_was_recorded(place: Place) -> None:
-    """Data that do not open: code 1, and the entries that stand."""
+def test_data_that_do_not_open_cost_nothing_and_what_was_recorded_is_said(place: Place) -> None:
+    """A file that was cut: code 1, the entries, and a charge posted for no steps, since no step can have begun."""
     kept = place.sealed.read_bytes()
     place.sealed.write_bytes(kept[:-1])
     try:
@@ -118,11 +118,37 @@ def test_a_fault_after_the_charge_does_not_say_that_nothing_was_recorded(place: 
         place.sealed.write_bytes(kept)
     told = _fault(done.stdout)
     assert (done.exit_code, told["exit_code"], told["code"]) == (1, 1, "malformed")
-    assert f"Recorded: entries {size}, {size + 1}." in done.stderr
-    assert place.kinds()[size:] == [("charge", "pending"), ("key_release", "permitted")]
+    assert told["field"] == f"train.data.{place.ref}"
+    assert f"Recorded: entries {size}, {size + 1}, {size + 2}." in done.stderr
+    assert "posted for none and the budget is as before" in done.stderr
+    assert place.kinds()[size:] == [("charge", "pending"), ("key_release", "permitted"), ("post", "posted")]
     charge = place.charge("shut")
     assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 0)
+
+
+def test_data_that_do_not_open_leave_the_charge_to_a_run_that_resumes(place: Place) -> None:
+    """With the right file in its place the same run goes on, so nothing is posted for it."""
+    kept, job = place.sealed.read_bytes(), place.job("ajar")
+    job.write_text(job.read_text() + RESUME.format(name="ajar"))
+    place.sealed.write_bytes(kept[:-1])
+    try:
+        assert _invoke("train", job).exit_code == 1
+    finally:
+        place.sealed.write_bytes(kept)
+    charge = place.charge("ajar")
+    assert charge is not None
     assert charge.state is ChargeState.PENDING
+    assert _invoke("train", job, "--resume").exit_code == 0
+
+
+def test_a_key_that_is_refused_says_how_its_charge_is_voided(place: Place) -> None:
+    """By the consumer's own command, with which all of it returns."""
+    job, size = place.job("strange"), len(place.kinds())
+    job.write_text(job.read_text().replace("../keys/attester.pem", "../keys/bank.pem"))
+    done = _invoke("train", job)
+    assert (done.exit_code, place.kinds()[size:]) == (3, [("charge", "pending"), ("key_release", "policy_denied")])
+    assert "No data key was released, so `epsilon charge void PROFILE strange` returns all of it." in done.stderr
 
 
 def test_a_service_of_another_log_is_not_believed(place: Place) -> None:

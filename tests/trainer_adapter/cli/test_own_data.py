@@ -38,6 +38,7 @@ AFTERWARDS = (
     (("release",), 2, OPENED, "Nothing was recorded"),
     (("evaluate",), 2, OPENED, "Nothing was recorded"),
     (("train",), 5, "runs/table", "Nothing was recorded"),
+    (("job", "check"), 5, "runs/table: holds a run already", "Nothing was recorded"),
 )
 """What is no use once a run has left its model: the command, its exit code, what is wrong, what to do next."""
 
@@ -231,6 +232,19 @@ FAULTS = {
     "a profile that is not there": ({"profile": '"nowhere.toml"'}, "nowhere.toml: No such file"),
     "a profile and an actor": ({"actor": '"did:web:a.example"'}, "train.actor: is given together with profile"),
     "a contract of nobody": ({"contract": '"contract.json"'}, "neither a contract's file nor its SHA-256"),
+    "data that were never sealed": (
+        {"data": "patients.csv"},
+        "patients.csv is not sealed: name the records.sealed that",
+    ),
+    "data that are not there": ({"data": "gone.sealed"}, "data/gone.sealed: No such file"),
+    "a public source without constants": (
+        {"preprocessing": '[{kind = "normalise", public = "train"}]'},
+        'train.preprocessing.0.public: has no constants beside it: write "test"',
+    ),
+    "a test set of another kind": (
+        {"test": '"../keys/bank.toml"'},
+        "test: bank.toml is neither a table nor an archive",
+    ),
     "a batch above the records": ({"batch": "800"}, "train.privacy.batch_size_expected: must be at most 700"),
 }
 
@@ -240,8 +254,11 @@ def test_a_fault_of_a_job_is_one_sentence_and_costs_nothing(place: Place, name: 
     """By the check, as by the run."""
     changes, says = FAULTS[name]
     privacy = PRIVACY.replace("128", changes.get("batch", "128"))
-    own = {field: value for field, value in changes.items() if field != "batch"}
+    own = {field: value for field, value in changes.items() if field not in {"batch", "data"}}
     job, size = _job(place, "fault", privacy + 'clipping_norm = "1"\n', **own), len(place.kinds())
+    job.write_text(
+        job.read_text().replace("sealed/share/records.sealed", changes.get("data", "sealed/share/records.sealed"))
+    )
     code, told, errors = _invoke("job", "check", str(job))
     assert (code in {2, 4}, told) == (True, ""), errors
     assert says in errors.splitlines()[0]
