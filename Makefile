@@ -21,6 +21,8 @@ TEST_CPU_S ?= 1470
 UNIT_CPU_S ?= 180
 # Worker processes of what waits for nothing.
 CHILDREN ?= $(shell nproc)
+# The console is walked where a browser is there, or is asked for: EPSILON_BROWSER=required fails without one.
+WALKED := $(if $(EPSILON_BROWSER)$(shell command -v chromium || command -v chromium-browser || command -v google-chrome),.venv/.browser)
 # For tests that take hours: none is ended because it takes long.
 ENDLESS := -o faulthandler_timeout=0
 
@@ -42,7 +44,7 @@ demo: .venv/.ready ## set everything up and run the main job, from policy to mod
 depa: .venv/.ready ## play DEPA's COVID scenario: three providers, one contract, one charge; EPSILON_DEPA=folder takes DEPA's own files
 	@$(BIN)/python -m api.demo.depa demo-depa --level $(LEVEL)
 
-test: .venv/.ready .venv/.witness .venv/.clients ## set everything up and run the tests
+test: .venv/.ready .venv/.witness .venv/.clients $(WALKED) ## set everything up and run the tests
 	@$(BIN)/python -m pytest --cpu-budget $(TEST_CPU_S)
 
 unit: .venv/.ready ## run the tests of the pure packages: no file, no network, no process

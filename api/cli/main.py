@@ -1,4 +1,4 @@
-"""Commands of the service: ``epsilon up``, ``serve``, ``dev-issuer`` and ``demo``."""
+"""Commands of the service: ``epsilon up``, ``serve``, ``dev-issuer``, ``demo`` and ``report``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from api.cli import report as report_command
 from api.cli.clock import CLOCK
 from api.cli.init import INIT
 from api.cli.planning import PLAN, POLICY
@@ -23,6 +24,7 @@ app.add_typer(CLOCK.app, name=CLOCK.name)
 app.add_typer(INIT.app, name=INIT.name)
 app.add_typer(PLAN.app, name=PLAN.name)
 app.add_typer(POLICY.app, name=POLICY.name)
+app.registered_commands.extend(report_command.app.registered_commands)
 
 
 @_GROUP.command("demo/profile.toml", "demo/profile.toml --port 8080")

@@ -6,6 +6,7 @@ from typing import Any
 
 from ledger.audit.log_chunk import Stored
 from ledger.audit.signed_run import SignedRun
+from ledger.book.state.state_statements import StatedTree
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry
 from ledger.commands.governance.state_statement import STATEMENT, Stated, StateStatement
@@ -29,6 +30,8 @@ class StatementCheck:
         self._journal = StateJournal()
         self._journal.expect(stated_sizes(statements))
         self._tree = SparseTree()
+        self.newest: StatedTree | None = None
+        """The tree of the last statement so far, with its place; None before the first."""
 
     @property
     def parts(self) -> dict[str, Any]:
@@ -46,7 +49,7 @@ class StatementCheck:
         Raises:
             Malformed: if it states a root that is not that of the entries, or describes a size that no statement may.
         """
-        _, name, kind, _, data = stored
+        index, name, kind, _, data = stored
         journal = self._journal
         if self._noted:
             journal.record(name, kind, time, state_entry_secret(data))
@@ -58,6 +61,7 @@ class StatementCheck:
         self._tree = journal.advance(stated.size).applied(self._tree)
         if self._tree.root.hex() != stated.root:
             raise Malformed("body.request.root", f"is not that of the state that the first {stated.size} entries make")
+        self.newest = StatedTree(index, stated.size, self._tree)
 
 
 def _read_statement(applied: Effect | SignedRun) -> Stated:

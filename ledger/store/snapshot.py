@@ -17,6 +17,9 @@ from ledger.store.tables import ENTRY
 
 _NAMED: Final = select(ENTRY.c.position).where(ENTRY.c.id == bindparam("id"))
 _SINCE: Final = select(ENTRY.c.position).where(ENTRY.c.time >= bindparam("time")).order_by(ENTRY.c.position).limit(1)
+_UNTIL: Final = (
+    select(ENTRY.c.position).where(ENTRY.c.time <= bindparam("time")).order_by(ENTRY.c.position.desc()).limit(1)
+)
 _FEW: Final = 16
 """Entries that are read at once where the first may do."""
 _PAGE: Final = 1_000
@@ -101,6 +104,11 @@ class Log:
         """
         found = self.connection.execute(_SINCE, {"time": time}).scalar()
         return self.size if found is None else min(int(found), self.size)
+
+    def size_at(self, time: int) -> int:
+        """How many entries lie before and at the last one of a time (ms) or earlier, 0 if there is none."""
+        found = self.connection.execute(_UNTIL, {"time": time}).scalar()
+        return 0 if found is None else min(int(found) + 1, self.size)
 
     @property
     def checkpoint(self) -> str:

@@ -286,23 +286,24 @@ def open_world(  # noqa: PLR0913 - the parts of a service
     *,
     database: str | None = None,
     quotas: CallerQuotas | None = None,
+    origin: str = ORIGIN,
 ) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
-    Its book is made in SQLite, unless ``database`` is the URL of one that is there. Afterwards memory, rows and replay
+    Its book is made in SQLite, unless ``database`` is the URL of one that is there, of the log ``origin``. Afterwards memory, rows and replay
     are compared, where that is asked.
     """
     if database is None:
         database = f"sqlite:///{folder / 'book.sqlite'}"
         migrations.upgrade(database)
     clock, log_key = clock or machine_clock(), log_key or Ed25519PrivateKey.generate()
-    log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
+    log = LogKey(origin, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")
     watch = clock.watch() if isinstance(clock, MachineClock) else None
-    book = Book.open(database, gate=gate, log_key=log_key, origin=ORIGIN, clock=clock, watch=watch, statements=False)
+    book = Book.open(database, gate=gate, log_key=log_key, origin=origin, clock=clock, watch=watch, statements=False)
     try:
         listener = listen(LOOPBACK, 0)
-        everybody = Everybody(base_url(listener), ORIGIN, clock)
+        everybody = Everybody(base_url(listener), origin, clock)
         door = listen(LOOPBACK, 0)
         issuers = [everybody.issuer()]
         url = base_url(door)

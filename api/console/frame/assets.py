@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -51,3 +52,14 @@ def content(name: str) -> bytes:
                 digest = sha256((_FOLDER / font).read_bytes()).hexdigest()[:_DIGEST_LENGTH]
                 data = data.replace(font.encode(), f"{font.removesuffix('.woff2')}.{digest}.woff2".encode())
     return data
+
+
+@cache
+def inline_style() -> str:
+    """The style with the fonts in it, for a page that stands alone."""
+    style = (_FOLDER / _STYLE).read_text("utf-8")
+    for font in NAMES:
+        if font.endswith(".woff2"):
+            data = b64encode((_FOLDER / font).read_bytes()).decode()
+            style = style.replace(f'url("{font}")', f'url("data:font/woff2;base64,{data}")')
+    return style

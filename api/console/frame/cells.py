@@ -29,6 +29,7 @@ class Cell:
         href: a page of the console; empty for none.
         passed: of a mark, whether the check passed.
         percent: of a share, how full from 0 to 100; None where it has no bound.
+        source: in a report, the file and the field that hold the exact value, as a list in JSON; empty for none.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Cell:
     href: str = ""
     passed: bool = True
     percent: int | None = None
+    source: str = ""
 
     @property
     def value(self) -> str:

@@ -16,9 +16,9 @@ _FOLDER: Final = files("api.console") / "templates"
 
 
 @cache
-def _environment() -> Environment:
+def _environment(*folders: str) -> Environment:
     made = Environment(
-        loader=FileSystemLoader(str(_FOLDER)),
+        loader=FileSystemLoader([*folders, str(_FOLDER)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -29,6 +29,10 @@ def _environment() -> Environment:
     return made
 
 
-def render(template: str, **values: object) -> bytes:
-    """A page. Raises: jinja2.TemplateError, for a template with an undefined value."""
-    return _environment().get_template(template).render(**values).encode()
+def render(template: str, /, *folders: str, **values: object) -> bytes:
+    """A page, of a template of the console or of other folders.
+
+    Raises:
+        jinja2.TemplateError: for a template with an undefined value.
+    """
+    return _environment(*folders).get_template(template).render(**values).encode()

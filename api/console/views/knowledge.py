@@ -132,9 +132,13 @@ def _square(status: AccountStatus | None) -> Square:
     if status is None:
         return Square(Cell("–"), 0)
     cell = cells.share(status.used.share, str(status.used), _href(status))
-    shade = 5 if cell.percent is None else sum((cell.percent or 0) >= step for step in _STEPS)
     words = f"{cell.text}, over" if status.over else cell.text
-    return Square(Cell(words, "number", cell.exact, cell.href), shade)
+    return Square(Cell(words, "number", cell.exact, cell.href), shade_of(cell))
+
+
+def shade_of(share: Cell) -> int:
+    """How dark the square of a share is, from 0 to 5; the darkest where there is no room at all."""
+    return 5 if share.percent is None else sum(share.percent >= step for step in _STEPS)
 
 
 def _href(status: AccountStatus) -> str:

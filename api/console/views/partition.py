@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Final
 
 from api.console.charts.burn_down import Point, burn_down
+from api.console.charts.run_sums import RunSum, run_sums
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
@@ -21,8 +20,7 @@ from ledger.domain import charge_record
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import ChargeState
-from ledger.filters import Rule, read_rule
-from ledger.mechanisms.loss import Loss, loss_of
+from ledger.filters import read_rule
 from ledger.store.snapshot import Snapshot
 
 PAGES: Final = Pages()
@@ -43,7 +41,8 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     assert isinstance(facts, Snapshot)
     charges = facts.newest_on(opened.ref, RUNS_MAX)
     held = _account_book(reader, opened, charges)
-    runs = _runs(reader, opened, [charge for charge in charges if charge.state is not ChargeState.VOIDED])
+    counted = [charge for charge in charges if charge.state is not ChargeState.VOIDED]
+    runs = run_sums(opened, [charge for charge in counted if reader.caller.sees_charge(charge, facts)], facts)
     points = [Point(run_.time, run_.counted, run_.sum) for run_ in runs]
     about = [
         ("Dataset", dataset(provider, name)),
@@ -79,50 +78,10 @@ def _may_watch(reader: Reader, provider: str) -> bool:
     return reader.may(lineage.read_exposure) and (reader.caller.sees_all or reader.caller.organisation == provider)
 
 
-@dataclass(frozen=True, slots=True)
-class RunShown:
-    """One run as it counts now: of a pending one all that is charged.
-
-    Attributes:
-        sum: of this run and all shown before it.
-        counted: without those that are pending.
-    """
-
-    charge: charge_record.Charge
-    time: int
-    sum: Fraction | None
-    counted: Fraction | None
-
-
 def _account_book(reader: Reader, opened: domain.Partition, charges: list[charge_record.Charge]) -> AccountBook:
     """The accounts as the API shows them, with the newest charge of each lineage known already."""
     newest = {holder_of(charge.author): charge for charge in charges}
     return AccountBook.at(reader.facts, opened, reader.view.time, reader.caller, newest)
-
-
-def _runs(reader: Reader, opened: domain.Partition, charges: list[charge_record.Charge]) -> list[RunShown]:
-    """The newest runs on a partition that the caller may see, each with the odometer of all shown until then."""
-    facts = reader.facts
-    assert isinstance(facts, Snapshot)
-    charges = [charge for charge in charges if reader.caller.sees_charge(charge, facts)]
-    times, rule = facts.times([charge.index for charge in charges]), read_rule(opened.terms)
-    total = settled = Loss.zero(len(rule.coordinates))
-    runs = []
-    for charge in charges:
-        steps = charge.steps if charge.steps_posted is None else charge.steps_posted
-        price = loss_of(charge.price_of(opened.ref), steps) if steps else Loss.zero(len(rule.coordinates))
-        total += price
-        settled = settled if charge.state is ChargeState.PENDING else settled + price
-        runs.append(RunShown(charge, times[charge.index], _odometer(rule, total), _odometer(rule, settled)))
-    return runs
-
-
-def _odometer(rule: Rule, loss: Loss) -> Fraction | None:
-    """The ε of a loss at the partition's δ; None where none is proven."""
-    try:
-        return rule.odometer(loss)
-    except ArithmeticError:
-        return None
 
 
 def _accounts(reader: Reader, held: AccountBook) -> Table:
@@ -155,7 +114,7 @@ def _accounts(reader: Reader, held: AccountBook) -> Table:
     )
 
 
-def _runs_table(reader: Reader, runs: list[RunShown]) -> Table:
+def _runs_table(reader: Reader, runs: list[RunSum]) -> Table:
     rows = tuple(
         (
             run(run_.charge.id),

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.api.console.visitors import visitors
+from tests.api.console.walk import Walker, browser_path, launched
 from tests.api.two_of_each import TwoOfEach
 from tests.factories.service import open_world
 from tests.factories.statements import state_now
@@ -32,3 +33,12 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
             size = world.size
             yield Looked(pairs, browsers)
             assert world.size == size
+
+
+@pytest.fixture(scope="module")
+def walker(looked: Looked) -> Iterator[Walker]:
+    """A browser at that world; without one a test that asks for it is left out, which the end of the run says."""
+    if browser_path() is None:
+        pytest.skip("no browser: apt install chromium")
+    with launched() as chromium:
+        yield Walker(chromium, looked.pairs.world.url, looked.browsers)

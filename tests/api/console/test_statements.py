@@ -67,7 +67,7 @@ def test_a_page_asks_few_statements(looked: Looked) -> None:
             assert count <= most, (page.path, count)
 
 
-_GROWN: Final = (
+GROWN: Final = (
     "/",
     "/datasets",
     f"/datasets/{HOSPITAL}/digits",
@@ -100,7 +100,7 @@ def test_a_page_of_ten_thousand_entries_asks_as_much_as_one_of_a_thousand(tmp_pa
 def _of_grown(folder: Path, size: int) -> dict[str, int]:
     folder.mkdir()
     book = copy(grown(size), folder / "book.sqlite")
-    clock = Clock(_last_time(book))
+    clock = Clock(last_time(book))
     with (
         open_world(folder, clock=clock, log_key=LOG_KEY, database=f"sqlite:///{book}") as world,
         world.issuing({"sro": PEOPLE["SRO"]}) as issuer,
@@ -108,10 +108,11 @@ def _of_grown(folder: Path, size: int) -> dict[str, int]:
         _counted(world.book) as asked,
     ):
         log_in(http, issuer, "sro")
-        return {path: _statements(http, f"/console{path}", asked) for path in _GROWN}
+        return {path: _statements(http, f"/console{path}", asked) for path in GROWN}
 
 
-def _last_time(book: Path) -> int:
+def last_time(book: Path) -> int:
+    """A time (ms) just after the last entry of a book that no process has open."""
     with sqlite3.connect(book) as connection:
         (data,) = connection.execute("SELECT data FROM entry ORDER BY position DESC LIMIT 1").fetchone()
     connection.close()

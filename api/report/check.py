@@ -1,0 +1,191 @@
+r"""Checks a report of one dataset: every file beside it, and every number on it that names a file.
+
+    python check.py --log LOG.VKEY
+
+It needs Python 3.11, the package ``cryptography`` and the files of this folder, and no network. Bring the log's key as
+you keep it yourself: the one in this folder lay beside the book, and who forges a book replaces it too.
+
+It ends with 0 if all of it holds, and with 7 and the first thing that does not otherwise. A number that names no file
+is computed from those that do by the rules of the ledger: ``epsilon report`` makes it again from the book.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib
+import io
+import json
+import sys
+from datetime import UTC, datetime
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+FAILED = 7
+EVERY = "*"
+ROUNDED_AT_MOST = Fraction(1, 1000)
+"""Four digits are shown: what is shown differs from the exact value by less than this part of it."""
+
+
+class Wrong(Exception):  # noqa: N818 - what is the case
+    """The first thing that does not hold."""
+
+
+class Numbers(HTMLParser):
+    """The numbers of a page that name a file: where each was read, its exact value, and what is shown."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[list[str], str, str]] = []
+        self._open: tuple[list[str], str] | None = None
+        self._shown = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a number."""
+        known = dict(attrs)
+        if known.get("data-source"):
+            value = known.get("value" if tag == "data" else "datetime") or ""
+            self._open, self._shown = (json.loads(known["data-source"] or ""), value), ""
+
+    def handle_data(self, data: str) -> None:
+        """What is shown."""
+        self._shown += data
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a number."""
+        if self._open is not None and tag in {"data", "time"}:
+            self.found.append((*self._open, self._shown))
+            self._open = None
+
+
+class Report:
+    """The folder of one report."""
+
+    def __init__(self, folder: Path, log: Path, verifier: Any, *, quiet: bool = False) -> None:  # noqa: ANN401
+        """Check by the key in ``log`` with the module ``verifier``."""
+        self._folder, self._verifier, self._quiet = folder, verifier, quiet
+        rotations = folder / "rotations.json"
+        self._trust = ["--log", str(log), *(["--rotations", str(rotations)] if rotations.exists() else [])]
+        self._known: dict[str, Any] = {}
+
+    def check(self) -> str:
+        """Check all of it; what was checked, in words. Raises: Wrong."""
+        head = self._verified("checkpoint", "checkpoint")
+        entries = sorted(self._folder.glob("entries/*.entry"), key=lambda one: int(one.stem))
+        named: set[str] = set()
+        for one in entries:
+            name = f"entries/{one.name}"
+            found = self._verified("receipt", f"entries/{one.stem}.tlog-proof", name)
+            if (found["index"], found["root"]) != (int(one.stem), head["root"]):
+                raise Wrong(f"{name}: is entry {found['index']} of {found['size']}, and not what its name says")
+            self._known[name] = json.loads(one.read_bytes())
+            request = self._known[name]["body"]["request"]
+            named.add(str(request.get("document", "")))
+        documents = self._documents(named)
+        accounts = sorted(self._folder.glob("accounts/*.json"))
+        for one in accounts:
+            self._known[f"accounts/{one.name}"] = self._verified("account", f"accounts/{one.name}")
+        numbers = self._numbers()
+        return (
+            f"holds: {numbers} numbers of the report are those of {len(entries)} entries, {documents} documents and "
+            f"{len(accounts)} accounts, all under the checkpoint of {head['size']} entries of {head['log']}"
+        )
+
+    def _verified(self, what: str, *names: str) -> Any:  # noqa: ANN401 - JSON
+        arguments = [what, *(str(self._folder / name) for name in names), *self._trust]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = self._verifier.main([*arguments, "--json"])
+        found = json.loads(printed.getvalue())
+        if code:
+            raise Wrong(f"{', '.join(names)}: {found['fault']}")
+        if not self._quiet:
+            print(f"python verifier.py {' '.join([what, *names])}: holds")  # noqa: T201 - a command of its own
+        return found
+
+    def _documents(self, named: set[str]) -> int:
+        """Each must be the one that an entry names by its digest."""
+        found = sorted(self._folder.glob("documents/*"))
+        for one in found:
+            data = one.read_bytes()
+            if hashlib.sha256(data).hexdigest() != one.name or one.name not in named:
+                raise Wrong(f"documents/{one.name}: is not a document that an entry here names")
+            with contextlib.suppress(ValueError):
+                # One in YAML is shown by its digest alone.
+                self._known[f"documents/{one.name}"] = json.loads(data)
+        return len(found)
+
+    def _numbers(self) -> int:
+        page = Numbers()
+        page.feed((self._folder / "report.html").read_text("utf-8"))
+        for (name, *path), value, shown in page.found:
+            read = _resolve(self._known.get(name), path)
+            if not _is_same(read, value) or not _is_shown(shown, value):
+                raise Wrong(f"report.html: {shown!r} ({value}) is not what {name} says of {'.'.join(path)}: {read!r}")
+        return len(page.found)
+
+
+def _resolve(value: Any, path: list[str]) -> Any:  # noqa: ANN401 - JSON
+    """The value at a path of names, places and :data:`EVERY`, the sum over a list; None where there is none."""
+    if not path:
+        return value
+    first, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        return _resolve(value.get(first), rest)
+    if not isinstance(value, list):
+        return None
+    if first == EVERY:
+        found = [_resolve(one, rest) for one in value]
+        return None if None in found else sum(found)
+    return _resolve(value[int(first)], rest) if int(first) < len(value) else None
+
+
+def _is_same(read: Any, value: str) -> bool:  # noqa: ANN401 - JSON
+    if isinstance(read, list):
+        return bool(read == json.loads(value))
+    if value.endswith("Z") and isinstance(read, int):
+        return datetime.fromtimestamp(read // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") == value
+    return read is not None and str(read) == value
+
+
+def _is_shown(shown: str, value: str) -> bool:
+    """Whether what people read is the value that it carries."""
+    if value.startswith("[["):
+        units, unbounded = json.loads(value)
+        words = (
+            f"{one} and {runs} without bound" if runs else str(one) for one, runs in zip(units, unbounded, strict=True)
+        )
+        return shown == ", ".join(words)
+    if shown.endswith(" UTC"):
+        return shown == f"{value[:10]} {value[11:16]} UTC"
+    if shown.endswith("…"):
+        return value.startswith(shown[:-1])
+    try:
+        exact, seen = Fraction(value), Fraction(shown)
+    except ValueError:
+        return shown == value
+    return abs(exact - seen) <= exact * ROUNDED_AT_MOST
+
+
+def main() -> int:
+    """Run the check."""
+    parser = argparse.ArgumentParser(description="Check every file and number of a report.")
+    parser.add_argument("--log", required=True, type=Path, metavar="FILE", help="the log's key, as you keep it")
+    parser.add_argument("--quiet", action="store_true", help="print the end only")
+    options = parser.parse_args()
+    # The one beside this file, which Python finds first.
+    verifier = importlib.import_module("verifier")
+    try:
+        print(Report(Path(__file__).resolve().parent, options.log, verifier, quiet=options.quiet).check())  # noqa: T201
+    except (Wrong, OSError, ValueError, KeyError) as error:
+        print(f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else error, file=sys.stderr)  # noqa: T201
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

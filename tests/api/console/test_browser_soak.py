@@ -1,0 +1,146 @@
+"""A real browser on every page in every role: light and dark, wide and narrow, by keyboard alone, without scripts.
+
+On a world with two of everything, on the book of the demonstration, and on one of a hundred thousand entries.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from api.console.view_list import PAGES
+from api.dev_issuer.issuer import Person
+from client.keys.signer import load_private
+from tests.api.console.conftest import Looked
+from tests.api.console.page_addresses import addresses
+from tests.api.console.test_statements import GROWN, last_time
+from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.api.console.walk import Walker, browser_path, launched
+from tests.bench.grown import grown
+from tests.factories.people import LOG_KEY, Clock
+from tests.factories.service import ServedWorld, open_world
+from tests.factories.stored import copy
+
+pytestmark = pytest.mark.soak
+SCHEMES: Final = ("light", "dark")
+WIDTHS: Final = (1280, 640)
+"""Of the window; the narrow one is what 200 % zoom leaves of the wide one."""
+_STOPS: Final = 25
+_DEMO: Final = "ledger.demo.invalid"
+
+
+def _wrong(walker: Walker, role: str, paths: Iterable[str], *, scheme: str, width: int) -> dict[str, list[str]]:
+    """What a role's browser finds wrong on these pages; one that it may not see says so, and is a page too."""
+    window = walker.open(role, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    wrong: dict[str, list[str]] = {}
+    for path in paths:
+        status = window.goto(path)
+        refused = status in {403, 404}
+        # The browser itself notes a page that is refused.
+        noted = [one for one in window.noted if not refused or f"status of {status}" not in one]
+        found = [*noted, *window.hindrances()]
+        window.noted.clear()
+        if found or window.is_wider_than(width) or (status != 200 and not refused):
+            wrong[path] = [str(status), *found]
+    window.close()
+    return wrong
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_hinders_anybody_in_any_role(looked: Looked, walker: Walker, scheme: str, width: int) -> None:
+    """No message, no violation of the policy, none wider than its window; axe is clean, on refusals too."""
+    paths = [one for one in addresses(looked.pairs).values() if not one.endswith((".json", "bytes"))]
+    found = {role: _wrong(walker, role, paths, scheme=scheme, width=width) for role in looked.browsers}
+    assert {role: wrong for role, wrong in found.items() if wrong} == {}
+
+
+def test_tables_forms_and_paging_work_without_scripts(looked: Looked, walker: Walker) -> None:
+    """The planner answers, a filter filters, and a charge is reached by links alone."""
+    window = walker.open("TDC", java_script_enabled=False)
+    page = window.page
+    window.goto("/console/planner")
+    page.select_option("select[name=contract]", looked.pairs.own.contract)
+    page.select_option("select[name=partition]", looked.pairs.own.partition)
+    page.click("form.plan button")
+    assert page.locator("#checks tbody tr").count() > 5
+    window.goto("/console/decisions")
+    page.select_option("select[name=kind]", "charge")
+    page.click("form.filters button")
+    assert {*page.locator("#decisions tbody tr td:nth-child(3)").all_inner_texts()} == {"charge"}
+    page.click("text=run-3")
+    assert page.inner_text("h1") == "Decision on run-3"
+
+
+def test_every_page_is_walked_by_keyboard_alone(looked: Looked, walker: Walker) -> None:
+    """The first stop skips to the content, each stop can be seen, and Enter follows a link."""
+    window = walker.open("SRO")
+    page = window.page
+    for path in addresses(looked.pairs).values():
+        if path.endswith((".json", "bytes")) or window.goto(path) != 200:
+            continue
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the content", path
+        seen = set()
+        for _ in range(_STOPS):
+            page.keyboard.press("Tab")
+            seen.add(page.evaluate("getComputedStyle(document.activeElement).outlineStyle"))
+        # Beyond the last stop the browser's own controls have the focus.
+        assert seen <= {"solid", "auto", "none"}, path
+        assert seen & {"solid", "auto"}, path
+    window.goto("/console/datasets")
+    page.focus("nav >> text=Runs")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs")
+    assert page.locator("nav a[aria-current=page]").inner_text() == "Runs"
+
+
+def _of_one_role(world: ServedWorld, did: str, paths: Iterable[str]) -> dict[str, list[str]]:
+    with world.issuing({"person": Person(did)}) as issuer, browser(world.url) as http, launched() as chromium:
+        log_in(http, issuer, "person")
+        walker = Walker(chromium, world.url, {"": http})
+        known = [*paths]
+        return {
+            f"{path} {scheme}": wrong
+            for scheme in SCHEMES
+            for path, wrong in _wrong(walker, "", known, scheme=scheme, width=WIDTHS[0]).items()
+        }
+
+
+def test_a_book_of_a_hundred_thousand_entries(tmp_path: Path) -> None:
+    """The same, of the regulator's pages."""
+    assert browser_path() is not None, "apt install chromium"
+    book = copy(grown(100_000), tmp_path / "book.sqlite")
+    clock = Clock(last_time(book))
+    with open_world(tmp_path, clock=clock, log_key=LOG_KEY, database=f"sqlite:///{book}") as world:
+        assert _of_one_role(world, PEOPLE["SRO"].organisation, [f"/console{path}" for path in GROWN]) == {}
+
+
+def test_the_book_of_the_demonstration(tmp_path: Path) -> None:
+    """Run, and then looked at by its regulator: from the first page, each that a link leads to."""
+    assert browser_path() is not None, "apt install chromium"
+    command = [str(Path(sys.executable).with_name("epsilon")), "demo", str(tmp_path / "demo")]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=dict(os.environ), timeout=600)
+    book = copy(tmp_path / "demo" / "book.sqlite", tmp_path / "book.sqlite")
+    key = load_private(tmp_path / "demo" / "log.pem")
+    clock, paths = Clock(last_time(book)), [page.path for page in PAGES if "{" not in page.path]
+    named = (
+        "/datasets/did:web:lotus-hospital.demo.invalid/digits",
+        "/partitions/did:web:lotus-hospital.demo.invalid/digits/2026-q3",
+        "/knowledge/did:web:lotus-hospital.demo.invalid/digits",
+        "/runs/banyan-bank-run-1",
+        "/runs/banyan-bank-run-1/curve",
+        "/decisions/banyan-bank-run-5",
+        "/contracts/digits-banyan-bank",
+        "/policies/health",
+        "/lineage/did:web:banyan-cedar.demo.invalid",
+    )
+    shown = [f"/console{path}" for path in (*paths, *named) if not path.endswith(".json")]
+    with open_world(tmp_path, clock=clock, log_key=key, database=f"sqlite:///{book}", origin=_DEMO) as world:
+        assert _of_one_role(world, "did:web:health-council.demo.invalid", shown) == {}
