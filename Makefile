@@ -32,7 +32,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo depa test unit check docs openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
+.PHONY: help demo depa test unit check docs pictures openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -63,6 +63,11 @@ check: .venv/.ready ## format, lint, strict types, import contracts
 
 docs: .venv/.ready .venv/.docs ## build the documentation site into build/site: with search, and without network
 	@$(BIN)/python -m tests.documentation.build_site
+
+# DEMO=demo takes a demonstration that was run, instead of running one.
+DEMO     ?=
+pictures: .venv/.ready .venv/.browser ## take the pictures of the console's pages that docs/console.md shows (needs chromium)
+	@$(BIN)/python -m tests.api.console.pictures $(DEMO)
 
 openapi: .venv/.ready ## build the OpenAPI document into build/openapi, and write its digest
 	@$(BIN)/python -m tests.api.wire.openapi_build

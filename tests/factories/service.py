@@ -193,7 +193,7 @@ class ServedWorld(World):
         known = {
             did: signer.public for did, signer in ((SRO, self.sro), (HOSPITAL, self.hospital), (BANK_A, self.bank))
         }
-        issuer = OfTheWorld(self.everybody.url, ORIGIN, self.everybody.signer, known, people or {}, clock)
+        issuer = OfTheWorld(self.everybody.url, self.log.origin, self.everybody.signer, known, people or {}, clock)
         issuer.world = self.clock
         with serving(create_issuer_app(issuer), self.listener) as url:
             yield url
@@ -290,8 +290,8 @@ def open_world(  # noqa: PLR0913 - the parts of a service
 ) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
-    Its book is made in SQLite, unless ``database`` is the URL of one that is there, of the log ``origin``. Afterwards memory, rows and replay
-    are compared, where that is asked.
+    Its book is made in SQLite, unless ``database`` is the URL of one that is there, of the log ``origin``. Afterwards
+    memory, rows and replay are compared, where that is asked.
     """
     if database is None:
         database = f"sqlite:///{folder / 'book.sqlite'}"

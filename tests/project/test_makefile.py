@@ -17,7 +17,9 @@ def test_help_lists_every_target() -> None:
     done = _make(path=os.environ["PATH"])
     assert done.returncode == 0, done.stderr
     listed = " ".join(line.split()[1] for line in done.stdout.splitlines())
-    wanted = "help demo depa test unit check docs openapi bench bench-book datasets utility mutants soak lock clean"
+    wanted = (
+        "help demo depa test unit check docs pictures openapi bench bench-book datasets utility mutants soak lock clean"
+    )
     assert listed == wanted
 
 

@@ -89,8 +89,9 @@ class Window:
             self.noted.append(url)
 
     def goto(self, path: str) -> int:
-        """Open a page of the service; its status."""
-        return int(self.page.goto(f"{self._url}{path}").status)
+        """Open a page of the service; its status, 401 where it led to logging in."""
+        status = int(self.page.goto(f"{self._url}{path}").status)
+        return 401 if "/console/login" in self.page.url and "/login" not in path else status
 
     def hindrances(self) -> list[str]:
         """What axe finds that hinders people, each with the places on the page."""
