@@ -22,9 +22,9 @@ from torch.nn.functional import cross_entropy
 from ledger.mechanisms.plan import Plan
 from tests.bench.compare import LINES, Side, compare, nothing
 from tests.trainer_adapter.live_service import open_place
-from trainer_adapter.cli.models import make
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.job_models.models import make
 from trainer_adapter.run.charged_run import Run
 
 pytestmark = pytest.mark.bench

@@ -34,12 +34,12 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from tests.trainer_adapter.cloned_process import RequestHold, Snapshot
 from tests.trainer_adapter.killed_runs import LEFT
-from trainer_adapter.cli import models
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.step_log import StepLog
+from trainer_adapter.job_models import models
 from trainer_adapter.run.checkpointing import CheckpointStore
 from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.session.protocol import consumer_service

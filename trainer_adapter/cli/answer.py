@@ -25,7 +25,6 @@ from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.ensemble import EnsembleJob
 from trainer_adapter.cli.evaluate import open_sealed, sealed_constants
-from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.train import best_device
 from trainer_adapter.ensembles.answer_log import LOG_FILE, AnswerLog
 from trainer_adapter.ensembles.answer_room import AnswerRoom, next_time
@@ -35,6 +34,7 @@ from trainer_adapter.ensembles.question_door import Door, serving
 from trainer_adapter.job.answer_terms import AnswerTerms
 from trainer_adapter.job.job_spec import LOSSES, Job
 from trainer_adapter.job.signals import stop_signals
+from trainer_adapter.job_models.job_model import JobModel
 from trainer_adapter.session.protocol import Say
 
 LINGER_CADENCES: Final = 5

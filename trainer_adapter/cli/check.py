@@ -14,13 +14,15 @@ from client.http.problems import Refused
 from client.service.service import Service
 from ledger.domain.exit_codes import ExitCode
 from ledger.mechanisms.statistics_plans import StagedPlan
+from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.job_model import JobModel
-from trainer_adapter.cli.model_trial import try_model
 from trainer_adapter.cli.train import best_device, run_of
+from trainer_adapter.cli.tune import tuning_run
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job_models.job_model import JobModel
+from trainer_adapter.job_models.model_trial import try_models
 from trainer_adapter.layers.tensor_trees import TensorTree, arguments, count_records, map_tensors, select
 from trainer_adapter.run.run_folder import refuse_used_output
 from trainer_adapter.session.noise_choice import trial_plan_for
@@ -61,8 +63,13 @@ class JobCheck:
 
     def in_words(self) -> str:
         """For people."""
-        plan, whole = self.job.training, self.job.plan
+        whole = self.job.plan
+        plan = whole.training if isinstance(whole, TuningPlan) else self.job.training
         stages: tuple[str, ...] = ()
+        if isinstance(whole, TuningPlan):
+            trials = whole.trials
+            law = f"{trials.law} law of mean {format_number(trials.mean)}"
+            stages = (f"trials: their number is secret, drawn from a {law}, {trials.most} at most, one price",)
         if isinstance(whole, StagedPlan):
             parts = f"{len(whole.statistics)} statistics before and {len(whole.metrics)} metrics after the training"
             stages = (f"stages: {parts}, {whole.steps} steps in all, one price",)
@@ -89,13 +96,13 @@ def check_job(job: Job, service: Service) -> JobCheck:
     """Try id, output, model, data files, test set, loss and plan. Raises: Malformed, Refused, Unreachable, OSError."""
     if job.resume is None:
         _refuse_used_names(job, service)
-    if ":" in job.model:
-        try_model(job.model, job.folder)
+    try_models(job)
     made = JobModel.make(job, best_device())
     inputs, targets = made.test
     example = select((inputs, targets), slice(2))
     options = Options(service=service, example=example, records_per_user_max=job.records_per_user_max)
-    loss, run = LOSS_BY_NAME[job.loss], run_of(made, options)
+    tuned = isinstance(job.plan, TuningPlan)
+    loss, run = LOSS_BY_NAME[job.loss], tuning_run(job, options) if tuned else run_of(made, options)
     run.check()
     quote = run.plan()
     inputs, targets = select((inputs, targets), slice(EXAMPLES_MAX))

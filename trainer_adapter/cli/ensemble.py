@@ -17,13 +17,13 @@ from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.mechanisms.ensembles import USERS, Answer, ClippedMean, EnsemblePlan, Plurality
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.train import best_device
 from trainer_adapter.ensembles.chunks import KEY_BYTES, chunks_of
 from trainer_adapter.ensembles.ensemble_run import EnsembleRun
 from trainer_adapter.ensembles.teachers import Teachers, Training, train_teachers
 from trainer_adapter.job.answer_terms import AnswerTerms
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job_models.job_model import JobModel
 from trainer_adapter.layers.tensor_trees import concatenate
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.session.quote_report import QuoteReport

@@ -21,9 +21,9 @@ from client.service.service import Service
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.train import best_device, device_in_words, measure_in_words
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job_models.job_model import JobModel
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.model_release import (
     MODEL_FILE,

@@ -17,6 +17,7 @@ from trainer_adapter.cli import answer_commands
 from trainer_adapter.cli.command_start import (
     begin,
     charged_assignment,
+    charged_job,
     print_report,
     profile_of,
     require_pytorch,
@@ -84,6 +85,7 @@ def train(
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
     begin(as_json=as_json, printer=_print_error)
+    from trainer_adapter.job_models.model_trial import try_models
     from trainer_adapter.session.model_release import MODEL_FILE
     from trainer_adapter.session.noise_choice import load_job
     from trainer_adapter.session.protocol import consumer_service
@@ -91,10 +93,7 @@ def train(
     with errors_reported(as_json=as_json, printer=_print_error):
         loaded, pause = load_job(job), time.sleep if wait else None
         profile = profile_of(job)
-        if ":" in loaded.model:
-            from trainer_adapter.cli.model_trial import try_model
-
-            try_model(loaded.model, loaded.folder)
+        try_models(loaded)
         with consumer_service(loaded) as service:
             ending = TrainEnding(service, loaded.id, profile, resumes=loaded.resume is not None)
             with errors_reported(as_json=as_json, id=loaded.id, ending=ending, printer=_print_error):
@@ -120,6 +119,21 @@ def statistics(
         from trainer_adapter.statistics.statistics_run import run_statistics
 
         report = run_statistics(known, service, say, time.sleep if wait else None)
+    print_report(report, as_json=as_json)
+
+
+@_GROUP.command("tune.toml", "tune.toml --json > report.json")
+def tune(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML with a table [train.tuning].")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    wait: Wait = False,
+) -> None:
+    """Train a secret number of trials of a declared space in one clean room, and release the best model."""
+    with charged_job(job, as_json=as_json) as (known, service):
+        from trainer_adapter.cli.tune import tune_job
+
+        report = tune_job(known, service, say, time.sleep if wait else None)
     print_report(report, as_json=as_json)
 
 

@@ -14,8 +14,8 @@ from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.canonical_json import Object
-from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job_models.job_model import JobModel
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.session.model_release import Pause

@@ -13,6 +13,7 @@ from ledger.mechanisms.ensembles import QUESTIONS_MAX, EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import BATCH_MAX, Plan
 from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
+from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.json_schema import Schema, json_schema
 from trainer_adapter.job.answer_terms import (
     AT_ONCE_MAX,
@@ -41,6 +42,8 @@ from trainer_adapter.job.preprocessing import CONSTANTS, ITEMS_MAX, PUBLIC_TEST,
 from trainer_adapter.job.privacy_target import STEPS_MAX
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 from trainer_adapter.job.train_table import PROFILE_FIELDS
+from trainer_adapter.job.tuning_terms import MEMBERS, TRIAL_S_MAX
+from trainer_adapter.job.tuning_terms import VALUES_MAX as TUNING_VALUES_MAX
 
 _TEXT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 1_000}
 _PATH: Final[Schema] = {**_TEXT, "pattern": "^[^\\u0000]+$"}
@@ -89,6 +92,7 @@ def _train() -> Schema:
             required=("batch_size", "steps"),
         ),
         "test": _PATH,
+        "tuning": _tuning(),
         "weight_decay": _NUMBER,
     }
     required = ("attester", "block_steps", "contract", "data", "deadline_s", "id", "output")
@@ -111,6 +115,22 @@ def _train() -> Schema:
             {"if": squared, "then": {"not": {"required": ["accuracy_target"]}}},
         ],
     }
+
+
+def _tuning() -> Schema:
+    kinds = {"batch_size_expected": _integer(1, BATCH_MAX), "model": {**_TEXT, "maxLength": 200}}
+    space: dict[str, Schema] = {
+        name: {
+            "type": "array",
+            "items": kinds.get(name, _NUMBER),
+            "minItems": 1,
+            "maxItems": TUNING_VALUES_MAX,
+            "uniqueItems": True,
+        }
+        for name in MEMBERS
+    }
+    fields = {"space": {**_table(space, required=()), "minProperties": 1}, "trial_s": _integer(1, TRIAL_S_MAX)}
+    return _table(fields, required=("space", "trial_s"))
 
 
 def _either(first: list[str], others: list[str]) -> Schema:
@@ -149,7 +169,7 @@ def _assignment() -> dict[str, Schema]:
         "log": _TEXT,
         "output": _PATH,
         "pipeline": _PATH,
-        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan | StagedPlan),
+        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan),
         "preprocessing": {"type": "array", "maxItems": ITEMS_MAX, "items": {"oneOf": [*_constants()]}},
         "privacy": _privacy(),
         "profile": _PATH,

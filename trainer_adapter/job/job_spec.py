@@ -49,12 +49,12 @@ A job says in the same table what ``epsilon train`` makes of its assignment:
     test = "data/test.npz"
     accuracy_target = "0.85"
 
-``model`` is a name of :mod:`trainer_adapter.cli.models`, a function in a file beside the job, as ``networks.py:small``,
-or a folder with public weights; the file is then the run's ``pipeline``, unless the job names another. ``loss`` and
-``optimiser`` are names, with SGD and cross entropy where they are absent. ``test`` is an archive, or a table with its
-``schema``. ``accuracy_target`` may be left out; it is measured on public data only, so a run that stops at it stops on
-what was released and may give its unexecuted steps back. ``records_per_user_max`` is there where the plan's unit is the
-user. :mod:`trainer_adapter.job.job_schema` has the whole form.
+``model`` is a name of :mod:`trainer_adapter.job_models.models`, a function in a file beside the job, as
+``networks.py:small``, or a folder with public weights; the file is then the run's ``pipeline``, unless the job names
+another. ``loss`` and ``optimiser`` are names, with SGD and cross entropy where they are absent. ``test`` is an archive,
+or a table with its ``schema``. ``accuracy_target`` may be left out; it is measured on public data only, so a run that
+stops at it stops on what was released and may give its unexecuted steps back. ``records_per_user_max`` is there where
+the plan's unit is the user. :mod:`trainer_adapter.job.job_schema` has the whole form.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import USER, RunPlan
 from ledger.mechanisms.statistics import Moments
 from ledger.mechanisms.statistics_plans import StagedPlan
+from ledger.mechanisms.tuning import TuningPlan
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
@@ -97,6 +98,7 @@ from trainer_adapter.job.preprocessing import Constants, OwnStatistic, read_prep
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 from trainer_adapter.job.train_table import read_train_table
+from trainer_adapter.job.tuning_terms import TuningTerms
 
 OUTPUTS_MAX: Final = 1 << 20
 SGD: Final = "sgd"
@@ -215,6 +217,8 @@ class Assignment:
         """The plan of a run that trains, or of its stage that does. Raises: Malformed, for one of another kind."""
         if isinstance(self.plan, StagedPlan):
             return self.plan.training
+        if isinstance(self.plan, TuningPlan):
+            raise Malformed("train.plan", "is of trials, which `epsilon tune` runs")
         try:
             return Plan.of(self.plan)
         except Malformed as error:
@@ -241,7 +245,7 @@ class Assignment:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Assignment):
-    """One run of a model that :mod:`trainer_adapter.cli.models` makes; ``folder`` is the job's own."""
+    """One run of a model that :mod:`trainer_adapter.job_models.models` makes; ``folder`` is the job's own."""
 
     folder: Path
     model: str = field(metadata=read_by(read_model))
@@ -258,6 +262,7 @@ class Job(Assignment):
     records_per_user_max: int | None = field(default=None, metadata=plain(c.integer, 1, RECORDS_PER_UNIT_MAX))
     teachers: TeacherTerms | None = field(default=None, metadata=plain(TeacherTerms.parse))
     answers: AnswerTerms | None = field(default=None, metadata=plain(AnswerTerms.parse))
+    tuning: TuningTerms | None = field(default=None, metadata=read_by(TuningTerms.parse))
 
     def __post_init__(self) -> None:
         """Hold its members to each other. Raises: Malformed."""
@@ -270,17 +275,28 @@ class Job(Assignment):
             raise Malformed("accuracy_target", f"is for classes, and the loss is {SQUARED_ERROR}: leave it out")
 
     def _check_kind(self) -> None:
-        """A model is trained with privacy, or is the form of an ensemble's teachers. Raises: Malformed."""
-        if not isinstance(self.plan, EnsemblePlan):
-            if not isinstance(self.plan, StagedPlan):
+        """A model is trained with privacy, or tried with others, or is the form of teachers. Raises: Malformed."""
+        for name, kind, named, why in (
+            ("teachers", EnsemblePlan, "ensemble", "how long is each teacher of the ensemble trained?"),
+            ("tuning", TuningPlan, "tuning", "which values are tried?"),
+        ):
+            if isinstance(self.plan, kind) and getattr(self, name) is None:
+                raise Malformed(name, f"is missing: {why}")
+            if not isinstance(self.plan, kind) and getattr(self, name) is not None:
+                raise Malformed(name, f"is for a plan of kind '{named}': leave it out")
+        match self.plan:
+            case EnsemblePlan():
+                self._check_ensemble()
+            case TuningPlan():
+                if self.accuracy_target is not None:
+                    raise Malformed("accuracy_target", "is for one training, which ends there: a trial takes all steps")
+            case StagedPlan(metrics=metrics):
+                if metrics and self.accuracy_target is not None:
+                    raise Malformed("accuracy_target", "is for a run without metrics: they are of the whole training")
+            case _:
                 _ = Plan.of(self.plan)
-            elif self.plan.metrics and self.accuracy_target is not None:
-                raise Malformed("accuracy_target", "is for a run without metrics: they are of the whole training")
-            if self.teachers is not None:
-                raise Malformed("teachers", "is for a plan of kind 'ensemble': leave it out")
-            return
-        if self.teachers is None:
-            raise Malformed("teachers", "is missing: how long is each teacher of the ensemble trained?")
+
+    def _check_ensemble(self) -> None:
         if self.resume is None:
             raise Malformed("resume", "is missing: the ensemble lies sealed under its key until its questions come")
         if self.step_leases is False:
@@ -295,6 +311,9 @@ class Job(Assignment):
     def load(cls, path: Path, planner: Planner | None = None) -> Job:
         """Read a job file. Raises: Malformed, naming the field; OSError."""
         job = read_train_table(Job, path, planner, folder=path.parent)
+        if job.tuning is not None and job.pipeline is None:
+            # The space that trials draw from is fixed before the run sees data, and can be shown to have been.
+            return replace(job, pipeline=path)
         if ":" in job.model and job.pipeline is None:
             return replace(job, pipeline=path.parent / job.model.rpartition(":")[0])
         return job

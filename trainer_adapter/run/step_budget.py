@@ -89,14 +89,14 @@ class StepBudget:
         """
         if self.ended or self.left == 0:
             return None
-        self.ended = self._why_ends()
+        self.ended = self.why_ends()
         if self.ended:
             return None
         if os.getpid() != self._process:
             raise Malformed("run", "goes on in the process that began it alone: a copy would take the same steps")
         step, until = self.taken + 1, self._steps
         if self._leases is not None:
-            self.ended = self._leases.reach(step, self._why_ends)
+            self.ended = self._leases.reach(step, self.why_ends)
             if self.ended:
                 return None
             until = self._leases.until
@@ -105,7 +105,8 @@ class StepBudget:
         self.taken = step
         return step
 
-    def _why_ends(self) -> str:
+    def why_ends(self) -> str:
+        """Why no further work may begin, or nothing; inside a long step too."""
         return next((why for end in self._ends if (why := end())), "")
 
     def close(self) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
+from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import USER
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -57,6 +58,11 @@ class ModelRun(Run):
         self._saved_at = -1.0
         self._at = Position(0, ended=False)
         self._watermark: Watermark | None = None
+
+    @property
+    def training(self) -> Plan:
+        """What the engine's steps keep to."""
+        return self.assignment.training
 
     def __iter__(self) -> Iterator[int]:
         """Take the steps; each has been taken when its number is yielded, the next begins when the loop goes on.
@@ -209,7 +215,7 @@ class ModelRun(Run):
         given, bound = {**self.options.engine, "present": present}, self.options.records_per_user_max
         if bound is not None:
             given |= {"users": users, "records_per_user_max": bound}
-        engine = Engine(self.assignment.training, self.model, loss, records, self.options.microbatch, **given)
+        engine = Engine(self.training, self.model, loss, records, self.options.microbatch, **given)
         engine.traced.check_optimiser(self.optimiser)
         return engine
 

@@ -26,7 +26,7 @@ from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter import Options, attach
 from trainer_adapter.cli.main import app
-from trainer_adapter.cli.model_trial import try_model
+from trainer_adapter.job_models.model_trial import try_model
 from trainer_adapter.session.noise_choice import load_assignment, load_job
 from trainer_adapter.training.training_records import read_records
 

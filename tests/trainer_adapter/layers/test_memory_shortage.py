@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.models import make
 from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.job_models.models import make
 
 PLAN = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 10, 32)
 HUGE = "from torch import nn\n\n\ndef huge():\n    return nn.Linear(1_000_000, 4_000_000)\n"

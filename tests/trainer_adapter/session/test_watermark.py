@@ -18,10 +18,10 @@ from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.main import app
-from trainer_adapter.cli.models import make
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.cli.watermark import find_marks, marks_in_words
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job_models.models import make
 from trainer_adapter.session.model_release import SEALED_FILE, ModelReleaseRequest
 from trainer_adapter.training.attach import attach
 from trainer_adapter.training.named_losses import LOSS_BY_NAME

@@ -27,10 +27,10 @@ from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.check import check_job
 from trainer_adapter.cli.evaluate import measure
-from trainer_adapter.cli.job_model import JobModel
 from trainer_adapter.cli.train import best_device, run_of, train_job
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.preprocessing import OwnStatistic
+from trainer_adapter.job_models.job_model import JobModel
 from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.statistics.held_out import held_out
 from trainer_adapter.statistics.staged_run import StagedRun

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.models import make
+from trainer_adapter.job_models.models import make
 from trainer_adapter.training.named_losses import LOSS_BY_NAME, measured
 
 SCORES = torch.tensor([[0.0, 2.0, -1.0]])

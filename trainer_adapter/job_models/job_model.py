@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli import models
-from trainer_adapter.cli.pretrained_folder import Scores, Task
 from trainer_adapter.job.job_spec import LOSSES, Job
+from trainer_adapter.job_models import models
+from trainer_adapter.job_models.pretrained_folder import Scores, Task
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.layers.tensor_trees import TensorTree, arguments, count_records, map_tensors, select
 from trainer_adapter.training.named_losses import LEFT_OUT, measured

@@ -9,8 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.models import make
 from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.job_models.models import make
 
 if TYPE_CHECKING:
     from ledger.mechanisms.plan import Plan

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.cli.pretrained_folder import Task, pretrained
+from trainer_adapter.job_models.pretrained_folder import Task, pretrained
 from trainer_adapter.layers.memory_shortage import NO_ROOM, is_out_of_memory
 
 FILE_BYTES_MAX: Final = 1 << 20

@@ -12,15 +12,24 @@ from pathlib import Path
 from typing import Final
 
 from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Job
 
 TRIAL_S: Final = 120
 """Seconds until a model must be there, PyTorch's loading included."""
 _REFUSED: Final = 3
 
 
+def try_models(job: Job) -> None:
+    """Try each model of a job that is a function of a file, those that trials draw among them. Raises: Malformed."""
+    drawn = () if job.tuning is None else job.tuning.space.get("model", ())
+    for name in dict.fromkeys((job.model, *map(str, drawn))):
+        if ":" in name:
+            try_model(name, job.folder)
+
+
 def try_model(name: str, folder: Path, seconds: float = TRIAL_S) -> None:
     """Make the model of ``FILE.py:FUNCTION`` in another process. Raises: Malformed."""
-    command = [sys.executable, "-P", "-m", "trainer_adapter.cli.model_trial", name, str(folder.absolute())]
+    command = [sys.executable, "-P", "-m", "trainer_adapter.job_models.model_trial", name, str(folder.absolute())]
     try:
         done = subprocess.run(  # noqa: S603 - our own module
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
@@ -39,7 +48,7 @@ def try_model(name: str, folder: Path, seconds: float = TRIAL_S) -> None:
 
 def main() -> None:
     """In that process."""
-    from trainer_adapter.cli.models import make
+    from trainer_adapter.job_models.models import make
 
     name, folder = sys.argv[1:]
     try:

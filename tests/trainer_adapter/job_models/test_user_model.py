@@ -12,8 +12,8 @@ import torch
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.cli.evaluate import measure
-from trainer_adapter.cli.models import FILE_BYTES_MAX, make
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job_models.models import FILE_BYTES_MAX, make
 
 GOOD = """
 from dataclasses import dataclass
