@@ -70,7 +70,8 @@ def attach(  # noqa: PLR0913 - the numbers of a run
         delta: of budget and run; fixed for the life of the book.
         steps: how many there are. batch_size: records in a step on average; 256, or all if there are fewer.
         clipping_norm: the L2 bound on one record's gradient.
-        identities: who each record is, each once: in another run the same identity is the same record. Without it, a
+        identities: one text for each record, each once: in another run the same identity is the same record. Without
+        it, a
             record is its numbers.
 
     Raises:
@@ -83,7 +84,7 @@ def attach(  # noqa: PLR0913 - the numbers of a run
     if identities is not None and len(identities) != count:
         raise Malformed("identities", f"must be {count}, one for each record")
     if identities is not None and len(set(identities)) != count:
-        # Clipping bounds a record: who has several of them would lose several times what the run is charged.
+        # Clipping bounds a record: a person with several would lose several times what the run is charged.
         raise Malformed("identities", "name one identity twice: take one record of each, for ε is that of one record")
     total, share = parse_positive(budget, "budget"), parse_positive(delta, "delta")
     wanted = parse_positive(epsilon, "epsilon") if epsilon is not None else total / RUN_SHARE

@@ -1,1 +1,1 @@
-"""Who is calling and what they may do: access tokens, signed requests, roles and visibility."""
+"""Authentication and authorisation: access tokens, signed requests, roles and visibility."""

@@ -80,7 +80,7 @@ class Token:
     """What a verified token says.
 
     Attributes:
-        organisation: the DID on whose behalf the caller speaks; empty for a clean room.
+        organisation: the DID that the caller acts for; empty for a clean room.
         key_id: for a clean room, the thumbprint of the key that signed; else empty.
         roles: AUDITOR or OPERATOR, where the issuer says so.
     """
@@ -198,7 +198,7 @@ def _of_issuer(claims: c.Object) -> Token:
 
 
 def _of_clean_room(text: str, algorithm: str, claims: c.Object, name: str, x: str | None) -> Token:
-    """By its own word, signed with the key whose thumbprint it goes by; ``x`` is that key as the book has it."""
+    """A token that a clean room signed with its own key, named by its thumbprint; ``x`` is the key on record."""
     if x is None:
         raise Malformed("iss", "is no issuer that this service trusts, and no clean room's key")
     check_signature(text, algorithm, [OKPKey.import_key({"crv": "Ed25519", "kty": "OKP", "x": x})])

@@ -68,7 +68,7 @@ class Authenticator:
         self._book, self._tokens, self._quotas = book, tokens, quotas
 
     async def __call__(self, request: Request) -> None:
-        """Find out who calls, and whether they may; of :data:`DEFERRED` operations the route does. Raises: Problem."""
+        """Authenticate and authorise the caller; for :data:`DEFERRED` operations the route does. Raises: Problem."""
         operation = getattr(request.scope.get("route"), "operation_id", None) or ""
         if operation in PUBLIC:
             if operation not in _HEALTH:
@@ -98,12 +98,12 @@ def _room_key(facts: Facts, key_id: str) -> str | None:
 
 
 def caller_of_token(token: Token, facts: Facts) -> Caller:
-    """Who a verified token speaks for, with the roles on record, or with those that its issuer gives."""
+    """The caller of a verified token, with the roles on record, or with those that its issuer gives."""
     if token.key_id:
         charge = facts.charges[str(facts.keys[token.key_id].charge)]
         return Caller(charge.actor, (CCR,), charge.id)
     if token.roles:
-        # Who comes to read, or to run the machine, comes as nothing else: an auditor writes nothing.
+        # An auditor or an operator has no other role: an auditor writes nothing.
         return Caller(token.organisation, token.roles)
     organisation = facts.organisations.get(token.organisation)
     return Caller(token.organisation, organisation.roles if organisation is not None else ("",))

@@ -1,4 +1,4 @@
-"""Who may do what: a table of roles by operation, deny by default, and who may see the current state.
+"""Authorisation: a table of roles by operation, deny by default, and which callers see the current state.
 
 A role comes from the ledger's own record of an organisation; AUDITOR and OPERATOR may also come from an issuer. A
 clean room (CCR) is known by the key that its charge names, and may do what concerns that charge alone. What an
@@ -105,7 +105,7 @@ class Caller:
     """The caller of a request.
 
     Attributes:
-        organisation: on whose behalf; for a clean room, the organisation that made its charge.
+        organisation: that it acts for; for a clean room, the organisation that made its charge.
         roles: on record, or from the issuer; ``("",)`` for an organisation that is not on record.
         charge: of a clean room, the one charge it is for; else empty.
     """
@@ -197,7 +197,7 @@ class Caller:
         return self.sees_all or TSO in self.roles or partition.provider == self.organisation
 
     def _became(self, node: int, facts: Facts) -> bool:
-        """Whether the caller's organisation descends from who stood at ``node``."""
+        """Whether the caller's organisation descends from ``node``."""
         organisation = facts.organisations.get(self.organisation)
         return organisation is not None and node in ancestors(
             facts.nodes, organisation.node, (at for _, at in organisation.moves)

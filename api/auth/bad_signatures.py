@@ -1,8 +1,8 @@
-"""Signatures that did not verify, counted against who sent them: each costs the service two verifications.
+"""Signatures that did not verify, counted by sender: each costs the service two verifications.
 
 Libsodium verifies first, and OpenSSL decides what it refuses (:mod:`ledger.crypto.ed25519`). So a caller whose
 signatures do not verify is answered 429 for the rest of the time that they are counted in, before anything of its is
-verified. Only who has shown a valid token gets so far: no one can use up the count of another, and a clean room has one
+verified. Only a caller with a valid token gets so far: no one can use up the count of another, and a clean room has one
 of its own.
 """
 

@@ -83,7 +83,7 @@ class CallerQuotas:
         Args:
             proxies: addresses that speak for many callers.
             clock: seconds.
-            forwarded: the header field in which proxies say for whom; without one they are not counted.
+            forwarded: the header field in which proxies name their callers; without one they are not counted.
         """
         self.terms = terms = terms or QuotaTerms()
 

@@ -1,4 +1,4 @@
-"""For whom an issuer of access tokens may speak: the organisations, and the roles that its tokens may give."""
+"""Bounds of an issuer of access tokens: the organisations that it may name, and the roles that it may give."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class IssuerBounds:
     """The bounds of one issuer.
 
     Attributes:
-        organisations: for whom it may speak; None for all but those in ``others``.
+        organisations: that it may name; None for all but those in ``others``.
         others: organisations for which other issuers alone may speak.
         roles: of :data:`OWN_ROLES`, those that its tokens may give.
         states_roles: whether the settings name the roles.

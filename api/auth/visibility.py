@@ -115,7 +115,7 @@ def _hidden(caller: Caller, pending: PendingCommand, facts: Facts) -> Iterator[t
 
 def _of_charge(caller: Caller, body: MakeCharge, facts: Facts, providers: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for place, ref in enumerate(body.partitions):
-        # Who has a contract with a provider sees its partitions: no need to look through all contracts for one.
+        # A caller with a contract sees its provider's partitions: no need to look through all contracts for one.
         if provider_of(ref) in providers:
             continue
         partition = facts.partitions.get(ref)

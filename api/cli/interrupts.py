@@ -11,7 +11,7 @@ from contextlib import contextmanager
 def interrupts() -> Iterator[list[int]]:
     """Let SIGTERM end the block as Ctrl-C does; gives the list of the signals that come. One that is ignored stays so.
 
-    Python drops an interrupt that comes while it frees an object: who looks into the list finds it.
+    Python drops an interrupt that comes while it frees an object: the list still holds it.
     """
     received: list[int] = []
 

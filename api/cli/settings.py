@@ -87,7 +87,7 @@ class Settings:
         forwarded: the header field in which proxies name the sender; empty if in none.
         quotas: of organisations, clean rooms and addresses.
         console: how the issuers know the console.
-        witnesses: who is shown the newest checkpoint.
+        witnesses: that get the newest checkpoint.
         witnesses_required: whether the service needs the cosignature of each of them.
     """
 
@@ -140,7 +140,7 @@ class Settings:
         production = c.boolean(members.get("production", False), "serve.production")
         allow_rollback = c.boolean(members.get("allow_rollback", False), "serve.allow_rollback")
         if allow_rollback and "kept" in members:
-            raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not stand beside 'kept'")
+            raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not be given together with 'kept'")
         witnesses, proxies = _witnesses(members.get("witness_keys", {})), _proxies(members.get("proxies", []))
         issuers = _issuers(path.parent, members["issuers"], production=production)
         return cls(

@@ -68,7 +68,7 @@ class Console:
         key: bytes,
         terms: LoginTerms,
     ) -> None:
-        """Read through ``context`` as those who log in may.
+        """Read through ``context`` with the rights of the person who logged in.
 
         Args:
             tokens: verifies what an issuer gives out.

@@ -57,7 +57,7 @@ class GroupedReads:
             for answer in self._answers(group):
                 loops.setdefault(answer[0].get_loop(), []).append(answer)
             for loop, answers in loops.items():
-                # A loop that was closed has no one who waits.
+                # On a closed loop no request waits.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(_settle, answers)
 

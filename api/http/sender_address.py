@@ -1,4 +1,4 @@
-"""Who a request comes from: an IPv4 address, or the /64 of IPv6 that one machine may choose its addresses from.
+"""The sender of a request: an IPv4 address, or the /64 of IPv6 that one machine may choose its addresses from.
 
 Behind a proxy that the profile names, the address is in a header field that the proxy writes: ``Forwarded``
 (RFC 7239) or ``X-Forwarded-For``. Each proxy appends the address that called it, so the last address that is no
@@ -37,10 +37,10 @@ def sender_of(host: str) -> str:
 
 
 class Senders:
-    """Who sent each request, as far as requests are counted by sender."""
+    """The sender of each request, as far as requests are counted by sender."""
 
     def __init__(self, proxies: Iterable[str] = (), field: str = "") -> None:
-        """Of a service behind these addresses, which say in this header field, if in any, whom they speak for."""
+        """Of a service behind proxies at these addresses, which name their callers in this header field, if in any."""
         self._proxies, self._field = frozenset(map(sender_of, proxies)), field.encode()
 
     def of(self, scope: Mapping[str, Any]) -> str:

@@ -138,7 +138,7 @@ class KeyReleases:
         with self._book.read() as facts:
             charge, entry = facts.charges[body.charge], Entry.parse(facts.entry(index))
         if isinstance(body, ReleaseKey):
-            # Who gets the key is of the signed entries: a row may have been changed.
+            # The recipient of the key is read from the signed entries: a row may have been changed.
             charged = self._book.open_charge(body.charge)
             charge = charge if charged is None else charged[0]
             self._check_still_open(command, charge, index, is_open=charged is not None)

@@ -105,7 +105,7 @@ def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> R
 
 @ROUTES.route("/v1/frozen-accounts", paged=True, as_of=True)
 def list_frozen_accounts(view: View, partition: QueryRef, at: At = None) -> Page[answers.FrozenAccount]:
-    """Those of them that are over their cap; at another time for who sees all of them. Raises: Malformed, Problem."""
+    """The accounts over their cap; at another time for callers that see all accounts. Raises: Malformed, Problem."""
     found, accounts = _accounts(view, partition, at)
     return _page(view, "frozen-accounts", found, accounts.frozen, at)
 

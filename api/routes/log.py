@@ -84,7 +84,7 @@ def read_log(view: View) -> Response:
 
 @ROUTES.route("/v1/log-key-rotations", content=shows(LogKeyRotations))
 def read_log_key_rotations(view: View) -> Response:
-    """How the log replaced its key, for who kept another one of its keys; nothing, if it never did."""
+    """The rotations of the log's key, for a client that kept an earlier one; empty if there was none."""
     rotations = rotations_of(view.facts.connection, rotation_places(view.facts))
     return Response(rotations, media_type=JSON_TYPE, headers={"cache-control": "no-store"})
 

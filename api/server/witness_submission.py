@@ -64,7 +64,7 @@ class WitnessSubmission:
 
         Args:
             book: the URL of its database.
-            witnesses: whom to show it to.
+            witnesses: that get the checkpoint.
             required: whether the service needs the cosignature of each.
             empty: the log's checkpoint of no entries, which is shown for an empty book.
         """

@@ -38,7 +38,7 @@ PEOPLE: Final = {
     **{party.slug: Person(party.did) for party in PARTIES},
     "operator": Person("did:web:operator.localhost", ("OPERATOR",)),
 }
-"""Whom a browser may log in as, unless the profile says otherwise: one person of each party, and the operator."""
+"""The people of the development issuer, unless the profile names others: one of each party, and the operator."""
 _KEPT_INSIDE: Final = "kept/checkpoint"
 """Where earlier versions kept the newest checkpoint: beside the book, so that an older copy of the folder held both."""
 

@@ -23,7 +23,7 @@ PROFILE: Final = "profile.toml"
 
 @dataclass(frozen=True, slots=True)
 class PartyDecisions:
-    """Who the organisation is, and whom it trusts.
+    """The organisation, and the service and log that it trusts.
 
     Attributes:
         did: its identifier.

@@ -135,7 +135,7 @@ class AccountBook:
 def _rounded(
     facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int, caller: Caller
 ) -> domain.Account | None:
-    """Everyone's account as a caller is shown it who does not watch the partition; None where it is shown exactly."""
+    """The global account as a caller sees it who does not watch the partition; None where it is shown exactly."""
     if caller.watches(partition) or not is_rounded(facts, partition, now):
         return None
     organisation = facts.organisations.get(caller.organisation)

@@ -184,7 +184,7 @@ def as_command(  # noqa: PLR0913 - what a signature is made of
         types: by name, the annotation of a parameter whose argument ``run`` converts.
     """
     own = [*inspect.signature(function).parameters.values()][skip:]
-    # Names that only type checkers import stand in the other annotations.
+    # The other annotations hold names that only type checkers import.
     named = {parameter.name: types.get(parameter.name, parameter.annotation) for parameter in own}
     holder = type("Own", (), {"__annotations__": named, "__module__": function.__module__})
     hints = get_type_hints(holder, include_extras=True)

@@ -189,7 +189,7 @@ def _members(node: Object) -> str:
 
 
 def _name(node: Object) -> str:
-    """A node in words: who is there now, or whose it was."""
+    """A node in words: its members now, or the organisation that it was of."""
     whose = cell(node.get("organisation"))
     match node.get("kind"):
         case "coalition":

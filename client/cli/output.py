@@ -131,7 +131,7 @@ def print_exposures(found: Sequence[Object]) -> None:
 
 
 def print_keys(keys: Sequence[Object]) -> None:
-    """Signing keys: whether each signs now, from when until when, and who took it away."""
+    """Signing keys: whether each signs now, its dates, and the organisation that suspended or revoked it."""
     rows = [
         (
             cell(key.get("key_id")),

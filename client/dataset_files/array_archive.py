@@ -43,7 +43,7 @@ class ArchiveRecords:
 
         Args:
             identity: the arrays that a record is committed by, which are not sealed unless they train; none: all.
-            person: those that say whose a record is, likewise; none: ``users``, or else the identity.
+            person: the arrays that identify a person; none: ``users``, or else the identity.
         """
         self._path, self._identity, self._person = path, identity, person
         with path.open("rb"):

@@ -1,4 +1,4 @@
-"""Join tokens: by which a clean room joins the tables of several providers without learning whom a row is of.
+"""Join tokens: by which a clean room joins the tables of several providers without learning which person a row is of.
 
 A record's token is the HMAC-SHA-256, under a key that the providers of a join share and give no one else, of ``join``,
 a line feed, and the RFC 8785 JSON of the list of its join columns as text. Providers agree beforehand how a column is

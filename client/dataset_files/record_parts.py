@@ -1,6 +1,6 @@
 """The parts of a record, inputs and targets, and which arrays of a file make them.
 
-A part is one array, as ``inputs``, or several, whose names say where they stand in it: ``inputs.input_ids`` and
+A part is one array, as ``inputs``, or several, whose names say where they are in it: ``inputs.input_ids`` and
 ``inputs.attention_mask`` are a dictionary of two. A name may go deeper.
 """
 

@@ -83,7 +83,7 @@ class Unreachable(Exception):  # noqa: N818 - reads as what it says
     exit_code: Final = ExitCode.RETRY
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
-        """Say who did not answer."""
+        """Name the server that did not answer."""
         super().__init__(message)
         self.sent = sent
 

@@ -31,7 +31,7 @@ _CODE_LENGTH_MAX: Final = 4_096
 
 
 class Granted(NamedTuple):
-    """What an issuer gave for a code: an access token, until when (Unix seconds), and who has logged in."""
+    """What an issuer gave for a code: an access token, its end (Unix seconds), and the person's identifier."""
 
     access_token: str
     expires_s: int

@@ -1,4 +1,4 @@
-"""ID tokens: who has logged in, signed by the issuer (OpenID Connect Core 1.0, section 3.1.3.7)."""
+"""ID tokens: the person who has logged in, signed by the issuer (OpenID Connect Core 1.0, section 3.1.3.7)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HASHES: Final = {"Ed25519": hashlib.sha512, "ES256": hashlib.sha256, "PS256": h
 def subject_of(  # noqa: PLR0913 - what is compared with what
     text: str, keys: c.Object, *, issuer: str, client_id: str, nonce: str, access_token: str, now: int
 ) -> str:
-    """Verify an ID token and give its ``sub``: who has logged in.
+    """Verify an ID token and return its ``sub``, the person's identifier.
 
     Args:
         text: the ID token, a compact JWS.

@@ -1,1 +1,1 @@
-"""Profiles: who is calling, which service, and the access token that a login leaves."""
+"""Profiles: the caller, the service, and the access token that a login leaves."""

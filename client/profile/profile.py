@@ -1,4 +1,4 @@
-"""A profile: who is calling, which service, and which log key to trust.
+"""A profile: the caller, the service, and the log key to trust.
 
 An organisation's names its DID and its signing key:
 
@@ -12,7 +12,7 @@ An organisation's names its DID and its signing key:
     issuer = "https://login.example"
 
 A person's has no key and no actor, but the id under which the issuer knows this program, and the scopes to request if
-they are not ``openid`` alone. Who it is, ``epsilon login`` finds out; it reads, and signs nothing:
+they are not ``openid`` alone. ``epsilon login`` learns the person; the profile reads, and signs nothing:
 
     [client]
     service = "http://127.0.0.1:8000"
@@ -21,7 +21,7 @@ they are not ``openid`` alone. Who it is, ``epsilon login`` finds out; it reads,
     log = "epsilon.example/ledger+8f2c1a90+AQ..."
     issuer = "https://login.example"
 
-Paths are relative to the profile. Tables ``[serve]`` and ``[issuer]`` may stand beside it, for ``epsilon serve`` and
+Paths are relative to the profile. It may also hold tables ``[serve]`` and ``[issuer]``, for ``epsilon serve`` and
 ``epsilon dev-issuer``.
 """
 
@@ -119,7 +119,7 @@ class Profile:
         return Signer.load(self.key)
 
     def person(self) -> Person:
-        """Who may log in with it. Raises: Malformed, of an organisation's profile."""
+        """The person's login settings. Raises: Malformed, of an organisation's profile."""
         if isinstance(self.who, Person):
             return self.who
         raise Malformed("client.client_id", "is missing: the profile is an organisation's, which needs no login")

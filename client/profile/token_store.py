@@ -39,7 +39,7 @@ class Purpose(Record, frozen=True):
 
 
 class Login(Purpose, frozen=True):
-    """A person's access token, its expiry (Unix seconds), and who that person is to the issuer."""
+    """A person's access token, its expiry (Unix seconds), and the issuer's identifier of the person."""
 
     access_token: Annotated[str, text(TOKEN_LENGTH_MAX)]
     expires_s: Annotated[int, between(0, TIME_S_MAX)]

@@ -41,7 +41,7 @@ def digest_of(named: str) -> str:
 
 
 def sign_document(signer: Signer, data: bytes) -> c.Object:
-    """A detached signature, beside what it is over and whose key made it."""
+    """A detached signature, with the digest of its document and the id of its key."""
     return {"document": c.digest(data), "key_id": signer.key_id, "signature": signer.sign(data)}
 
 

@@ -2,7 +2,7 @@
 
 The ledger authorises; the key never comes near it. The charge's entry names the clean room's sealing key, the
 partitions and the deadline; the key-release entry says that policy, contract and attestation were satisfied. Both are
-proven to stand in the log by receipts under its key, so a service that is not the log's cannot invent one; and a
+proven to be in the log by receipts under its key, so a service that is not the log's cannot invent one; and a
 service that was set back to an older book is refused (:mod:`client.service.seen_checkpoint`).
 
     charge, release = fetch(service, "release-run-1", log)
@@ -70,7 +70,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         charge: the charge's entry, permitted.
         release: the key release's entry, permitted.
         log: a key that the log has or had, as the provider keeps it; it leads to those that :func:`fetch` has seen.
-        provider: whose partitions are requested.
+        provider: of the requested partitions.
         now: Unix milliseconds.
 
     Raises:

@@ -119,7 +119,7 @@ class Service(WhatIfQuestions, LogReads):
         """Sign a command and send it. Raises: Refused, Unreachable.
 
         Args:
-            signer: whose key signs.
+            signer: of the command.
             actor: the organisation that sends the command.
             kind: one of :data:`ledger.commands.registry.PATHS`.
             body: the command's body.

@@ -91,7 +91,7 @@ class Serving:
         return why
 
     def _look(self) -> bool:
-        """Learn from the ledger who may ask, and whether anyone may; whether it answered."""
+        """Read from the ledger which callers may ask, and whether any may; whether it answered."""
         try:
             self.room.ended = self.room.ended or self.over()
             self.door.keys = keys_in_force(self.service, self.actor)

@@ -130,4 +130,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Write nothing: who asked what, and when, is no one's business."""
+        """Write no access log: questions, their senders and times are private."""

@@ -38,7 +38,7 @@ With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alon
 run can go on: see :mod:`trainer_adapter.run.checkpointing`.
 
 In place of ``service``, ``issuer``, ``log``, ``actor`` and ``key`` it may name a ``profile`` that holds them;
-``contract`` may be the contract's file; and a table ``[train.privacy]`` may stand in place of the plan: see
+``contract`` may be the contract's file; and a table ``[train.privacy]`` may replace the plan: see
 :mod:`trainer_adapter.job.privacy_target`.
 
 A job says in the same table what ``epsilon train`` makes of its assignment:

@@ -96,7 +96,7 @@ def pretrained(folder: Path, task: Task) -> nn.Module:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the progress bars and reports of Transformers, which would stand between our lines."""
+    """Without the progress bars and reports of Transformers, which would appear between our lines."""
     from transformers.utils import logging as settings
 
     logging: Any = settings

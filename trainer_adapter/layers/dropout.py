@@ -2,8 +2,8 @@
 
 PyTorch draws masks from one generator in the order of the batch: a record more or less would change all others'. Here
 each record has a key of its own at each step, and a mask is Philox's word at (place in the tensor, number of the call)
-under it. So what a record adds to the sum is a function of the record, the weights and its own key: not of who else
-was drawn, the microbatch, or how it runs.
+under it. So what a record adds to the sum is a function of the record, the weights and its own key: not of which others
+were drawn, the microbatch, or how it runs.
 
 Why that is private. The keys are words of a ChaCha20 stream (``randomness``), one for each record of the partition,
 drawn or not: independent of each other and of all data. Put zero in a record's place, and with equal keys every other
@@ -14,7 +14,7 @@ them; they are never reported, and end with the process.
 
 Caught are PyTorch's own functions, so it does not matter which module calls them: ``nn.Dropout``, its kin by channel
 and by feature, ``AlphaDropout``, attention's ``dropout_p``, what drops between recurrent layers, and
-``torch.nn.functional``. In evaluation mode they drop nothing, as ever.
+``torch.nn.functional``. In evaluation mode they drop nothing.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def select(tree: TensorTree, places: Any) -> Any:  # noqa: ANN401 - any index of
 
 
 def form(tree: TensorTree) -> object:
-    """What two trees share whose records can stand beside each other: names, and the shape of one record of each."""
+    """The form of a tree: its names, and the shape of one record. Records of trees of one form can be concatenated."""
     leaves, spec = tree_flatten(tree)
     return spec, [leaf.shape[1:] for leaf in leaves]
 

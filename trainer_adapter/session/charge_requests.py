@@ -81,7 +81,7 @@ class Posts:
     def post(self, steps: int, named: c.Object, *, brief: bool = False) -> None:
         """Settle for what ran; sent again, it is the same statement. Raises: Refused, Unreachable.
 
-        It is retried until the deadline, or a few times only if ``brief``. ``named`` is what it names besides: its
+        It is retried until the deadline, or a few times only if ``brief``. ``named`` holds the other members: its
         model, and where the run leases its steps its generation and its newest lease.
         """
         assignment = self._assignment

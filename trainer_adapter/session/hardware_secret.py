@@ -1,9 +1,9 @@
 """Secrets of one moment, from the kernel's generator and the clocks: no copy of a process draws them again.
 
 The kernel mixes its hardware's entropy into its generator. A machine that is put back to a snapshot has the old state
-of that generator until the kernel mixes in more (where the hypervisor notifies it of the snapshot, at once); the clocks
-tell two that go on from one snapshot apart meanwhile. They add nothing that an observer could not guess: what no one
-may guess is the generator's.
+of that generator until the kernel mixes in more (where the hypervisor notifies it of the snapshot, at once); until then
+the clocks distinguish two processes that continue one snapshot. They add nothing that an observer could not guess: the
+secret part is the generator's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A job maps ``claims[2026-W31..2026-W43]`` or ``claims[last 52]`` to the folder of ``epsilon dataset advance``, in which
 each slice has a folder of its name. Which slices these are is fixed when the run is charged; a run that is resumed has
-those of its charge, whatever the names would stand for now.
+those of its charge, whatever the names would mean now.
 """
 
 from __future__ import annotations

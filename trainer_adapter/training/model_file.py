@@ -20,7 +20,7 @@ def model_bytes(
     """A model after ``steps`` steps as safetensors, whose metadata name what it cost.
 
     The same model and run make the same bytes. ``epsilon`` is of the whole plan, however few of its steps ran: the
-    greatest of the lines in ``run_epsilon``, whose partition, δ and accountant stand beside it. Of a model that starts
+    greatest of the lines in ``run_epsilon``, whose partition, δ and accountant are beside it. Of a model that starts
     from charged ones, ``epsilon_with_ancestry`` is the greatest of ``with_ancestry``, and the partition of that line
     is beside it. Each is ``infinite`` if none is proven. ``more`` are further metadata.
     """

@@ -1,7 +1,7 @@
 """The one-run audit: a lower bound on ε from one run that was fed canaries by coin flips.
 
 Steinke, Nasr, Jagielski 2023 (arXiv 2305.08846, section 5). Each of m canaries is put into the data or left out by
-a fair coin of its own; the model is trained once; an auditor who sees what was released says of up to r canaries, as
+a fair coin of its own; the model is trained once; an auditor who sees what was released guesses of up to r canaries, as
 it chooses, whether they were in. If the run is (ε, δ)-differentially private then, whatever else is in the data,
 
     P[at least v right] <= P[W >= v] + 2 m δ · max over 1 <= i <= v of P[v - i <= W < v] / i,

@@ -1,6 +1,6 @@
 """Records that do not fit memory: decrypted where a step draws them, a microbatch at a time, and never written.
 
-Which frames of a file a step reads depends on which records it drew. One who sees the accesses to the disk under the
+Which frames of a file a step reads depends on which records it drew. An observer of the accesses to the disk under the
 sealed file learns of each frame (about 64 KiB of records) whether one of its records may have been drawn; nothing
 of it is seen where most frames have a record in every step. Records that fit memory are read once, in order.
 """

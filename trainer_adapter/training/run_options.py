@@ -22,7 +22,7 @@ Loss = Callable[[Any, Any], Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a run may be given besides model, optimiser, loss and assignment.
+    """Options of a run beside model, optimiser, loss and assignment.
 
     Attributes:
         service: as the consumer calls it; the assignment's own if none is given.

@@ -34,7 +34,7 @@ class Reader:
 
     @property
     def caller(self) -> Caller:
-        """Who looks."""
+        """The caller."""
         return self.view.caller
 
     def may(self, *reads: Callable[..., object]) -> bool:

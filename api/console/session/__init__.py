@@ -1,1 +1,1 @@
-"""Who looks: logging in by OpenID Connect, and the sealed cookie of a session."""
+"""Sessions: login by OpenID Connect, and the sealed cookie."""

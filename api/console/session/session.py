@@ -23,7 +23,7 @@ class Session:
 
     Attributes:
         id: random; the tokens of its forms are made from it.
-        issuer: who vouched for the person.
+        issuer: that authenticated the person.
         ends_s: Unix seconds.
     """
 

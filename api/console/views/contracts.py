@@ -1,4 +1,4 @@
-"""Contracts: who agreed on what, and the versions of one side by side."""
+"""Contracts: their parties and terms, and the versions of one side by side."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def log(reader: Reader, inputs: Inputs) -> Page:
 
 
 def _witnesses(checkpoint: str) -> list[str]:
-    """Who cosigned a checkpoint: the names on the lines after the log's own signature (C2SP signed-note)."""
+    """The witnesses of a checkpoint: the names on the lines after the log's own signature (C2SP signed-note)."""
     lines = [line.split(" ") for line in checkpoint.splitlines() if line.startswith("— ")]
     return [words[1] for words in lines[1:] if len(words) == 3]
 

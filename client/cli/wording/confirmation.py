@@ -1,4 +1,4 @@
-"""Questions at a terminal: before what cannot be taken back (elsewhere `--yes`), and for what has no default."""
+"""Prompts at a terminal: before what cannot be undone (elsewhere `--yes`), and for options without a default."""
 
 from __future__ import annotations
 
