@@ -23,7 +23,7 @@ from api.console.views import (
 )
 from api.console.views.public import register
 
-_VIEWS: Final = (
+VIEWS: Final = (
     home,
     datasets,
     partition,
@@ -40,5 +40,5 @@ _VIEWS: Final = (
     meaning,
     register,
 )
-PAGES: Final[tuple[ConsolePage, ...]] = tuple(page for view in _VIEWS for page in view.PAGES.all)
+PAGES: Final[tuple[ConsolePage, ...]] = tuple(page for view in VIEWS for page in view.PAGES.all)
 NAVIGATION: Final = tuple(page for page in PAGES if page.title)

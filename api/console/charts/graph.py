@@ -63,7 +63,7 @@ def layered(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Markup | None:
         orient="auto",
     )
     words = f"{len(vertices)} nodes and {len(edges)} arrows; the table below says the same in words"
-    return drawing(words, [element("defs", head), *arrows, *parts], height=20 + len(rows) * _ROW)
+    return drawing(words, [element("defs", head), *arrows, *parts], height=20 + (len(rows) - 1) * _ROW + _BOX_HEIGHT)
 
 
 def _rows(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[list[Vertex]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 
 from api.console.view_list import PAGES
 from client.keys.signer import load_private
@@ -22,6 +23,7 @@ REGULATOR: Final = "did:web:health-council.demo.invalid"
 _HOSPITAL: Final = "did:web:lotus-hospital.demo.invalid"
 _BANK: Final = "did:web:banyan-bank.demo.invalid"
 _PARTITION: Final = f"{_HOSPITAL}/digits/2026-q3"
+_PLANNED: Final = f"{_HOSPITAL}/digits/2026-q4"
 _OF_SOMETHING: Final = {
     "/contracts/{id}": "/contracts/digits-banyan-bank",
     "/datasets/{provider}/{dataset}": f"/datasets/{_HOSPITAL}/digits",
@@ -37,10 +39,14 @@ _OF_SOMETHING: Final = {
 }
 
 
-def page_addresses() -> dict[str, str]:
+def page_addresses(world: ServedWorld) -> dict[str, str]:
     """By the page's path, an address on this book, of every page that people look at."""
     shown = [one.path for one in PAGES if not one.path.endswith((".json", "bytes"))]
     known = {path: _OF_SOMETHING.get(path, path) for path in shown}
+    with world.book.read() as facts:
+        contract = facts.contract_heads["digits-banyan-bank"]
+    plan = urlencode({"contract": contract, "partition": _PLANNED, "probability": "0.5", "noise": "6.9", "steps": "60"})
+    known["/planner"] = f"/planner?{plan}"
     return {path: f"/console{one}" for path, one in known.items() if "{" not in one}
 
 

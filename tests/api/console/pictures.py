@@ -9,8 +9,10 @@ documentation show and which is a third of a PNG; the browser makes them itself.
 from __future__ import annotations
 
 import base64
+import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -21,11 +23,12 @@ from tests.api.console.visitors import browser, log_in
 from tests.api.console.walk import ROOT, Walker, Window, launched
 
 INTO: Final = ROOT / "docs" / "pictures" / "console"
+PAGE: Final = ROOT / "docs" / "console.md"
 WIDTH: Final = 1280
-HEIGHT_MAX: Final = 1600
-"""Pixels of a longer page that are shown."""
 PICTURE_BYTES_MAX: Final = 60_000
-_QUALITIES: Final = (80, 60, 45, 30)
+_HEIGHTS: Final = (1_500, 1_000, 700)
+"""Of a longer page so many pixels are shown."""
+_QUALITIES: Final = (80, 65, 50)
 _NAMES: Final = {"/": "home"}
 
 
@@ -35,14 +38,19 @@ def name_of(path: str) -> str:
     return f"{_NAMES.get(path, words)}.webp"
 
 
+def pictured() -> set[str]:
+    """The files that the page of the console shows."""
+    return {*re.findall(r"\(pictures/console/([a-z-]+\.webp)\)", PAGE.read_text("utf-8"))}
+
+
 def take(window: Window, file: Path) -> None:
     """Write what a window shows, as well as fits in so many bytes."""
     page: Any = window.page
-    height = min(HEIGHT_MAX, page.evaluate("document.documentElement.scrollHeight"))
-    page.set_viewport_size({"width": WIDTH, "height": max(400, height)})
+    whole = page.evaluate("document.documentElement.scrollHeight")
     page.evaluate("document.fonts.ready")
     session = page.context.new_cdp_session(page)
-    for quality in _QUALITIES:
+    for height, quality in product(_HEIGHTS, _QUALITIES):
+        page.set_viewport_size({"width": WIDTH, "height": max(400, min(height, whole))})
         taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": quality})
         data = base64.b64decode(taken["data"])
         if len(data) <= PICTURE_BYTES_MAX:
@@ -67,7 +75,9 @@ def main(demo: Path) -> None:
         log_in(operator, issuer, "operator")
         walker = Walker(chromium, world.url, {"regulator": regulator, "operator": operator})
         windows = {one: walker.open(one, viewport={"width": WIDTH, "height": 800}) for one in walker.people}
-        for path, address in demonstration.page_addresses().items():
+        for path, address in demonstration.page_addresses(world).items():
+            if name_of(path) not in pictured():
+                continue
             window = windows["operator" if path == "/operations" else "regulator"]
             assert window.goto(address) == 200, path
             take(window, INTO / name_of(path))
