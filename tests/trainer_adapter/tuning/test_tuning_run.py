@@ -147,6 +147,19 @@ def test_whatever_number_is_drawn_the_ledger_sees_the_same(place: Place, monkeyp
     assert point["model"] == "digits-linear"
 
 
+def test_the_best_trial_leaves_wherever_it_comes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three, two of which learn nothing; and what leaves is its model."""
+    learning = ('["0.1", "0.3", "1"]', '["0.000001", "1"]')
+    hardware, rates = secrets.randbits, iter((0, 1, 0))
+    monkeypatch.setattr(secrets, "randbits", lambda bits: int(0.95 * 2**bits) if bits == BITS else hardware(bits))
+    monkeypatch.setattr(secrets, "choice", lambda values: values[next(rates) if len(values) == 2 else 0])
+    single = ('noise_multiplier = "16"', 'noise_multiplier = "6"'), ('["0.5", "1"]', '["1"]'), ("[32, 64]", "[64]")
+    report, _, _ = tuned(place, written(place, "best", FEW_TRIALS, ONE_MODEL, learning, *single))
+    assert report.point["learning_rate"] == 1
+    assert report.accuracy > 0.2
+    assert next(rates, None) is None
+
+
 def test_trials_that_take_too_long_are_charged_and_nothing_of_them_leaves(place: Place) -> None:
     """One trial, sure to be drawn: the clock passes its time, the whole charge is posted, without a model."""
     path, seconds = written(place, "slow", ONE_TRIAL), Seconds(each=10)
