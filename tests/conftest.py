@@ -161,7 +161,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The sum, the budget, and the tests that used most."""
+    """What was left out, the sum, the budget, and the tests that used most."""
+    skipped = (report.longrepr for report in terminalreporter.stats.get("skipped", ()))
+    for reason in sorted({str(found[2]) for found in skipped if isinstance(found, tuple)}):
+        terminalreporter.write_line(f"left out: {reason.removeprefix('Skipped: ')}", yellow=True)
     budget = config.getoption("cpu_budget")
     held = "" if budget is None else f" of {budget:.0f} s that they may use"
     terminalreporter.write_line(f"tests used {sum(USED_S.values()):.0f} s of processor time{held}", red=_over(config))

@@ -39,6 +39,6 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
 def walker(looked: Looked) -> Iterator[Walker]:
     """A browser at that world; without one a test that asks for it is left out, which the end of the run says."""
     if browser_path() is None:
-        pytest.skip("no browser: apt install chromium")
+        pytest.skip("no page was walked by a browser, for there is none: apt install chromium")
     with launched() as chromium:
         yield Walker(chromium, looked.pairs.world.url, looked.browsers)
