@@ -1,8 +1,7 @@
 """Searches around a planned run: the most steps at this noise, the least noise for these steps, how many runs fit.
 
 The gate and the filters decided every result on the same facts: the reported steps are admitted and one more is not;
-the reported noise is admitted and a ten-thousandth less is not. Few decisions are needed: the caps on a run and on each
-account are computed first, and the search starts there.
+the reported noise is admitted and a ten-thousandth less is not. The search starts from the caps on runs and accounts.
 """
 
 from __future__ import annotations
@@ -105,12 +104,12 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     mild = question.with_plan(of(1))
     if _is_closed(mild):
         return 0
-    found = find_crossing(_denial_excess(question, of), 0, limit + 1, Crossing(plan.steps, 1.0)).place
-    found = find_crossing(_fullness(mild, of), 0, found + 1, Crossing(plan.steps, 1.0)).place
+    count = find_crossing(_denial_excess(question, of), 0, limit + 1, Crossing(plan.steps, 1.0)).place
+    count = find_crossing(_fullness(mild, of), 0, count + 1, Crossing(plan.steps, 1.0)).place
     for partition, cap in _run_caps(mild):
-        if found:
-            found = most_steps(mechanism_of(of, partition), cap, partition.delta, partition.relation, found)
-    return _correct_by_decisions(lambda steps: question.with_plan(of(steps)).is_admitted, found, 0, limit)
+        if count:
+            count = most_steps(mechanism_of(of, partition), cap, partition.delta, partition.relation, count)
+    return _correct_by_decisions(lambda steps: question.with_plan(of(steps)).is_admitted, count, 0, limit)
 
 
 def least_noise_admitted(question: WhatIf) -> Fraction | None:
@@ -129,19 +128,19 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
         assert changed is not None
         return changed
 
+    def passes(noise: int) -> bool:
+        return question.with_plan(of(noise)).is_admitted
+
     start, ends = Crossing(NOISE_PLACES, -2.0), (_NOISE_MOST, _NOISE_LEAST - 1)
-    noise_place = max(
-        find_crossing(test, *ends, start).place for test in (_denial_excess(question, of), _fullness(mild, of))
-    )
+    tests = (_denial_excess(question, of), _fullness(mild, of))
+    place = max(find_crossing(test, *ends, start).place for test in tests)
     for partition, cap in _run_caps(mild):
         least = least_noise(mechanism_of(of, partition), cap, partition.delta, partition.relation)
         if least is None:
             return None
-        noise_place = max(noise_place, int(least * NOISE_PLACES))
-    noise_place = _correct_by_decisions(
-        lambda noise: question.with_plan(of(noise)).is_admitted, noise_place, _NOISE_MOST + 1, _NOISE_LEAST
-    )
-    return Fraction(noise_place, NOISE_PLACES) if noise_place <= _NOISE_MOST else None
+        place = max(place, int(least * NOISE_PLACES))
+    place = _correct_by_decisions(passes, place, _NOISE_MOST + 1, _NOISE_LEAST)
+    return Fraction(place, NOISE_PLACES) if place <= _NOISE_MOST else None
 
 
 def _is_closed(mild: WhatIf) -> bool:
@@ -162,9 +161,7 @@ def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
     least: dict[tuple[Fraction, str, str, int], tuple[Partition, Fraction]] = {}
     # Partitions of one dataset and of the same terms have the same caps on a run.
     first = {
-        (partition.provider, partition.dataset, group[0].ref): partition
-        for group in question.alike
-        for partition in reversed(group)
+        (group[0].ref, member.provider, member.dataset): member for group in question.alike for member in group[::-1]
     }
     for partition in first.values():
         cap = question.run_cap(partition.ref)
@@ -193,9 +190,8 @@ def _fullness(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int],
             rooms = question.rooms(of(place))
         except (Rejected, Malformed):
             return log_excess(None, Fraction(1))
-        return max(
-            log_excess(room.rule.share(room.after, room.limit.cap), Fraction(1), holds=room.enough) for room in rooms
-        )
+        shares = ((room.rule.share(room.after, room.limit.cap), room.enough) for room in rooms)
+        return max(log_excess(share, Fraction(1), holds=enough) for share, enough in shares)
 
     return excess
 
@@ -203,16 +199,12 @@ def _fullness(question: WhatIf, of: Callable[[int], RunPlan]) -> Callable[[int],
 def _correct_by_decisions(passes: Callable[[int], bool], number: int, none: int, limit: int) -> int:
     """The estimated place, corrected by decisions: it is admitted, and the next one on the way to ``limit`` is not.
 
-    ``none`` means no place at all. The reported ε is not quite monotone where a finer grid sets in, and a gate may have
-    checks that the estimate does not model: then bisection finds the place.
+    ``none`` means no place at all. Bisection covers an ε that is not monotone, and checks outside the estimate.
     """
     onward = 1 if limit > none else -1
     if number == none:
-        return (
-            number
-            if limit == none or not passes(none + onward)
-            else _correct_by_decisions(passes, none + onward, none, limit)
-        )
+        closed = limit == none or not passes(none + onward)
+        return number if closed else _correct_by_decisions(passes, none + onward, none, limit)
     if not passes(number):
         return find_crossing(
             lambda place: log_excess(None, Fraction(1), holds=passes(place)), none, number, Crossing(number, 1.0)
@@ -292,14 +284,12 @@ def _after(question: WhatIf, runs: int) -> WhatIf:
     facts, run = question.facts, question.run
     try:
         costs = {room.limit.partition: room.run for room in question.rooms(run.plan)}
-        contract = facts.contracts[run.contract]
-        node = question.author.node
+        contract, node = facts.contracts[run.contract], question.author.node
     except (Rejected, Malformed, KeyError):
         return question
     holders = (GLOBAL, holder_of(node), *map(holder_of, coalitions_of(facts.nodes, node)))
-    accounts = {
-        (ref, who): _account_after(facts, ref, who, cost, runs) for ref, cost in costs.items() for who in holders
-    }
+    pairs = ((ref, holder, cost) for ref, cost in costs.items() for holder in holders)
+    accounts = {(ref, holder): _account_after(facts, ref, holder, cost, runs) for ref, holder, cost in pairs}
     contracts = {run.contract: contract._replace(runs=contract.runs + runs)}
     return replace(question, facts=HypotheticalFacts(facts, accounts=accounts, contracts=contracts))
 

@@ -120,7 +120,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
     """
     policy, after = with_policy_published(facts, data)
     at = max(now, policy.effective)
-    opened = (one for ref in sorted(facts.partitions) if not (one := facts.partitions[ref]).retired)
+    opened = [facts.partitions[ref] for ref in sorted(facts.partitions) if not facts.partitions[ref].retired]
     mine = [partition for partition in opened if dataset_of(facts, partition).domain == policy.domain]
     bounds = {
         partition.ref: (partition_bounds(facts, partition, at), partition_bounds(after, partition, at))
@@ -128,6 +128,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
     }
     changed = [partition for partition in mine if bounds[partition.ref][0] != bounds[partition.ref][1]]
     accounts = tuple(change for partition in changed for change in _accounts(facts, partition, bounds[partition.ref]))
+    datasets = sorted({(partition.provider, partition.dataset) for partition in changed})
     before = policy_in_force(facts, policy.domain, at)
     old = read_policy(facts.documents[before.document]) if before else None
     return Impact(
@@ -135,14 +136,9 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
         at=at,
         caps=tuple(cap for cap in policy_caps(facts, policy, declared) if not cap.fits),
         contracts=tuple(_contracts(facts, mine, bounds, at)),
-        datasets=tuple(
-            DatasetName(name, who)
-            for who, name in sorted({(partition.provider, partition.dataset) for partition in changed})
-        ),
+        datasets=tuple(DatasetName(name, provider) for provider, name in datasets),
         fields=tuple(_fields(old, policy)),
-        partitions=tuple(
-            Change(bounds[partition.ref][1], bounds[partition.ref][0], partition.ref) for partition in changed
-        ),
+        partitions=tuple(Change(new, current, ref) for ref, (current, new) in bounds.items() if current != new),
         pending=tuple(_pending(facts, pending, (old, policy), bounds, accounts)),
         policy=policy.source,
         refused=_failed_checks(facts, data, policy, now),
@@ -243,11 +239,8 @@ def _contracts(
     for name in sorted(facts.contract_heads):
         contract = facts.contracts[facts.contract_heads[name]]
         document = read_contract(facts.documents[contract.document])
-        touched = [
-            bounds[partition.ref]
-            for partition in mine
-            if DatasetName(partition.dataset, partition.provider) in document.datasets
-        ]
+        names = {(dataset.provider, dataset.dataset) for dataset in document.datasets}
+        touched = [bounds[partition.ref] for partition in mine if (partition.provider, partition.dataset) in names]
         if contract.ends <= at or not touched:
             continue
         before, after = (_under(document, [bound for bound in side if bound]) for side in zip(*touched, strict=True))
