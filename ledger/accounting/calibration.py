@@ -41,10 +41,10 @@ def calibrate_noise(
     def of(noise: int) -> Mechanism:
         return PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), steps)
 
-    found = least_noise(of, epsilon, delta, relation)
-    if found is None:
+    least = least_noise(of, epsilon, delta, relation)
+    if least is None:
         raise Malformed("epsilon", "cannot be kept by any permitted noise multiplier")
-    return found
+    return least
 
 
 def least_noise(of: Callable[[int], Mechanism], epsilon: Fraction, delta: Fraction, relation: str) -> Fraction | None:

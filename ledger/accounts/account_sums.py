@@ -53,7 +53,7 @@ class AccountSums:
 
     def last(self) -> dict[tuple[str, str], bytes]:
         """The secret of the last entry that touched each account since the last write."""
-        in_order = sorted(self._counts.values(), key=lambda one: one.entry)
+        in_order = sorted(self._counts.values(), key=lambda total: total.entry)
         return {place: count.entry[1] for count in in_order for place in count.places}
 
     def put(self) -> None:

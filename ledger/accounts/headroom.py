@@ -165,23 +165,23 @@ class Room(NamedTuple):
         bound = None if place is None else self.limit.cap.capacity[place]
         if place is None or bound is None:
             return ""
-        name, one, unit = self.rule.coordinates[place]
+        name, per_unit, unit = self.rule.coordinates[place]
         values = self.before.finite[place], self.run.finite[place], bound
-        return f"{name}: {_sum(values, one)} {unit}".rstrip()
+        return f"{name}: {_sum(values, per_unit)} {unit}".rstrip()
 
 
-def _sum(values: tuple[int, int, int], one: int) -> str:
+def _sum(values: tuple[int, int, int], per_unit: int) -> str:
     """``a + b <= c`` with as few places as keep it true."""
     before, run, bound = values
     side = "<=" if before + run <= bound else ">"
-    for places in _PLACES if one == NAT else ():
+    for places in _PLACES if per_unit == NAT else ():
         scale = 10**places
-        up = [-(-value * scale // one) for value in (before, run)]
-        down = bound * scale // one
+        up = [-(-value * scale // per_unit) for value in (before, run)]
+        down = bound * scale // per_unit
         if (sum(up) <= down) == (before + run <= bound):
             decimals = (ceil_decimal(Fraction(value, scale), places) for value in (*up, down))
             return "{} + {} {side} {}".format(*decimals, side=side)
-    of = "" if one == 1 else f" times 1/{one}"
+    of = "" if per_unit == 1 else f" times 1/{per_unit}"
     return f"{before} + {run} {side} {bound}{of}"
 
 

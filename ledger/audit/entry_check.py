@@ -185,8 +185,16 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
             kind, epsilon = "share", parse_number(limit["share"], "body.limits.share")
         caps.setdefault(limit["partition"], {})[kind] = epsilon
     return tuple(
-        (ref, Caps(found.get(GLOBAL), found["lineage"], found.get("share"), alerts.get(ref, ())))
-        for first, found in caps.items()
+        (
+            ref,
+            Caps(
+                recorded_limits.get(GLOBAL),
+                recorded_limits["lineage"],
+                recorded_limits.get("share"),
+                alerts.get(ref, ()),
+            ),
+        )
+        for first, recorded_limits in caps.items()
         for ref in members.get(first, (first,))
     )
 
@@ -238,8 +246,8 @@ def _check_opened(context: Context[OpenPartition], entry: Entry) -> None:
     body = context.body
     opening(context)
     _check_code(Decision(Code.PERMITTED), entry)
-    spelled = c.dump(entry.body["terms"]).decode()
-    rule = read_rule(spelled)
+    recorded_terms = c.dump(entry.body["terms"]).decode()
+    rule = read_rule(recorded_terms)
     terms = rule.to_json()
     delta, epsilon = format_number(body.delta), format_number(body.epsilon)
     expected = {"delta": delta, "kind": body.rule if rule.delta else PureSum.kind(), "epsilon": epsilon}
@@ -249,7 +257,7 @@ def _check_opened(context: Context[OpenPartition], entry: Entry) -> None:
     caps: Any = entry.body["caps"]
     if not caps or caps[0]["epsilon"] != epsilon:
         raise Malformed("body.caps", "does not begin with the budget")
-    if not all(keeps(spelled, cap) for cap in caps):
+    if not all(keeps(recorded_terms, cap) for cap in caps):
         raise Malformed("body.caps", "allows more than the budget does")
 
 

@@ -60,7 +60,9 @@ class EvidenceBook(PastSnapshot):
         if not 0 < size <= Log(connection).size:
             raise KeyError(size)
         Log.__init__(self, connection, size)
-        check = StatementCheck([one for one in entries_of_kind(connection, STATEMENT.name) if one[0] < size])
+        check = StatementCheck(
+            [statement for statement in entries_of_kind(connection, STATEMENT.name) if statement[0] < size]
+        )
         MemoryState.__init__(self, documents=StoredDocuments(connection), **check.parts)
         self.settled: dict[str, int] = {}
         self.released: dict[str, int] = {}

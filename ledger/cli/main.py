@@ -130,7 +130,7 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
     from ledger.organisation_lineage.organisation_mentions import OrganisationMentions
 
     with book_snapshot(book, as_of, damage=FAULTS) as facts:
-        accounts = [_account(facts, one) for _, one in sorted(facts.accounts.items())]
+        accounts = [_account(facts, account) for _, account in sorted(facts.accounts.items())]
         charges = [_charge(charge) for charge in sorted(facts.charges.values(), key=lambda charge: charge.index)]
         mentions = OrganisationMentions(
             {organisation.did: organisation.name for organisation in facts.organisations.values()}
@@ -151,7 +151,9 @@ def installed_gate() -> Gate | None:
     """The gate installed beside this program; None if there is none. Raises: ValueError, if there are several."""
     gates = list(entry_points(group=GATES))
     if len(gates) > 1:
-        raise ValueError(f"several gates are installed: {', '.join(sorted(one.value for one in gates))}")
+        raise ValueError(
+            f"several gates are installed: {', '.join(sorted(entry_point.value for entry_point in gates))}"
+        )
     gate: Gate | None = gates[0].load() if gates else None
     return gate
 
@@ -161,8 +163,8 @@ def _rows(entries: Sequence[tuple[int, Entry]], names: Mapping[str, str]) -> Ite
     from ledger.organisation_lineage.organisation_mentions import OrganisationMentions
 
     mentions = OrganisationMentions(names)
-    for index, one in entries:
-        yield [str(index), _utc(one.time), one.kind, one.id, mentions.text(one.actor), one.code.word]
+    for index, entry in entries:
+        yield [str(index), _utc(entry.time), entry.kind, entry.id, mentions.text(entry.actor), entry.code.word]
 
 
 def _refusals(shown: Sequence[tuple[int, Entry]], names: Mapping[str, str]) -> Iterator[str]:
@@ -184,7 +186,7 @@ def _utc(time_ms: int) -> str:
 
 
 def _table(objects: list[c.Object], *names: str) -> tuple[list[str], list[list[c.Json]]]:
-    return [name.replace("_", " ") for name in names], [[one[name] for name in names] for one in objects]
+    return [name.replace("_", " ") for name in names], [[record[name] for name in names] for record in objects]
 
 
 def _for_people(account: c.Object) -> c.Object:
@@ -218,7 +220,7 @@ def _account(facts: Snapshot | PastSnapshot, account: Account) -> c.Object:
 
 def _loss(loss: Loss) -> c.Object:
     # As text, because a sum over many runs may exceed the integers that JSON represents exactly.
-    return {"finite": [str(one) for one in loss.finite], "infinite": list(loss.infinite)}
+    return {"finite": [str(units) for units in loss.finite], "infinite": list(loss.infinite)}
 
 
 def _charge(charge: Charge) -> c.Object:

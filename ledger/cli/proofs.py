@@ -72,7 +72,7 @@ def witness(
 
     with _open_book(book, writes=True) as engine:
         requested = [Witness.parse(text) for text in witnesses]
-        answers = [_request_cosignature(engine, asked) for asked in requested]
+        answers = [_request_cosignature(engine, pinned) for pinned in requested]
         with engine.begin() as connection:
             note = cosigned_checkpoint(connection, Log(connection).size)
     if as_json:

@@ -111,10 +111,10 @@ def witness_newest(
     with (reads or engine).begin() as connection:
         size, _ = _newest(connection, empty)
         stored = cosignature_line(connection, size, witness.key.vkey)
-        known = newest_size(connection, witness.key)
+        known_size = newest_size(connection, witness.key)
     if stored is not None and not again:
         return Cosigned(size, stored, repeated=True)
-    done = _ask(reads or engine, witness, known, empty)
+    done = _ask(reads or engine, witness, known_size, empty)
     if done.size and (stored is None or done.size != size):
         with suppress(IntegrityError), engine.begin() as connection:
             # Another process may have stored a cosignature for the same size just before: that one stays.
@@ -127,22 +127,24 @@ def _newest(connection: Connection, empty: str | None) -> tuple[int, str]:
     return book.size, empty if not book.size and empty is not None else book.checkpoint
 
 
-def _ask(engine: Engine, witness: Witness, known: int, empty: str | None) -> Cosigned:
+def _ask(engine: Engine, witness: Witness, known_size: int, empty: str | None) -> Cosigned:
     # A proxy from the environment must not be used for a witness on this machine.
     with httpx.Client(timeout=TIMEOUT, trust_env=not _is_loopback(witness.url.host)) as http:
         for _ in range(ATTEMPTS):
             # Read each time: another process may have committed, and shown its checkpoint, a moment ago.
             with engine.begin() as connection:
                 size, note = _newest(connection, empty)
-            _check_not_longer(witness, known, size)
-            status, kind, body = _post(http, witness, add_checkpoint(known, _proof(engine, known, size), note))
+            _check_not_longer(witness, known_size, size)
+            status, kind, body = _post(
+                http, witness, add_checkpoint(known_size, _proof(engine, known_size, size), note)
+            )
             if status == HTTPStatus.OK:
                 return Cosigned(size, read_cosignature(body, note, witness.key), repeated=False)
             if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
-                raise _refusal(witness, status, known)
-            known = read_size(body)
+                raise _refusal(witness, status, known_size)
+            known_size = read_size(body)
     with engine.begin() as connection:
-        _check_not_longer(witness, known, Log(connection).size)
+        _check_not_longer(witness, known_size, Log(connection).size)
     raise WitnessRefused(f"{witness.key.name} answered with another size {ATTEMPTS} times: it has other clients")
 
 

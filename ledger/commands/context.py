@@ -105,8 +105,8 @@ class Context(Struct, Generic[B_co], frozen=True):
             AssertionError: if a sampled full decision denies what a cached permit permits.
         """
         cache, key = self.kept, (self.command.kind, self.command.actor)
-        found: Verdict | None = None if cache is None else cache.get(key)
-        holds = found is not None and found.until is not None and self.now < found.until
+        cached: Verdict | None = None if cache is None else cache.get(key)
+        holds = cached is not None and cached.until is not None and self.now < cached.until
         if cache is None or not holds or cache.is_sampled():
             try:
                 verdict = self.require_permit()
@@ -181,8 +181,8 @@ def require_model(charge: Charge, model: str) -> None:
     unnamed = charge.model is None and charge.leases is None and charge.steps_posted != 0
     if unnamed or model == charge.model:
         return
-    named = "none" if charge.model is None else charge.model
-    raise Rejected(Code.CONFLICT, f"the model of charge {charge.id} is {named}, by its post", "body.model")
+    stated = "none" if charge.model is None else charge.model
+    raise Rejected(Code.CONFLICT, f"the model of charge {charge.id} is {stated}, by its post", "body.model")
 
 
 def require_post(charge: Charge, post: str | None) -> None:

@@ -31,15 +31,15 @@ class KeptVerdicts(Generic[T]):
         self._last: T | None = None
         self._fitting = 0
 
-    def get(self, alike: Hashable) -> T | None:
+    def get(self, key: Hashable) -> T | None:
         """The cached decision on an equal request."""
-        return self._kept.get(alike)
+        return self._kept.get(key)
 
-    def keep(self, alike: Hashable, found: T) -> None:
+    def keep(self, key: Hashable, decision: T) -> None:
         """Cache the decision on a request."""
         if len(self._kept) >= KEPT_MAX:
             self._kept.clear()
-        self._kept[alike] = found
+        self._kept[key] = decision
 
     def drop(self) -> None:
         """Empty the cache: an entry changed state that verdicts depend on."""
@@ -50,18 +50,18 @@ class KeptVerdicts(Generic[T]):
         """Forget the count of runs that fit: a different run may follow."""
         self._last, self._fitting = None, 0
 
-    def takes_room(self, found: T) -> bool:
+    def takes_room(self, decision: T) -> bool:
         """Whether one more run of the cached decision certainly fits; if so, count it."""
-        if self._last is not found or not self._fitting:
+        if self._last is not decision or not self._fitting:
             return False
         self._fitting -= 1
         return True
 
-    def note_room(self, found: T, count: Callable[[], int]) -> None:
+    def note_room(self, decision: T, count: Callable[[], int]) -> None:
         """Record a run of the cached decision; from the second in a row on, ``count`` gives how many fit."""
         # Counting takes longer than checking whether one fits.
-        self._fitting = max(0, count() - 1) if self._last is found else 0
-        self._last = found
+        self._fitting = max(0, count() - 1) if self._last is decision else 0
+        self._last = decision
 
     def is_sampled(self) -> bool:
         """Whether this decision by the cache is to be made in full too."""

@@ -77,19 +77,19 @@ def reach(nodes: Mapping[int, Node], node: int, before: int | None = None) -> di
     Per node from which knowledge came, the greatest cut over all paths: runs authored there are known if their
     index is less; all of them if it is None. A search for widest paths (Dijkstra, with the least cut as width).
     """
-    found: dict[int, int | None] = {}
+    cuts: dict[int, int | None] = {}
     todo = [(-Arrow(node, before).cut, node)]
     while todo:
         width, at = heappop(todo)
-        if at in found:
+        if at in cuts:
             continue
         cut = -width
-        found[at] = None if cut == END else cut
+        cuts[at] = None if cut == END else cut
         for arrow in nodes[at].parents:
             # An arrow made later did not exist yet when this was copied.
-            if arrow.node not in found and max(arrow.node, at) < cut:
+            if arrow.node not in cuts and max(arrow.node, at) < cut:
                 heappush(todo, (-min(cut, arrow.cut), arrow.node))
-    return found
+    return cuts
 
 
 def knowers(nodes: Mapping[int, Node], author: int, index: int) -> frozenset[int]:
@@ -119,8 +119,8 @@ def _alone(author: int) -> frozenset[int]:
 
 def knows(nodes: Mapping[int, Node], node: int, author: int, index: int) -> bool:
     """Whether a node knows one run."""
-    found = reach(nodes, node)
-    return author in found and index < Arrow(author, found[author]).cut
+    cuts = reach(nodes, node)
+    return author in cuts and index < Arrow(author, cuts[author]).cut
 
 
 def ancestors(nodes: Mapping[int, Node], node: int, visited: Iterable[int] = (), signed: int = -1) -> frozenset[int]:

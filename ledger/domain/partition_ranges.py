@@ -57,8 +57,8 @@ class OpeningOrders:
                 new.setdefault(dataset_of_ref(ref), []).append(ref)
             orders = {**orders}
             for name, refs in new.items():
-                known = [*(orders[name].refs if name in orders else ()), *refs]
-                orders[name] = OpeningOrder(sorted(known, key=lambda ref: partitions[ref].index))
+                opened = [*(orders[name].refs if name in orders else ()), *refs]
+                orders[name] = OpeningOrder(sorted(opened, key=lambda ref: partitions[ref].index))
             self._known = len(every), orders
         return orders.get(dataset) or OpeningOrder()
 
@@ -74,30 +74,30 @@ def partitions_within(facts: Facts, listed: tuple[str, ...], ranges: tuple[Parti
     Raises:
         Rejected: where an end is not open, a range is reversed, a partition is in it twice, or there are too many.
     """
-    found = [*listed]
+    refs = [*listed]
     for place, range_ in enumerate(ranges):
-        found += _within(facts, range_, f"body.ranges[{place}]")
-        if len(found) > PARTITIONS_MAX:
+        refs += _within(facts, range_, f"body.ranges[{place}]")
+        if len(refs) > PARTITIONS_MAX:
             rule = f"names more than {PARTITIONS_MAX} partitions with those before it"
             raise _broken(f"body.ranges[{place}]", rule)
-    if len(set(found)) != len(found):
-        twice = next(ref for place, ref in enumerate(found) if ref in found[:place])
+    if len(set(refs)) != len(refs):
+        twice = next(ref for place, ref in enumerate(refs) if ref in refs[:place])
         raise _broken("body.ranges", f"names {twice} twice")
-    return tuple(found)
+    return tuple(refs)
 
 
-def _within(facts: Facts, named: PartitionRange, field: str) -> tuple[str, ...]:
-    order = facts.opening_order(named.dataset)
+def _within(facts: Facts, range_: PartitionRange, field: str) -> tuple[str, ...]:
+    order = facts.opening_order(range_.dataset)
     ends = []
-    for side, name in (("first", named.first), ("last", named.last)):
-        place = order.places.get(f"{named.dataset}/{name}")
+    for side, name in (("first", range_.first), ("last", range_.last)):
+        place = order.places.get(f"{range_.dataset}/{name}")
         if place is None:
-            detail = f"there is no partition {named.dataset}/{name}"
+            detail = f"there is no partition {range_.dataset}/{name}"
             raise Rejected(Code.NOT_FOUND, detail, f"{field}.{side}")
         ends.append(place)
     first, last = ends
     if first > last:
-        raise _broken(field, f"is reversed: {named.last} opened before {named.first}")
+        raise _broken(field, f"is reversed: {range_.last} opened before {range_.first}")
     return order.refs[first : last + 1]
 
 
@@ -107,7 +107,7 @@ def _broken(field: str, rule: str) -> Rejected:
 
 def runs_of_places(places: Collection[int]) -> Iterator[tuple[int, int]]:
     """Ascending places as runs: the first place and how many follow one another from it on."""
-    for _, run in groupby(enumerate(places), key=lambda one: one[1] - one[0]):
+    for _, run in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
         members = [place for _, place in run]
         yield members[0], len(members)
 
@@ -119,16 +119,16 @@ def in_words(partitions: Sequence[str], some: Collection[str]) -> str:
         partitions: all of the charge, in its order.
         some: those to be named: by their places in the charge (the first is 1), if the names are too long.
     """
-    wanted = set(some)
-    runs = [*runs_of_places([place for place, ref in enumerate(partitions) if ref in wanted])]
+    chosen = set(some)
+    runs = [*runs_of_places([place for place, ref in enumerate(partitions) if ref in chosen])]
     words = []
     for first, count in runs:
         # A run of places may go from one dataset into the next.
         for dataset, within in groupby(partitions[first : first + count], key=dataset_of_ref):
             names = [ref.rpartition("/")[2] for ref in within]
             words.append(f"{dataset}[{names[0]}..{names[-1]}]" if len(names) > 1 else f"{dataset}/{names[0]}")
-    named = ", ".join(words)
-    if len(named) <= _NAMES_MAX:
-        return named
+    listed = ", ".join(words)
+    if len(listed) <= _NAMES_MAX:
+        return listed
     places = (f"{first + 1}-{first + count}" if count > 1 else str(first + 1) for first, count in runs)
     return f"numbers {', '.join(places)} of the {len(partitions)} partitions"

@@ -46,9 +46,9 @@ class SpanSums:
         self._newest = size - 1
         self._authors, self._counts = {}, {}
         for author, start, runs, sums in sorted(buckets):
-            found = self._authors.setdefault(author, _Author())
-            found.open_bucket(start)
-            found.counts[-1], found.sums[-1] = runs, sums
+            author_sums = self._authors.setdefault(author, _Author())
+            author_sums.open_bucket(start)
+            author_sums.counts[-1], author_sums.sums[-1] = runs, sums
 
     def cut(self, index: int) -> None:
         """A span may end before ``index``, or begin there. Called before a charge of that index or a later one is."""

@@ -209,5 +209,5 @@ def _whole(ratios: Sequence[float], most: int) -> tuple[int, ...]:
         scale = max(prices) / max(ratios)
         return max(abs(math.log(price / (ratio * scale))) for price, ratio in zip(prices, ratios, strict=True))
 
-    tried = [rounded(greatest) for greatest in range(1, most + 1)]
-    return next((prices for prices in tried if error(prices) < 0.05), min(tried, key=error))
+    candidates = [rounded(greatest) for greatest in range(1, most + 1)]
+    return next((prices for prices in candidates if error(prices) < 0.05), min(candidates, key=error))

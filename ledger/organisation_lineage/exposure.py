@@ -70,16 +70,16 @@ class ExposureSums:
         self._spans = cache(lambda node: known_spans(facts.nodes, node, size))
         self._accounts = cache(lambda node: facts.accounts_of(holder_of(node)))
 
-    def total(self, wanted: list[Span], near: Iterable[int]) -> Sums:
+    def total(self, spans: list[Span], near: Iterable[int]) -> Sums:
         """The sum over the charges in ``wanted``, from the accounts of nodes near by if that reads fewer runs."""
         sums: Sums = {}
         for node in dict.fromkeys(near):
-            if not wanted:
+            if not spans:
                 break
             if node not in self._facts.nodes:
                 continue
             mine = self._spans(node)
-            also, rest = intersect(wanted, mine), subtract(mine, wanted)
+            also, rest = intersect(spans, mine), subtract(mine, spans)
             if self._facts.runs(rest) >= self._facts.runs(also):
                 continue
             for account in self._accounts(node):
@@ -87,8 +87,8 @@ class ExposureSums:
             for ref, posted, pending in self._facts.exposures(rest):
                 had = sums.get(ref, (Loss.zero(len(posted.finite)),) * 2)
                 sums[ref] = (had[0] - posted, had[1] - pending)
-            wanted = subtract(wanted, mine)
-        for ref, posted, pending in self._facts.exposures(wanted):
+            spans = subtract(spans, mine)
+        for ref, posted, pending in self._facts.exposures(spans):
             _add(sums, ref, posted, pending)
         return sums
 

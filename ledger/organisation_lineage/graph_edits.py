@@ -44,9 +44,9 @@ class LineageEdit:
 
     def add_edge(self, parent: int, child: int, before: int | None) -> None:
         """Add an edge: the child knows what the parent knew at ``before``, or everything it knows if that is None."""
-        one, other = self.nodes[parent], self.nodes[child]
-        arrows, back = (*one.children, Arrow(child, before)), (*other.parents, Arrow(parent, before))
-        self.changed[parent] = replace(one, children=arrows)
+        source, target = self.nodes[parent], self.nodes[child]
+        arrows, back = (*source.children, Arrow(child, before)), (*target.parents, Arrow(parent, before))
+        self.changed[parent] = replace(source, children=arrows)
         self.changed[child] = replace(self.nodes[child], parents=back)
         # An edge between older nodes counts from the later of the two.
         self._gained.add((child, max(parent, child)))
@@ -87,9 +87,9 @@ class LineageEdit:
 
     def _unfollow(self, node: int, coalition: int) -> None:
         """Remove the edge from a node that no member of the coalition is at: they took their exposure along."""
-        one, other = self.nodes[node], self.nodes[coalition]
-        self.changed[node] = replace(one, children=tuple(at for at in one.children if at.node != coalition))
-        self.changed[coalition] = replace(other, parents=tuple(at for at in other.parents if at.node != node))
+        member, followed = self.nodes[node], self.nodes[coalition]
+        self.changed[node] = replace(member, children=tuple(at for at in member.children if at.node != coalition))
+        self.changed[coalition] = replace(followed, parents=tuple(at for at in followed.parents if at.node != node))
 
     def accounts(self) -> list[Account]:
         """Every account that gains exposure, after the edit: the sum over the union of distinct runs."""

@@ -69,8 +69,8 @@ def check(
         return
     digest_shown = f", document {result['document']}" if is_verbose() else ""
     typer.echo(f"{file}: {source}{digest_shown}")
-    for one in caps:
-        typer.echo(one.text if one.fits else f"warning: {one.text}", err=not one.fits)
+    for report in caps:
+        typer.echo(report.text if report.fits else f"warning: {report.text}", err=not report.fits)
 
 
 def _read(file: Path) -> bytes:

@@ -122,11 +122,11 @@ def merger_lines(merged: Iterable[MergedAccount]) -> Iterator[str]:
 def exposure_lines(changes: Iterable[ExposureChange]) -> Iterator[str]:
     """The accounts that a lineage event would change."""
     listed = list(changes)
-    for one in listed:
-        whose = one.after.name
-        much = "" if one.excess is None else f", {one.excess} over its cap"
-        word = f"would be frozen{much}" if one.after.over else "stays within its cap"
-        yield f"{one.partition}: {whose} {word}: {one.before.used} -> {_used_text(one.after)}"
+    for change in listed:
+        whose = change.after.name
+        much = "" if change.excess is None else f", {change.excess} over its cap"
+        word = f"would be frozen{much}" if change.after.over else "stays within its cap"
+        yield f"{change.partition}: {whose} {word}: {change.before.used} -> {_used_text(change.after)}"
     frozen = sum(account.after.over and not account.before.over for account in listed)
     yield f"{_count(len(listed), 'account')} would change, {frozen} would be frozen."
 

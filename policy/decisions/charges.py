@@ -58,7 +58,7 @@ def charge(case: Case, body: MakeCharge) -> None:
     partitions = {ref: facts.partitions[ref] for ref in bound}
     # Terms are compared by identity: comparing values takes longer.
     caps = {(partitions[ref].epsilon, id(cap)): (partitions[ref].epsilon, cap) for ref, cap in bound.items()}
-    caps_by_terms = {alike: caps_of(*stated, document) for alike, stated in caps.items()}
+    caps_by_terms = {key: caps_of(*stated, document) for key, stated in caps.items()}
     case.caps = ((ref, caps_by_terms[partitions[ref].epsilon, id(binds)]) for ref, binds in bound.items())
     changes = (binding_until(facts, partitions[ref], binds, case.now) for ref, binds in bound.items())
     ends = document.ends if waived_until is None else waived_until
@@ -70,8 +70,8 @@ def _check_partitions(case: Case, body: MakeCharge, document: ContractDocument) 
     facts = case.facts
     bound: dict[str, Binding] = {}
     for ref in body.partitions:
-        found = case.exists("partition_unknown", facts.partitions.get(ref), ref)
-        if found is not None and (binds := _check_partition(case, found, document)):
+        opened = case.exists("partition_unknown", facts.partitions.get(ref), ref)
+        if opened is not None and (binds := _check_partition(case, opened, document)):
             bound[ref] = binds
     if not body.ranges:
         return bound
@@ -99,8 +99,8 @@ def _group_equal(case: Case, partitions: list[Partition]) -> list[list[Partition
         too_old = age is not None and last_moment(partition, age) < now
         # Terms are compared by identity: comparing values takes longer.
         terms = partition.epsilon, partition.delta, epsilon.get(partition.ref), id(binds)
-        alike = partition.provider, partition.dataset, partition.retired, too_old, *terms
-        groups.setdefault(alike, []).append(partition)
+        key = partition.provider, partition.dataset, partition.retired, too_old, *terms
+        groups.setdefault(key, []).append(partition)
     return [*groups.values()]
 
 

@@ -38,7 +38,7 @@ def check_waivers(case: Case, document: ContractDocument, pipeline: str | None) 
     own = [waiver for waiver in document.waivers if waiver.pipeline == pipeline]
     subject = f"pipeline {pipeline}" if pipeline else "no pipeline"
     case.check("waiver_other_pipeline", bool(own), subject, "one that the contract's waivers name", document.source)
-    for one in own:
-        text = f"the end of the waiver of {one.waives} by {one.issuer}"
-        case.before("waiver_ended", ("now", case.now), (text, one.ends), document.source)
+    for valid in own:
+        text = f"the end of the waiver of {valid.waives} by {valid.issuer}"
+        case.before("waiver_ended", ("now", case.now), (text, valid.ends), document.source)
     return min((waiver.ends for waiver in own), default=None)

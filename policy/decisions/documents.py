@@ -82,9 +82,9 @@ def contract(case: Case, body: EnterDocument) -> None:
         organisation = facts.organisations.get(party)
         roles = organisation.roles if organisation else ()
         case.check("party_role_missing", role in roles, party, f"registered as {role}", source)
-    for named in document.datasets:
-        registered = (named.provider, named.dataset) in facts.datasets
-        case.check("dataset_unknown", registered, f"{named.provider}/{named.dataset}", "registered", source)
+    for dataset in document.datasets:
+        registered = (dataset.provider, dataset.dataset) in facts.datasets
+        case.check("dataset_unknown", registered, f"{dataset.provider}/{dataset.dataset}", "registered", source)
     replaced = facts.contracts.get(facts.contract_heads.get(document.id, ""))
     expected = replaced.version + 1 if replaced else 1
     case.equal("version_not_next", f"version of {document.id}", document.version, expected, source)

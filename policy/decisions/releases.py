@@ -174,9 +174,9 @@ def _bindings(case: Case, charge: Charge) -> dict[str, Binding]:
         for ref, binds in in_force.items():
             by_binding.setdefault(id(binds), (binds, []))[1].append(ref)
         in_force = {in_words(charge.partitions, refs): binds for binds, refs in by_binding.values()}
-    for named, binds in in_force.items():
-        if terms := case.exists("policy_missing", binds, named, "under a policy in force"):
-            bound[named] = terms
+    for name, binds in in_force.items():
+        if terms := case.exists("policy_missing", binds, name, "under a policy in force"):
+            bound[name] = terms
     return bound
 
 

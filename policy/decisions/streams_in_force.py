@@ -79,7 +79,7 @@ def slices_of(facts: Facts, provider: str, dataset: str, partitions: Iterable[Pa
         for partition in partitions
         if (partition.provider, partition.dataset) == (provider, dataset) and is_slice(facts, partition)
     )
-    return tuple(sorted(slices, key=lambda one: one.index))
+    return tuple(sorted(slices, key=lambda slice_: slice_.index))
 
 
 def stored_commitments(digest: str, facts: Facts) -> Stored:

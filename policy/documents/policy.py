@@ -183,8 +183,8 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
             raise Inconsistent("levels", "gives a dataset two Levels")
         if len({coalition.name for coalition in self.coalitions}) != len(self.coalitions):
             raise Inconsistent("coalitions", "gives two coalitions one name")
-        for place, one in enumerate(self.coalitions):
-            if one.epsilon_max > self.budget.epsilon_max:
+        for place, cap in enumerate(self.coalitions):
+            if cap.epsilon_max > self.budget.epsilon_max:
                 raise Inconsistent(f"coalitions[{place}].epsilon_max", "must be at most budget.epsilon_max")
 
     def _check_releases(self, levels: set[int]) -> None:

@@ -191,8 +191,8 @@ class Attestation(Record, frozen=True):
             equal = [{part.claim for part in group.required() if part.operator == "equals"} for group in groups]
             pinned = not any(SOFTWARE_CLAIMS.isdisjoint(claims) for claims in equal)
             if not pinned and not (attester.format == "eat" and self.claims):
-                named = ", ".join(sorted(SOFTWARE_CLAIMS))
-                detail = f"must pin what runs for {attester.issuer[:80]}: one of {named}, by equals, in an allOf"
+                software = ", ".join(sorted(SOFTWARE_CLAIMS))
+                detail = f"must pin what runs for {attester.issuer[:80]}: one of {software}, by equals, in an allOf"
                 raise Malformed("release_policy", detail)
 
 

@@ -46,8 +46,8 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
     merged = []
     for account in preview_merge(facts, nodes):
         index = int(account.holder.partition(":")[2])
-        known = facts.nodes.get(index)
-        coalition = index if known is not None and known.kind is NodeKind.COALITION else None
+        former = facts.nodes.get(index)
+        coalition = index if former is not None and former.kind is NodeKind.COALITION else None
         partition = facts.partitions[account.partition]
         bounds = partition_bounds(facts, partition, now)
         holders = [account.holder] if coalition is not None else [holder_of(node) for node in nodes]
@@ -59,4 +59,4 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
         share = after.used.share
         excess = Percent.of(share - 1) if after.over and share is not None and share > 1 else None
         merged.append(MergedAccount(after, before, coalition, excess, partition.ref))
-    return tuple(sorted(merged, key=lambda one: (one.partition, one.coalition or -1)))
+    return tuple(sorted(merged, key=lambda change: (change.partition, change.coalition or -1)))

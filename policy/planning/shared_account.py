@@ -70,10 +70,10 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
     holders: dict[str, Fraction | None] = {GLOBAL: None, **_coalitions(facts, own_holder)}
     facts.fetch_accounts([partition.ref for partition in rounded], [*holders, own_holder])
     most, least = dict[tuple[str, str], Account](), dict[tuple[str, str], Account]()
-    for one in rounded:
+    for shared in rounded:
         for holder, epsilon in holders.items():
-            capacity = _capacity(one, epsilon)
-            most[one.ref, holder], least[one.ref, holder] = _bounds(facts, one, holder, own_holder, capacity)
+            capacity = _capacity(shared, epsilon)
+            most[shared.ref, holder], least[shared.ref, holder] = _bounds(facts, shared, holder, own_holder, capacity)
     if not most:
         return None
     # These accounts already count pending loss and decrees.

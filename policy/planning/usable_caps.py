@@ -196,7 +196,7 @@ def _sentence(steps: int, plan_steps: int | None, least: Fraction | None, why: s
 def policy_caps(facts: Facts, policy: Policy, declared: Declared) -> Iterator[CapReport]:
     """The caps that a policy would set on the open partitions of its domain, each distinct one once."""
     mine = (partition for partition in _open(facts) if dataset_of(facts, partition).domain == policy.domain)
-    yield from cap_reports(mine, policy_states(policy), lambda one: policy.load or declared(one))
+    yield from cap_reports(mine, policy_states(policy), lambda candidate: policy.load or declared(candidate))
 
 
 def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: Declared) -> Iterator[CapReport]:

@@ -191,6 +191,6 @@ def _certifies(certificate: bytes, key: Key) -> bool:
     return isinstance(held, ec.EllipticCurvePublicKey | Ed25519PublicKey | rsa.RSAPublicKey) and _same(held, key)
 
 
-def _same(one: Key, other: Key) -> bool:
-    first, second = (key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (one, other))
+def _same(key_: Key, other: Key) -> bool:
+    first, second = (key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (key_, other))
     return first == second

@@ -84,7 +84,7 @@ def _bound(path: str, dataset: str | None, privacy: Fields, epsilon: str) -> Bou
 
 def _names(fields: Fields, name: str) -> tuple[str, ...]:
     listed = fields.items(name, _NAMES_MAX, least=0) if fields.has(name) else []
-    for place, one in enumerate(listed):
-        if not isinstance(one, str):
-            fields.reasons.refuse("field_type", f"{fields.at(name)}[{place}]", one, "must be a string")
+    for place, name_ in enumerate(listed):
+        if not isinstance(name_, str):
+            fields.reasons.refuse("field_type", f"{fields.at(name)}[{place}]", name_, "must be a string")
     return tuple(item for item in listed if isinstance(item, str))

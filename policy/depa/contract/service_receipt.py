@@ -155,8 +155,8 @@ def check_receipt(
     """
     candidates: Sequence[object] = envelope.receipts if given is None else (given,)
     if len(candidates) != 1:
-        found = "holds several receipts" if candidates else "holds none"
-        reasons.refuse("receipt_missing", PATH, None, f"the envelope {found}, and no file with one was given")
+        count = "holds several receipts" if candidates else "holds none"
+        reasons.refuse("receipt_missing", PATH, None, f"the envelope {count}, and no file with one was given")
         return None
     try:
         receipt = read_receipt(candidates[0])

@@ -96,12 +96,12 @@ def _spark(fields: Fields, datasets: list[Fields], contract: Contract) -> str | 
     return f"{folder.rstrip('/')}/{output}" if folder and output and not output.startswith("/") else output
 
 
-def _check_query(joined: Fields, key: str, query: str, named: set[str]) -> None:
+def _check_query(joined: Fields, key: str, query: str, known_tables: set[str]) -> None:
     try:
         tables = check_query(query, key)
     except NotPlain as error:
         joined.refuse("join_query", "joining_query", str(error))
         return
     for table in tables:
-        if table not in named:
+        if table not in known_tables:
             joined.refuse("join_query", "joining_query", f"{table!r} is no dataset of this stage")

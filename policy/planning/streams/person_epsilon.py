@@ -17,10 +17,10 @@ def person_epsilon(stream: StreamDocument, slices: Iterable[tuple[Partition, Fra
     Args:
         slices: each with the ε so far of everyone's account, None where none is proven.
     """
-    shown = []
-    for one, epsilon in slices:
+    finite = []
+    for slice_, epsilon in slices:
         # Beyond a slice's part of the budget its part of δ does not hold either, where a person is in several.
-        if epsilon is None or (stream.appearances_max > 1 and epsilon > one.epsilon):
+        if epsilon is None or (stream.appearances_max > 1 and epsilon > slice_.epsilon):
             return None
-        shown.append(epsilon)
-    return sum(sorted(shown, reverse=True)[: stream.appearances_max], Fraction(0))
+        finite.append(epsilon)
+    return sum(sorted(finite, reverse=True)[: stream.appearances_max], Fraction(0))

@@ -165,7 +165,7 @@ class StreamFigures:
             return None
         self.facts.fetch_accounts([partition.ref for partition in self.partitions], sorted({GLOBAL, self.holder}))
         slices = stream_slices(self.facts, self.provider, self.dataset, self.now, self.partitions)
-        opened = [one.partition for one in slices if one.partition is not None]
+        opened = [slice_.partition for slice_ in slices if slice_.partition is not None]
         most = shown_at_most(self.facts, self.provider, self.dataset, opened)
         epsilon, delta = stream.slice_budget
         return StreamReport(
@@ -229,13 +229,13 @@ class StreamFigures:
         return Fraction(0) if account is None else odometer_epsilon(self.facts, account).epsilon
 
     def _odometer(self, stream: StreamDocument, opened: Sequence[Partition]) -> str | None:
-        epsilon = person_epsilon(stream, [(one, self._epsilon(one)) for one in opened])
+        epsilon = person_epsilon(stream, [(partition, self._epsilon(partition)) for partition in opened])
         return None if epsilon is None else ceil_decimal(epsilon, 4)
 
     def _window(self, slices: Sequence[Slice], at: int) -> WindowReport:
         """The newest slices that one run may cover at a time (ms)."""
         inside = newest_window(self.facts, slices, at)
-        names = [one.ref.rpartition("/")[2] for one in inside]
+        names = [partition.ref.rpartition("/")[2] for partition in inside]
         runs, binds = self._runs(inside, at)
         ends = (names[0], names[-1]) if names else (None, None)
         return WindowReport(at=at, binding=binds, first=ends[0], last=ends[1], runs=runs, slices=len(inside))
@@ -245,16 +245,16 @@ class StreamFigures:
         if self.last is None or not inside:
             return (None, None) if self.last is None else (0, "no slice is open")
         fewest: tuple[int, str | None] | None = None
-        for one in inside:
+        for partition in inside:
             try:
-                loss = loss_of(COMPUTED.price(one, self.last), self.last.plan.steps)
+                loss = loss_of(COMPUTED.price(partition, self.last), self.last.plan.steps)
             except (Malformed, Rejected) as error:
-                return 0, f"{one.ref}: {error}"
+                return 0, f"{partition.ref}: {error}"
             run = LastRun(loss, self.last.plan, self.last.unit_records_max)
-            figures = PartitionFigures.at(self.facts, one, at, run).of(self.holder, self.contract)
+            figures = PartitionFigures.at(self.facts, partition, at, run).of(self.holder, self.contract)
             if figures.runs is None:
                 continue
-            words_ = f"{one.ref.rpartition('/')[2]}: {figures.closed or figures.binding}"
+            words_ = f"{partition.ref.rpartition('/')[2]}: {figures.closed or figures.binding}"
             if fewest is None or figures.runs < fewest[0]:
                 fewest = figures.runs, words_
         return (None, "nothing is capped") if fewest is None else fewest
@@ -269,10 +269,16 @@ def _may_open(stream: StreamDocument, slices: Sequence[Slice], now: int) -> tupl
         return ()
     current = period_of(stream.period, now)
     both = (period_before(stream.period, current), current)
-    ends = (span[1] for one in reversed(slices) if one.partition is not None and (span := span_of(one.period)))
+    ends = (
+        span[1]
+        for candidate in reversed(slices)
+        if candidate.partition is not None and (span := span_of(candidate.period))
+    )
     # A skipped period stays missed: only periods after the newest slice open.
     newest = next(ends, None)
-    return tuple(one for one in both if newest is None or (start_of(stream.period, one) or 0) >= newest)
+    return tuple(
+        candidate for candidate in both if newest is None or (start_of(stream.period, candidate) or 0) >= newest
+    )
 
 
 def _months(now: int) -> list[int]:
