@@ -11,7 +11,7 @@ the one before it, but after a clock correction that every SRO concerned has sig
     python verifier.py tiles FOLDER --log LOG.VKEY --kept KEPT --json
     python verifier.py account PROOF --log LOG.VKEY
 
-Where the log has replaced its key, ``--rotations FILE`` leads from the key that was kept to those before and after it:
+Where the log has replaced its key, ``--rotations FILE`` leads from the kept key to those before and after it:
 what ``GET /v1/log-key-rotations`` answers, and what lies beside the published checkpoint.
 
 Every input is a file of limited size. It ends with 0 if all of it holds, with 7 if anything does not or cannot be
@@ -140,7 +140,7 @@ def _hashes(*values: bytes) -> bool:
 
 STATE_DEPTH: Final = 64
 EMPTY_STATE: Final = bytes(HASH_BYTES)
-"""The hash of a subtree without records, at any depth. SHA-256 gives it for nothing that is known."""
+"""The hash of a subtree without records, at any depth. No known input has this SHA-256."""
 _STATE: Final = b"epsilon-ledger/state/"
 
 
@@ -201,7 +201,7 @@ def state_root(key: bytes, leaves: Sequence[tuple[bytes, bytes]], siblings: Mapp
 
 @dataclass(frozen=True, slots=True)
 class Key(ABC):
-    """A public key under its name, as the ``vkey`` that a verifier is given."""
+    """A public key under its name, in the form of a ``vkey``."""
 
     TYPE: ClassVar[bytes]
     WHAT: ClassVar[str]
@@ -289,7 +289,7 @@ class Note:
 
     @classmethod
     def parse(cls, note: str) -> Note:
-        """Read a signed note, whose signatures are not yet checked. Raises: VerificationError."""
+        """Read a signed note, without checking its signatures. Raises: VerificationError."""
         if not _encodable(note):
             raise VerificationError("checkpoint", "is not UTF-8")
         if len(note.encode()) > NOTE_BYTES_MAX:
@@ -302,7 +302,7 @@ class Note:
         return cls(text + "\n", signature_lines(signatures))
 
     def signature_of(self, key: Key) -> bytes | None:
-        """The key's signature, None if it has none here.
+        """The key's signature, None if the note has none of it.
 
         Raises:
             VerificationError: if there is one that does not verify.
@@ -388,7 +388,7 @@ class Policy:
         return first <= size and (last is None or size <= last)
 
     def first_keys(self, origin: str) -> tuple[LogKey, ...]:
-        """The keys of a log with which it began, as far as this is known."""
+        """The first keys of a log, as far as they are known."""
         return tuple(one for one in self.logs if one.origin == origin and self.signs(one, 0))
 
     def key_starts(self, origin: str) -> list[tuple[int, LogKey]]:
@@ -480,7 +480,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, note: str, trust: LogKey | Policy) -> Checkpoint:
-        """Read a signed note; unknown keys are passed over, a wrong signature of a known one is not.
+        """Read a signed note; unknown keys are ignored, a wrong signature of a known one is not.
 
         Raises:
             VerificationError: if the note is not a checkpoint, names another origin, lacks the log's signature or a
@@ -541,12 +541,12 @@ def _as_policy(trust: LogKey | Policy) -> Policy:
 
 
 def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
-    """The same trust in a log whose key was replaced, in all keys that it had: each signs its own sizes alone.
+    """The same trust in all keys of a log whose key was replaced: each signs only its own sizes.
 
     Each rotation is an entry, and the last one under checkpoints of the key that it retires: the checkpoint over it is
-    the only one that both keys sign. So a client that kept any key of the log is led to the others, forward by the key
-    that was replaced and back by the one that replaced it. No other entry of the log is looked at here: that the old
-    key's holder made no second history, those show who kept a checkpoint, and witnesses.
+    the only one that both keys sign. So a client that kept any key of the log finds the others, forward from the
+    replaced key and back from its replacement. No other entry of the log is checked here: that the old key's holder
+    made no second history, kept checkpoints and witnesses show.
 
     Args:
         trust: at least one key of the log, or its policy.
@@ -596,7 +596,7 @@ def _rotation(one: object, where: str) -> tuple[int, LogKey, LogKey]:
 
 
 def check_extends(kept: Checkpoint, now: Checkpoint, proof: Sequence[bytes]) -> None:
-    """Check that a log extends the checkpoint that was kept.
+    """Check that a log extends a kept checkpoint.
 
     Raises:
         VerificationError: with the way in which it does not.
@@ -637,7 +637,7 @@ def read_proof(lines: Sequence[str], where: str) -> list[bytes]:
 ROTATIONS: Final = "log-key-rotations"
 """Where the rotations of a log's key lie, beside its checkpoint; nothing lies there if it never had another key."""
 Fetch = Callable[[str, int], bytes | None]
-"""The bytes at a path, None if there are none; no more than one above the limit need be read."""
+"""The bytes at a path, None if there are none; at most one more than the limit needs to be read."""
 
 
 def tile_path(level: int | None, index: int, width: int) -> str:
@@ -784,7 +784,7 @@ def _fold(row: list[bytes], right: bytes | None) -> bytes | None:
 
 
 class KeyHistory:
-    """Whose keys there are in a book, and from when until when each signs: as the entries up to a place say.
+    """The keys in a book with their owners and times, as the entries up to a place state them.
 
     A rotation brings a key and ends another one at a date, a revocation ends some for good, a suspension until they are
     resumed, and a recovery ends all that an organisation has. A clean room's key comes with its charge, and the log's
@@ -803,7 +803,7 @@ class KeyHistory:
     def signer(self, key_id: str, time: int, *, clean_rooms: bool = False) -> tuple[str, dict[str, str]]:
         """The owner of a key that signs at a time (ms), and the key. Raises: VerificationError."""
         if key_id not in self._keys or (key_id in self._rooms and not clean_rooms):
-            raise VerificationError("", f"is signed by the key {key_id[:80]}, which nobody has registered")
+            raise VerificationError("", f"is signed by the key {key_id[:80]}, which no organisation has registered")
         never = self._starts.get(key_id, time) > time or self._until.get(key_id, time + 1) <= time
         if never or key_id in self._revoked or key_id in self._stopped:
             raise VerificationError("", f"is signed by the key {key_id}, which is not in force there")
@@ -818,7 +818,7 @@ class KeyHistory:
         return key
 
     def note(self, kind: str, actor: str, time: int, request: dict[str, Any]) -> None:
-        """Take what an entry says of keys, which is permitted, or pending. Raises: LookupError, TypeError."""
+        """Apply a permitted or pending entry's changes of keys. Raises: LookupError, TypeError."""
         if kind == "organisation":
             self._add(request["organisation"], request["key"])
         elif kind == "key_rotation":
@@ -860,13 +860,13 @@ def _thumbprint(key: dict[str, str]) -> str:
 class EntryTimes:
     """The times of a book's entries, which never decrease but after a clock correction; of other logs, nothing.
 
-    Where the log's keys are given, the signature over the command of every entry is verified too, with the key that
+    If the log's keys are given, the signature over the command of every entry is verified too, with the key that
     was in force there. A correction names the newest entry's time and the one from which entries go on. Every SRO with
     an open partition has signed it: the issuers of the policies of the domains that have a partition that is not
     retired, and its sender.
 
     Attributes:
-        wrong: where the first error is, and what; None as long as there is none.
+        wrong: the place and text of the first error; None as long as there is none.
         rotations: each size from which on another key signs the log of a book, and that key.
     """
 
@@ -1013,7 +1013,7 @@ def _verifies_jws(key: dict[str, str], algorithm: str, signature: bytes, message
 
 
 def _canonical(value: object) -> bytes:
-    """RFC 8785, of objects whose names are ASCII and whose numbers are integers."""
+    """RFC 8785 bytes of objects whose names are ASCII and whose numbers are integers."""
     import json
 
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -1063,7 +1063,7 @@ class ProvenAccount:
         merged: how many mergers since are shown, where one of them made the account. Then the balance begins with the
             sum of what those that merged had; a run that several of them knew is in it more than once, so that it is
             too much rather than too little.
-        counted: how many of the entries since are lapses that post fewer steps than were charged, as their leases say.
+        counted: how many of the entries since are lapses that post fewer steps than were charged, by their leases.
             The log's key signed these steps; the leases are no part of the proof, and replay checks them.
         assumed: how many of the entries since are of charges over ranges, of which no entries show that the partition
             is in one. The service says so; the statement after them holds them, and replay checks them.
@@ -1180,7 +1180,7 @@ def _merged_balance(
         parents = [_of_type(parent, int, where) for parent in _of_type(body.get("parents"), list, where)]
         for leaf in shown["accounts"]:
             found = _fields(leaf, f"{where}.accounts", _LEAF)
-            # Of a lineage that began after the statement no leaf says nothing.
+            # A lineage that began after the statement may have no leaf.
             if found["holder"] not in {f"lineage:{parent}" for parent in parents if parent < root.size}:
                 raise VerificationError(f"{where}.accounts", f"holds {found['holder']}, which is none of the merged")
             known[found["holder"]] = root.balance(found, f"{where}.accounts")
@@ -1280,7 +1280,7 @@ class _RunsSince:
         try:
             segments = self._price_of(charge["body"])
             whole = sum(one["steps"] for one in segments)
-            # A lapse says how many steps were leased, where only they are posted.
+            # A lapse states how many steps were leased, if only they are posted.
             ran = request["steps"] if kind == "post" else entry["body"].get("steps", whole)
             posted = _loss_of(segments, ran if outcome == "posted" else 0)
             base = before or Balance((), (), (), ())
@@ -1310,7 +1310,7 @@ class _RunsSince:
         return first, last
 
     def _between(self, one: Mapping[str, str]) -> list[str]:
-        """The partitions in a range, in order, as far as their openings are shown; none without both ends."""
+        """The partitions in a range, in order, as far as the proof shows their openings; none without both ends."""
         first, last = self._ends(one)
         if first is None or last is None:
             return []
@@ -1333,7 +1333,7 @@ def _grouped_price(
         groups: numbers of groups, each with how many of the charge's partitions in a row are of it.
         within: the partitions that are shown to be the charge's, in its order.
     """
-    # A range has no partitions but those between its ends: if there are as many as were charged, none is left out.
+    # A range has only the partitions between its ends: if there are as many as were charged, none is missing.
     # Asked first, so that there are no more numbers than partitions that are shown.
     if sum(count for _, count in groups) != len(within):
         raise KeyError(partition)
@@ -1361,7 +1361,7 @@ def _loss_of(segments: Sequence[Any], steps: int) -> _Sum:
 
 
 def _proven_entry(one: object, where: str, trust: LogKey | Policy) -> tuple[int, Checkpoint, dict[str, Any]]:
-    """An entry by its receipt: its index, the checkpoint that it is under, and what it says."""
+    """An entry by its receipt: its index, the checkpoint that it is under, and its content."""
     found = _fields(one, where, {"entry": str, "receipt": str})
     data = from_base64(found["entry"], where)
     index, checkpoint = verify_receipt(found["receipt"], data, trust)

@@ -96,8 +96,8 @@ def test_one_price_is_of_all_stages_together() -> None:
 REFUSED: tuple[tuple[dict[str, Any], str, str], ...] = (
     ({"statistics": None, "metrics": None, "held_out": None}, "statistics", "1 to 15 together"),
     ({"statistics": [{**COUNT, "name": f"r{one}"} for one in range(15)]}, "statistics", "1 to 15 together"),
-    ({"held_out": None}, "held_out", "where there are metrics"),
-    ({"metrics": None}, "held_out", "where there are metrics"),
+    ({"held_out": None}, "held_out", "exactly if there are metrics"),
+    ({"metrics": None}, "held_out", "exactly if there are metrics"),
     ({"held_out": "1"}, "held_out", "less than 1"),
     ({"held_out": "0"}, "held_out", "must"),
     ({"metrics": [{**ROC, "name": "rows"}]}, "statistics and metrics", "different names"),

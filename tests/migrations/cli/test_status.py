@@ -154,7 +154,7 @@ def test_a_fork_is_shown(book: Spot, grown: Kept, tmp_path: Path) -> None:
         ("mysql://host/ledger", "must be in SQLite or PostgreSQL, not in mysql"),
         ("postgresql://me:secret@host/ledger", "must not hold a password"),
         ("postgresql://host/ledger?password=secret", "must not hold a password"),
-        ("postgresql://host:port/ledger", "is not a URL"),
+        ("postgresql://host:port/ledger", "is not a readable URL"),
         ("sqlite://", "must be a file"),
         ("", "must be the path"),
         ("a\nb", "must be the path"),
