@@ -28,9 +28,6 @@ from trainer_adapter.job.job_fields import CHARGES_MAX
 from trainer_adapter.job.job_spec import (
     JOIN_MAX,
     LEASE_S_MAX,
-    LORA_ALPHA_MAX,
-    LORA_MODULES_MAX,
-    LORA_RANK_MAX,
     LOSSES,
     OPTIMISERS,
     OUTPUTS_MAX,
@@ -38,6 +35,7 @@ from trainer_adapter.job.job_spec import (
     SGD,
     SQUARED_ERROR,
 )
+from trainer_adapter.job.lora_terms import LORA_ALPHA_MAX, LORA_MODULES_MAX, LORA_RANK_MAX
 from trainer_adapter.job.preprocessing import CONSTANTS, ITEMS_MAX, PUBLIC_TEST, SOURCE_MAX, VALUES_MAX
 from trainer_adapter.job.privacy_target import STEPS_MAX
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX

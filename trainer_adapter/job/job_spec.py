@@ -94,6 +94,7 @@ from trainer_adapter.job.job_fields import (
     read_recipients,
     read_several,
 )
+from trainer_adapter.job.lora_terms import Lora
 from trainer_adapter.job.preprocessing import Constants, OwnStatistic, read_preprocessing
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
@@ -107,12 +108,6 @@ SQUARED_ERROR: Final = "mean_squared_error"
 LOSSES: Final = ("cross_entropy", "binary_cross_entropy", SQUARED_ERROR)
 LEASE_S_MAX: Final = 86_400
 """Seconds of work that one lease is for."""
-LORA_RANK_MAX: Final = 1_024
-"""The rank of a correction that LoRA trains."""
-LORA_ALPHA_MAX: Final = 65_536
-"""What the rank of a correction is divided into: it counts alpha / rank times."""
-LORA_MODULES_MAX: Final = 64
-"""Names of layers that LoRA corrects."""
 JOIN_MAX: Final = 16
 """Tables that a clean room joins."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
@@ -135,20 +130,6 @@ class Resume:
 
     key: Path = field(metadata=read_by(path_in))
     every_s: int = field(metadata=plain(c.integer, 0, 86_400))
-
-
-@dataclass(frozen=True, slots=True)
-class Lora:
-    """A correction of low rank that trains beside a folder's weights.
-
-    Attributes:
-        alpha: the correction counts alpha / rank times; twice the rank if it is None.
-        modules: the names of the layers that get one; those that PEFT knows for the model if it is None.
-    """
-
-    rank: int = field(metadata=plain(c.integer, 1, LORA_RANK_MAX))
-    alpha: int | None = field(default=None, metadata=plain(c.integer, 1, LORA_ALPHA_MAX))
-    modules: tuple[str, ...] | None = field(default=None, metadata=plain(c.strings, LORA_MODULES_MAX))
 
 
 @dataclass(frozen=True, kw_only=True)

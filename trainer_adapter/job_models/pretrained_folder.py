@@ -17,7 +17,7 @@ from typing import Any, Final
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.job_spec import Lora
+from trainer_adapter.job.lora_terms import Lora
 
 _TRANSFORMERS: Final = "which needs Transformers: pip install 'epsilon-ledger[transformers]'"
 
