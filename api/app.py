@@ -6,6 +6,7 @@ import hmac
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from typing import Final
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import RedirectResponse, Response
@@ -37,6 +38,7 @@ from api.routes.events import Streams, event_router
 from api.routes.health import health_router
 from api.routes.models.model_keys import model_key_router
 from api.routes.models.watermarks import watermark_router
+from api.routes.overviews import account_histories, decision_checks, inbox, lineage_graph, newest_entries, register
 from api.routes.progress import Progress, progress_router
 from api.routes.read_routes import ReadContext
 from api.routes.submissions.batch import batch_router
@@ -47,6 +49,8 @@ from api.wire.openapi_document import openapi_document
 from client.http.base_url import base_of
 from ledger.book.book import Book
 from ledger.verifier import LogKey
+
+_OVERVIEWS: Final = (account_histories, decision_checks, inbox, lineage_graph, newest_entries, register)
 
 
 def create_app(  # noqa: PLR0913 - the parts of a service
@@ -136,7 +140,7 @@ def _always(issuers: tuple[Issuer, ...]) -> Callable[[], tuple[Issuer, ...]]:
 
 
 def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> Iterator[APIRouter]:
-    for reads in (log_routes, registry, accounts, lineage, planning):
+    for reads in (log_routes, registry, accounts, lineage, planning, *_OVERVIEWS):
         yield reads.ROUTES.router(context)
     yield progress_router(context.snapshots, context.progress)
     yield event_router(context.snapshots, streams)

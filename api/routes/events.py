@@ -31,12 +31,11 @@ from api.http.query_parameters import Place
 from api.http.quota_terms import STREAMS_PER_ORGANISATION_MAX
 from api.http.snapshots import SnapshotProvider
 from api.middleware.request_limits_and_log import HEAD
+from api.routes.overviews.alerts import visible_alerts
 from api.wire.responses import shows_text
 from ledger.commands.entry import Entry
-from ledger.commands.runs.charge_entry import BudgetAlert
 from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
-from ledger.wire.records import convert
 
 STREAMS_MAX: Final = 128
 LIFE_S: Final = 300
@@ -167,12 +166,8 @@ def _event(entry: Entry, index: int) -> c.Object:
 
 def _alerts(caller: Caller, entry: Entry, index: int, facts: Facts) -> Iterator[c.Object]:
     """The thresholds that a charge crossed, on accounts that the caller may see."""
-    for alert in convert(tuple[BudgetAlert, ...], entry.body.get("alerts", [])):
-        partition = facts.partitions.get(alert.partition)
-        if partition is None or caller.charge or not caller.sees_partition(partition, facts):
-            continue
-        if caller.sees_account(partition, alert.holder, facts):
-            yield {**alert.to_json(), "index": index, "time": entry.time}
+    for alert in visible_alerts(caller, entry, facts):
+        yield {**alert.to_json(), "index": index, "time": entry.time}
 
 
 def _written(name: str, data: c.Object, index: int | None) -> bytes:

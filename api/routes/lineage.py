@@ -38,17 +38,14 @@ def read_lineage(view: View, did: PathDid) -> Lineage:
     own = caller.sees_all or did == caller.organisation
     if not own and (registered is None or not _knows_own(facts, registered.node, caller.organisation)):
         raise not_found(f"organisation {did}")
-    organisation = organisation_of(facts, did)
-    nodes, complete = _around(facts, organisation.node)
+    found = organisation_of(facts, did)
+    nodes, complete = nodes_around(facts, found.node)
     if not own:
         nodes = [node for node in nodes if _knows_own(facts, node.index, caller.organisation)]
         kept = {node.index for node in nodes}
-        nodes = [
-            replace(node, parents=_among(node.parents, kept), children=_among(node.children, kept)) for node in nodes
-        ]
-    return Lineage(
-        complete=complete, node=organisation.node, nodes=tuple(map(LineageNode.of_node, nodes)), organisation=did
-    )
+        nodes = [shown_among(one, kept) for one in nodes]
+    shown = tuple(LineageNode.of_node(facts, one) for one in nodes)
+    return Lineage(complete=complete, node=found.node, nodes=shown, organisation=did)
 
 
 def _knows_own(facts: Facts, node: int, provider: str) -> bool:
@@ -58,11 +55,16 @@ def _knows_own(facts: Facts, node: int, provider: str) -> bool:
     )
 
 
+def shown_among(node: Node, nodes: set[int]) -> Node:
+    """A node with its arrows to these nodes alone."""
+    return replace(node, parents=_among(node.parents, nodes), children=_among(node.children, nodes))
+
+
 def _among(arrows: tuple[Arrow, ...], nodes: set[int]) -> tuple[Arrow, ...]:
     return tuple(arrow for arrow in arrows if arrow.node in nodes)
 
 
-def _around(facts: Facts, start: int) -> tuple[list[Node], bool]:
+def nodes_around(facts: Facts, start: int) -> tuple[list[Node], bool]:
     """Breadth first along arrows both ways."""
     queue, reached = [start], {start}
     nodes: list[Node] = []
@@ -83,7 +85,7 @@ def read_coalition(view: View, index: Annotated[Place, Path(description="the ind
     node = view.facts.nodes.get(index)
     if node is None or node.kind is not NodeKind.COALITION:
         raise not_found(f"coalition {index}")
-    return Coalition.of_node(node, accounts=_accounts(view, node))
+    return Coalition.of_node(view.facts, node, accounts=_accounts(view, node))
 
 
 @ROUTES.route("/v1/smallest-coalitions", slow=True)

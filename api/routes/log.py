@@ -13,6 +13,7 @@ from api.http.field_types import Count, KeyBytes, PathBundle, PathName, PathTile
 from api.http.pagination import Page, scope_of
 from api.http.problems import Problem
 from api.http.query_parameters import PathPlace, Place, Since, Switch
+from api.routes.overviews.newest_entries import newest_entries
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
 from api.wire.command_answers import Decision, LoggedEntry
 from api.wire.responses import BINARY, json_response, shows, shows_text
@@ -20,7 +21,6 @@ from client.http.endpoints import BYTES_TYPE, JSON_TYPE
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
-from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
 from ledger.log.tiles import Tile
 from ledger.store.cosignatures import cosigned_checkpoint, cosigned_receipt
@@ -160,32 +160,39 @@ def read_receipt(
 
 
 @ROUTES.route("/v1/decisions", LISTED, paged=True)
-def list_decisions(
+def list_decisions(  # noqa: PLR0913 - each narrows the list
     view: View,
     kind: Annotated[str | None, _KIND] = None,
     *,
     refused: Annotated[Switch | None, Query(description="refusals alone, or none")] = None,
     signer: Annotated[str | None, Query(description="those signed by a key that this organisation has or had")] = None,
+    actor: Annotated[str | None, Query(description="those that this organisation asked for")] = None,
     since: Since = None,
+    newest: Annotated[Switch, Query(description="the newest first")] = False,
 ) -> Page[Decision]:
     """The decisions that the caller may see. Raises: Malformed."""
     facts = view.facts
-    keys = None if signer is None else {key.key_id for key in facts.keys_of(c.did(signer, "signer"))}
+    keys = None if signer is None else {one.key_id for one in facts.keys_of(c.did(signer, "signer"))}
+    actor = None if actor is None else c.did(actor, "actor")
 
-    def fetch(after: int | None, most: int) -> list[tuple[int, tuple[int, Entry]]]:
-        first = facts.first_since(since) if after is None and since is not None else 0
+    def sees(entry: Entry) -> bool:
+        wanted = kind in {None, entry.kind} and refused in {None, entry.code.refused} and actor in {None, entry.actor}
+        return wanted and (keys is None or entry.key_id in keys) and sees_entry(view.caller, entry, facts)
+
+    def show(entry: Entry, index: int) -> Decision | None:
+        return Decision.of_entry(entry, index) if sees(entry) else None
+
+    given = {"actor": actor, "kind": kind, "refused": refused, "signer": signer, "since": since}
+    first = 0 if since is None else facts.first_since(since)
+    if newest:
+        return newest_entries(view, scope_of("newest-decisions", **given), [kind] if kind else [], show, first)
+
+    def fetch(after: int | None, most: int) -> list[tuple[int, tuple[Entry, int]]]:
         start = first if after is None else after + 1
         stored = facts.entries(start, start + most)
-        return [(index, (index, Entry.parse(data))) for index, data in enumerate(stored, start)]
+        return [(index, (Entry.parse(data), index)) for index, data in enumerate(stored, start)]
 
-    def sees(rotations: tuple[int, Entry], facts: Facts) -> bool:
-        entry = rotations[1]
-        wanted = kind in {None, entry.kind} and refused in {None, entry.code.refused}
-        wanted = wanted and (keys is None or entry.key_id in keys)
-        return wanted and sees_entry(view.caller, entry, facts)
-
-    scope = scope_of("decisions", kind=kind, refused=refused, signer=signer, since=since)
-    return view.page(scope, fetch, lambda rotations: Decision.of_entry(rotations[1], rotations[0]), sees)
+    return view.page(scope_of("decisions", **given), fetch, lambda found: show(*found))
 
 
 @ROUTES.route("/v1/decisions/{id}")

@@ -8,6 +8,8 @@ from msgspec import Meta
 
 from api.http.field_types import Node, Ref, ReportedNumber, RoundedUp, Time, one_of
 from ledger.domain import organisation_graph as graph
+from ledger.domain.facts import Facts, holder_of
+from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.field_types import Did
 from ledger.wire.records import Record
@@ -35,17 +37,19 @@ class LineageNode(Record, frozen=True):
     index: Node
     kind: Annotated[str, one_of(*graph.NodeKind)]
     members: tuple[Did, ...]
+    name: Annotated[str, Meta(description="who it is, in words")]
     organisation: Did | None
     parents: tuple[Arrow, ...]
     time: Time
 
     @classmethod
-    def of_node(cls, node: graph.Node, **fields: object) -> Self:
-        """A node of the graph; ``fields`` are those that only a class made from this one has."""
+    def of_node(cls, facts: Facts, node: graph.Node, **fields: object) -> Self:
+        """A node of the graph with its name; ``fields`` are those that only a class made from this one has."""
         return cls.project(
             node,
             children=tuple(map(Arrow.project, node.children)),
             epsilon=None if node.epsilon is None else format_number(node.epsilon),
+            name=holder_name(facts, holder_of(node.index)),
             parents=tuple(map(Arrow.project, node.parents)),
             **fields,
         )

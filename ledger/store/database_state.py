@@ -127,6 +127,14 @@ class DatabaseState:
         chosen = select(table.c.holder).where(table.c.partition == ref).distinct().order_by(table.c.holder).limit(most)
         return [str(holder) for (holder,) in self.connection.execute(chosen)]
 
+    def holders_of_provider(self, provider: str, most: int) -> list[str]:
+        """The first so many holders of accounts of a provider's partitions, in order."""
+        # References are in the order of code points, where the slash comes right before the zero.
+        within = t.ACCOUNTS.table.c.partition.between(f"{provider}/", f"{provider}0")
+        holder = t.ACCOUNTS.table.c.holder
+        chosen = select(holder).where(within).distinct().order_by(holder).limit(most)
+        return [str(one) for one in self.connection.execute(chosen).scalars()]
+
     def begun(self, ref: str, spans: Iterable[Span], most: int) -> list[Charge]:
         """The first so many charges in these spans to a partition that were not voided."""
         table, found = t.CHARGES.table, list[Charge]()

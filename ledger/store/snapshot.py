@@ -81,9 +81,18 @@ class Log:
                 raise KeyError(start)
             yield from found
 
-    def newest_of(self, kinds: Sequence[str], start: int, most: int) -> list[tuple[int, bytes]]:
-        """The newest entries of some kinds from one index on, newest first, with their indexes and exact bytes."""
-        within = ENTRY.c.position >= start, ENTRY.c.position < self.size, ENTRY.c.kind.in_(kinds)
+    def newest_of(
+        self, kinds: Sequence[str], start: int, most: int, before: int | None = None
+    ) -> list[tuple[int, bytes]]:
+        """The newest entries of some kinds, newest first, with their indexes and exact bytes.
+
+        Args:
+            kinds: all kinds where it is empty.
+            start: the first index that is looked at.
+            before: the index to stop at; the size if it is not given.
+        """
+        within = [ENTRY.c.position >= start, ENTRY.c.position < (self.size if before is None else before)]
+        within += [ENTRY.c.kind.in_(kinds)] if kinds else []
         chosen = select(ENTRY.c.position, ENTRY.c.data).where(*within).order_by(ENTRY.c.position.desc()).limit(most)
         return [(int(index), bytes(data)) for index, data in self.connection.execute(chosen)]
 

@@ -76,7 +76,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
         return Projection(full=True, holder=holder, name=name, partition=ref, projected_until=None, rate_since=since)
 
     def admits(hours: int) -> bool:
-        return rule.admits(loss + _times(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
+        return rule.admits(loss + scaled(lately, Fraction(hours * HOUR_MS, max(1, now - since))), cap)
 
     full = not admits(0)
     low, high = 0, 1 if full else HORIZON_HOURS + 1
@@ -87,7 +87,7 @@ def projection(  # noqa: PLR0913, PLR0917 - an account, its cap, and the stretch
     return Projection(full=full, holder=holder, name=name, partition=ref, projected_until=until, rate_since=since)
 
 
-def _times(loss: Loss, part: Fraction) -> Loss:
+def scaled(loss: Loss, part: Fraction) -> Loss:
     """A loss times a fraction, rounded up; any part of an infinite charge is infinite."""
     finite = tuple(-(-units * part.numerator // part.denominator) for units in loss.finite)
     return Loss(finite, tuple(count if part else 0 for count in loss.infinite))

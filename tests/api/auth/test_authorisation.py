@@ -192,6 +192,7 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
 
 OF_A_PARTITION: Final = {
     "list_frozen_accounts",
+    "read_account_history",
     "read_account_proof",
     "read_accounts",
     "read_exposure",

@@ -208,9 +208,23 @@ class Tour:
         self._get(f"/v1/receipts/{things.charge}", cosigned="true")
         state_now(self.world.book)
         self._get("/v1/accounts/global/proof", partition=things.partition)
+        self._overviews()
         self._get("/v1/smallest-coalitions", partition=things.partition, epsilon="5")
         self._get("/v1/exposures", partition=things.partition, member=BANK_A)
         self._follow()
+
+    def _overviews(self) -> None:
+        """What gathers several parts of the book."""
+        things = self.pairs.own
+        self._pages("/v1/decisions", "1", newest="true", actor=BANK_A)
+        for path in ("alerts", "key-releases", "lineage", "model-openings", "model-releases", "publications"):
+            self._pages(f"/v1/{path}", "1")
+        self._pages("/v1/release-notices", "1")
+        self._pages("/v1/register", "1")
+        self._get("/v1/inbox", "TDP")
+        self._get("/v1/account-history", partition=things.partition)
+        self._get(f"/v1/charges/{things.charge}/curve")
+        self._get(f"/v1/decisions/{things.charge}/checks")
 
     def _pages(self, path: str, limit: str, **query: str) -> None:
         """The first page of a list, and the next one."""

@@ -1,0 +1,56 @@
+"""All checks of a decision, those of a permit too: as its entry has them, or decided again on the state before it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from api.auth.visibility import visible_entry
+from api.http.field_types import Index, PathName
+from api.routes.planning import plan_run
+from api.routes.read_routes import ReadRoutes, View
+from ledger.commands.entry import Entry
+from ledger.commands.runs.charge import CHARGE
+from ledger.domain.gate import Check
+from ledger.domain.roles import TDC
+from ledger.wire import canonical_json as c
+from ledger.wire.field_types import Name
+from ledger.wire.records import Record, convert
+
+ROUTES: Final = ReadRoutes("log")
+
+
+class DecisionChecks(Record, frozen=True):
+    """Every check of a decision, with its numbers."""
+
+    checks: tuple[Check, ...]
+    id: Name
+    index: Index
+    permit: Annotated[bool, Meta(description="what these checks lead to")]
+    recorded: Annotated[
+        bool, Meta(description="whether the entry holds them; else they are decided again on the state before it")
+    ]
+
+
+@ROUTES.route("/v1/decisions/{id}/checks", slow=True)
+def read_decision_checks(view: View, id: PathName) -> DecisionChecks:  # noqa: A002 - the wire's name
+    """Every check of a decision; a charge's permit is decided again. Raises: Malformed, Problem."""
+    index, entry = visible_entry(view.facts, id, view.caller)
+    recorded = convert(tuple[Check, ...], entry.body.get("checks", []), "checks")
+    if recorded or entry.kind != CHARGE.name or not _may_plan(view, entry):
+        return DecisionChecks(checks=recorded, id=entry.id, index=index, permit=not entry.code.refused, recorded=True)
+    with view.context.snapshots.read(index) as past:
+        then = view._replace(facts=past, as_of=index)
+        found = plan_run(then, c.dump(entry.request), at=entry.time).decision
+    return DecisionChecks(checks=found.checks, id=entry.id, index=index, permit=found.permit, recorded=False)
+
+
+def _may_plan(view: View, entry: Entry) -> bool:
+    """Whether the caller may be told of the state that a charge was decided on: who made it, and who sees all of it."""
+    if TDC in view.caller.roles and not view.caller.sees_all:
+        return entry.actor == view.caller.organisation
+    return view.caller.sees_all or all(
+        view.facts.partitions[ref].provider == view.caller.organisation
+        for ref in view.facts.charges[entry.id].partitions
+    )
