@@ -106,7 +106,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
     key, terms = _derived(secret, b"console"), console or LoginTerms()
-    _mount(app, Console(context, tokens, trusted, clock, url=base_of(url, "url"), key=key, terms=terms))
+    _mount(app, Console(context, tokens, trusted, clock, streams, url=base_of(url, "url"), key=key, terms=terms))
     app.add_middleware(Requests, metrics=metrics, quotas=quotas)
     return app
 

@@ -32,6 +32,8 @@ from api.console.session.login import LOGIN, SESSION, Logins, LoginTerms
 from api.console.session.sealed_cookies import SealedCookies
 from api.console.session.session import Session, form_token, is_form_token
 from api.console.view_list import NAVIGATION, PAGES
+from api.console.views.live.run_streams import RunStreams
+from api.routes.events import Streams
 from api.routes.read_routes import ReadContext, View
 from ledger.store.snapshot import Snapshot
 
@@ -43,8 +45,6 @@ _SEE_OTHER: Final = 303
 _HTML: Final = "text/html; charset=utf-8"
 _SAME_SITE: Final = frozenset({"", "none", "same-origin"})
 """What a browser says of where a form came from (Fetch Metadata), or says nothing."""
-
-
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -63,6 +63,7 @@ class Console:
         tokens: Tokens,
         issuers: Callable[[], Iterable[Issuer]],
         clock: Callable[[], int],
+        streams: Streams,
         *,
         url: str,
         key: bytes,
@@ -73,21 +74,24 @@ class Console:
         Args:
             tokens: verifies what an issuer gives out.
             clock: Unix milliseconds.
+            streams: counts the open event streams of the service.
             url: the service's own, where the issuers send people back to.
             key: 32 bytes, the same in every process that serves the book.
             terms: how the issuers know the console.
         """
         self._context, self._url = context, url
         self._origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        self._streams = RunStreams(context, streams, clock)
         self._form_key = hmac.digest(key, b"forms\x01", "sha256")
         self._cookies = SealedCookies(hmac.digest(key, b"cookies\x01", "sha256"), secure=url.startswith("https:"))
         self._logins = Logins(tokens, issuers, self._cookies, clock, url=url, audience=context.log.origin, terms=terms)
         self._router = Router(
             [
                 self._route("/static/{name}", "static", self._static),
-                self._route("/login", "login", self._login),
-                self._route("/callback", "callback", self._callback),
+                self._route("/login", "login", _in_thread(self._begin)),
+                self._route("/callback", "callback", _in_thread(self._finish)),
                 self._route("/logout", "logout", self._logout, "POST"),
+                self._route("/runs/{id}/frames", "run_frames", _in_thread(self._frames)),
                 *(self._page_route(page) for page in PAGES),
             ],
             redirect_slashes=False,
@@ -222,8 +226,10 @@ class Console:
             raise HTTPException(404)
         return Response(asset[0], headers=headers.ASSET, media_type=asset[1])
 
-    async def _login(self, request: Request) -> Response:
-        return await run_sync(self._begin, request)
+    def _frames(self, request: Request) -> Response:
+        if (session := self._session(request)) is None:
+            raise ProblemPage.session_ended()
+        return self._streams.open(request, session)
 
     def _begin(self, request: Request) -> Response:
         self._context.quotas.admit_anonymous(request.scope)
@@ -234,9 +240,6 @@ class Console:
             return Response(page, 200, headers.PAGE, _HTML)
         begun = self._logins.begin(issuer, following)
         return _redirect(begun.location, begun.cookie)
-
-    async def _callback(self, request: Request) -> Response:
-        return await run_sync(self._finish, request)
 
     def _finish(self, request: Request) -> Response:
         self._context.quotas.admit_anonymous(request.scope)
@@ -252,6 +255,13 @@ class Console:
         if session is not None:
             self._check_form(request, session, form)
         return _redirect(address("login"), *(self._cookies.set(name, "", 0) for name in (SESSION, LOGIN)))
+
+
+def _in_thread(endpoint: Callable[[Request], Response]) -> Endpoint:
+    async def run(request: Request) -> Response:
+        return await run_sync(endpoint, request)
+
+    return run
 
 
 async def _missing(_scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -21,6 +21,7 @@ from api.console.views import (
     policies,
     runs,
 )
+from api.console.views.live import live_run
 from api.console.views.public import register
 
 VIEWS: Final = (
@@ -29,6 +30,7 @@ VIEWS: Final = (
     partition,
     knowledge,
     runs,
+    live_run,
     planner,
     decisions,
     contracts,

@@ -13,16 +13,18 @@ entries are read once.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Final
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller, sees_entry
@@ -42,9 +44,12 @@ LIFE_S: Final = 300
 """How long one stream lives, since a token lives no longer; the client reconnects with Last-Event-ID."""
 POLL_S: Final = 0.25
 PING_S: Final = 15.0
+SEND_S: Final = 30.0
+"""How long a client may take to read one part of a stream."""
 BATCH: Final = 100
 """Entries that are read at once."""
 
+_LOG: Final = logging.getLogger("api.streams")
 _STREAM: Final = shows_text(401, 403, 422, 429, description="A stream of events", media_type="text/event-stream")
 
 
@@ -82,15 +87,28 @@ class EventStream(StreamingResponse):
     media_type = "text/event-stream"
     HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
-    def __init__(self, content: AsyncIterator[bytes], end: Callable[[], None]) -> None:
-        """``end`` is called once."""
-        super().__init__(content, headers=self.HEADERS)
-        self._end = end
+    def __init__(
+        self,
+        content: AsyncIterator[bytes],
+        end: Callable[[], None],
+        headers: Mapping[str, str] | None = None,
+        send_s: float = SEND_S,
+    ) -> None:
+        """``end`` is called once; a client that does not take a part within ``send_s`` is dropped."""
+        super().__init__(content, headers={**self.HEADERS, **(headers or {})})
+        self._end, self._send_s = end, send_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
+
+        async def within_time(message: Message) -> None:
+            async with asyncio.timeout(self._send_s):
+                await send(message)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, within_time)
+        except (ClientDisconnect, TimeoutError):
+            _LOG.info("a stream's client does not read: it is dropped")
         finally:
             self._end()
 

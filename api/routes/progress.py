@@ -33,6 +33,10 @@ REPORTS_MAX: Final = 4_096
 """Charges whose report is held; the oldest report is dropped."""
 
 
+PACE_MS: Final = 10_000
+"""So long people are shown one report: a faster pace would follow the time of single steps."""
+
+
 class StepsDone(Record, frozen=True):
     """How many steps are done so far."""
 
@@ -47,6 +51,7 @@ class Progress:
         self._clock = clock
         self._lock = threading.Lock()
         self._reports: OrderedDict[str, ProgressReport] = OrderedDict()
+        self._paced: OrderedDict[str, tuple[int, ProgressReport | None]] = OrderedDict()
 
     def report(self, charge: str, steps: int) -> ProgressReport:
         """Store a report; a later one never has fewer steps. Raises: Problem."""
@@ -63,6 +68,18 @@ class Progress:
     def of(self, charge: str) -> ProgressReport | None:
         """The newest report of a charge, None without one."""
         return self._reports.get(charge)
+
+    def paced(self, charge: str) -> ProgressReport | None:
+        """The report of a charge that everybody is shown for ten seconds; None without one."""
+        slot = self._clock() // PACE_MS
+        with self._lock:
+            held = self._paced.get(charge)
+            if held is None or held[0] != slot:
+                held = self._paced[charge] = slot, self._reports.get(charge)
+                self._paced.move_to_end(charge)
+                while len(self._paced) > REPORTS_MAX:
+                    self._paced.popitem(last=False)
+        return held[1]
 
 
 def progress_router(snapshots: SnapshotProvider, progress: Progress) -> APIRouter:

@@ -40,21 +40,29 @@ class Point(NamedTuple):
     whole: Fraction | None
 
 
-def burn_down(points: Sequence[Point], caps: Sequence[tuple[str, Fraction]], now: int) -> Markup | None:
-    """The picture until ``now`` (ms); None where there is nothing to draw."""
+def burn_down(
+    points: Sequence[Point],
+    caps: Sequence[tuple[str, Fraction]],
+    now: int,
+    forecast: Sequence[tuple[int, Fraction]] = (),
+) -> Markup | None:
+    """The picture until ``now`` (ms), and of a forecast's times and ε from then on; None where nothing is to draw."""
     if not points:
         return None
     shown = [point for point in points if point.posted is not None and point.whole is not None]
-    top = max([float(cap) for _, cap in caps] + [float(point.whole or 0) for point in shown])
-    first, last = points[0].time, max(now, points[-1].time, points[0].time + 1)
+    ahead = [float(epsilon) for _, epsilon in forecast]
+    top = max([float(cap) for _, cap in caps] + [float(point.whole or 0) for point in shown] + ahead)
+    first, today = points[0].time, max(now, points[-1].time, points[0].time + 1)
+    last = max([today, *(time for time, _ in forecast)])
     across = Scale(first, last, LEFT, _END)
     up = Scale(0, top * _ROOM, HEIGHT - BOTTOM, TOP)
-    posted = _steps([(across(point.time), up(float(point.posted or 0))) for point in shown], up(0))
-    whole = _steps([(across(point.time), up(float(point.whole or 0))) for point in shown], up(0))
+    posted = _steps([(across(point.time), up(float(point.posted or 0))) for point in shown], up(0), across(today))
+    whole = _steps([(across(point.time), up(float(point.whole or 0))) for point in shown], up(0), across(today))
     parts = [
         *vertical_axis(up, "ε at the partition's δ", right=_END),
         path([*whole, *reversed(posted)], "pending", closed=True),
         path(posted, "posted"),
+        path([(across(time), up(float(epsilon))) for time, epsilon in forecast], "forecast"),
         *_caps(caps, up),
         element("line", x1=float(LEFT), x2=_END, y1=up(0), y2=up(0), class_="axis"),
         label(_day(first), LEFT, HEIGHT - BOTTOM + 20, class_="soft"),
@@ -63,17 +71,18 @@ def burn_down(points: Sequence[Point], caps: Sequence[tuple[str, Fraction]], now
     words = f"ε after each of {len(points)} runs, with what is pending as a band; " + ", ".join(
         f"{name} {rounded(cap, up=False)}" for name, cap in caps
     )
+    words += "; dotted, an extrapolation" if forecast else ""
     return drawing(words, parts)
 
 
-def _steps(points: list[tuple[float, float]], bottom: float) -> list[tuple[float, float]]:
-    """A line that keeps its height until the next run, and goes on to the right edge."""
+def _steps(points: list[tuple[float, float]], bottom: float, end: float) -> list[tuple[float, float]]:
+    """A line that keeps its height until the next run, and goes on to the end."""
     line: list[tuple[float, float]] = []
     before = bottom
     for x, y in points:
         line += [(x, before), (x, y)]
         before = y
-    return [*line, (_END, before)] if line else line
+    return [*line, (end, before)] if line else line
 
 
 def _caps(caps: Sequence[tuple[str, Fraction]], up: Scale) -> list[Markup]:

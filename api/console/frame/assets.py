@@ -14,6 +14,7 @@ _FOLDER: Final = files("api.console") / "static"
 TYPES: Final = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "woff2": "font/woff2"}
 NAMES: Final = (
     "console.css",
+    "live.js",
     "verify.js",
     "inter-greek-wght-normal.woff2",
     "inter-latin-wght-normal.woff2",

@@ -7,26 +7,25 @@ from typing import Final
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
-from api.console.frame.entry_rows import newest_of
 from api.console.frame.names import organisation, partition, run
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import accounts, registry
 from api.routes import log as log_routes
-from ledger.domain.charge_record import Charge
+from api.routes.overviews import inbox as inbox_routes
+from api.routes.overviews.inbox import PAUSED, RUNNING, STOPPED, Inbox, log_state
 from ledger.domain.roles import SRO, TDC, TDP
-from ledger.store.snapshot import Snapshot
 from policy.planning.streams.slice_status import OPEN
 
 PAGES: Final = Pages()
 SHOWN_MAX: Final = 20
 """Rows of each list on the first page."""
-PENDING_MAX: Final = 1_000
-"""Pending runs, by deadline, among which those are looked for that the caller may see."""
-_EVER: Final = 2**62
-SOON_MS: Final = 14 * 86_400_000
-"""A partition that closes within this time is shown."""
+_STATES: Final = {
+    RUNNING: ("takes commands", True),
+    PAUSED: ("paused: its clock is not believed", False),
+    STOPPED: ("stopped: its operator knows why", False),
+}
 _NEXT: Final = {
     SRO: "epsilon policy impact sro.toml policy.yaml",
     TDP: "epsilon dataset register tdp.toml dataset.yaml",
@@ -38,11 +37,14 @@ _NEXT: Final = {
 @PAGES.page("/", "Home")
 def home(reader: Reader, _inputs: Inputs) -> Page:
     """What waits for the caller. Raises: Problem."""
-    tables = []
-    if reader.may(accounts.list_charges):
-        tables += [_pending(reader), _announced(reader)]
-    if reader.may(accounts.list_partitions):
-        tables.append(_partitions(reader))
+    tables, inbox = list[Table](), None
+    if reader.may(inbox_routes.read_inbox):
+        inbox = reader.read(inbox_routes.read_inbox)
+        tables += [_alerts(inbox), _frozen(inbox)]
+    if inbox is not None and reader.may(accounts.list_charges):
+        tables += [_pending(reader, inbox), _announced(inbox)]
+    if inbox is not None:
+        tables.append(_partitions(inbox))
     if reader.may(registry.list_contracts):
         tables.append(_contracts(reader))
     registered = reader.facts.organisations.get(reader.caller.organisation)
@@ -51,18 +53,19 @@ def home(reader: Reader, _inputs: Inputs) -> Page:
         "home.html",
         "Home",
         tuple(tables),
-        {"name": None if registered is None else registered.name, "command": command, "health": _health(reader)},
+        {
+            "cut": () if inbox is None else inbox.cut,
+            "complete": inbox is None or inbox.complete,
+            "name": None if registered is None else registered.name,
+            "command": command,
+            "health": _health(reader),
+        },
     )
 
 
 def _health(reader: Reader) -> list[tuple[str, Cell]]:
-    book = reader.view.context.snapshots.book
-    paused, difference = book.paused, book.difference
-    state = cells.mark("takes commands", passed=True)
-    if book.stopped is not None or difference is not None:
-        state = cells.mark("stopped: its operator knows why", passed=False)
-    elif paused is not None:
-        state = cells.mark("paused: its clock is not believed", passed=False)
+    words, passed = _STATES[log_state(reader.view).state]
+    state = cells.mark(words, passed=passed)
     return [
         (
             "The log",
@@ -73,19 +76,18 @@ def _health(reader: Reader) -> list[tuple[str, Cell]]:
     ]
 
 
-def _pending(reader: Reader) -> Table:
+def _pending(reader: Reader, inbox: Inbox) -> Table:
     """The pending runs whose deadline comes first."""
-    pending = pending_runs(reader, SHOWN_MAX)
     rows = tuple(
         (
-            run(charge.id),
-            organisation(reader, charge.actor),
-            cells.count(len(charge.partitions)),
-            cells.count(charge.steps),
-            cells.moment(charge.deadline),
-            cells.text("released" if charge.key_release else "withheld"),
+            run(pending.charge),
+            organisation(reader, pending.actor),
+            cells.count(pending.partitions),
+            cells.count(pending.steps),
+            cells.moment(pending.deadline),
+            cells.text("released" if pending.key_release else "withheld"),
         )
-        for charge in pending
+        for pending in inbox.due
     )
     return Table(
         "pending",
@@ -98,22 +100,41 @@ def _pending(reader: Reader) -> Table:
     )
 
 
-def pending_runs(reader: Reader, most: int) -> list[Charge]:
-    """The pending runs that the caller may see, of the first thousand by deadline."""
-    facts = reader.facts
-    assert isinstance(facts, Snapshot)
-    names = facts.due(_EVER, PENDING_MAX)
-    facts.charges.fetch_keys(names)
-    seen = (facts.charges[name] for name in names)
-    return [charge for charge in seen if reader.caller.sees_charge(charge, facts)][:most]
-
-
-def _announced(reader: Reader) -> Table:
-    """The models that were announced last."""
+def _alerts(inbox: Inbox) -> Table:
+    """The thresholds of accounts that were crossed last."""
     rows = tuple(
-        (run(str(entry.request.get("charge"))), cells.digest(str(entry.request.get("model"))), cells.moment(entry.time))
-        for _, entry in newest_of(reader, ("release_notice",))[:SHOWN_MAX]
+        (
+            Cell(alert.name, exact=alert.holder),
+            partition(alert.partition),
+            cells.share(alert.share),
+            cells.moment(entry.time),
+            cells.count(entry.index, address("log", str(entry.index))),
+        )
+        for entry in inbox.alerts
+        for alert in entry.alerts
     )
+    columns = ("Whose account", "Partition", "Reached", "Time", "Entry")
+    return Table("alerts", "Budget alerts, newest first", columns, rows, "No account reached a threshold.")
+
+
+def _frozen(inbox: Inbox) -> Table:
+    """Accounts over their cap."""
+    rows = tuple(
+        (
+            Cell(account.name, exact=account.holder),
+            partition(account.partition),
+            cells.share(account.used.share, str(account.used)),
+            cells.bound(account.epsilon_max),
+        )
+        for account in inbox.frozen
+    )
+    columns = ("Whose account", "Partition", "Used", "Cap in ε")
+    return Table("frozen", "Accounts over their cap", columns, rows, "No account is over its cap.")
+
+
+def _announced(inbox: Inbox) -> Table:
+    """The models that were announced last."""
+    rows = tuple((run(model.charge), cells.digest(model.model), cells.moment(model.time)) for model in inbox.announced)
     return Table(
         "announced",
         "Models that were announced",
@@ -125,25 +146,23 @@ def _announced(reader: Reader) -> Table:
     )
 
 
-def _partitions(reader: Reader) -> Table:
+def _partitions(inbox: Inbox) -> Table:
     """Partitions that close soon, or that take no run."""
-    page = reader.page(accounts.list_partitions, SHOWN_MAX, None)
-    soon = reader.view.time + SOON_MS
     rows = tuple(
         (
-            partition(item.partition),
-            cells.mark(item.state.replace("_", " "), passed=item.state == OPEN),
-            cells.moment(item.closes),
+            partition(closing.partition),
+            cells.mark(closing.state.replace("_", " "), passed=closing.state == OPEN),
+            cells.moment(closing.closes),
         )
-        for item in page.items
-        if item.state != OPEN or (item.closes is not None and item.closes <= soon)
+        for closing in inbox.closing
     )
+    looked = "Every partition" if inbox.complete else "Every one of the first partitions"
     return Table(
         "partitions",
         "Partitions that close within two weeks, or take no run",
         ("Partition", "State", "Closes"),
         rows,
-        "Every partition on this page of the list is open, and stays so for two weeks.",
+        f"{looked} is open, and stays so for two weeks.",
         following=address("datasets"),
         following_words="All datasets",
     )

@@ -7,7 +7,6 @@ most min(e^ε a + δ, 1 - e^-ε (1 - δ - a)) (Kairouz, Oh, Viswanath 2015, theo
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Final
@@ -21,18 +20,12 @@ from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import accounts
-from ledger.accounts.pricing import COMPUTED
-from ledger.commands.runs.model_ancestry import charged_body
-from ledger.domain import charge_record
-from ledger.domain import facts as domain
-from ledger.domain.decision import Rejected
-from ledger.wire import canonical_json as c
+from api.routes.overviews import account_histories
 from ledger.wire.exact_numbers import EPSILON_MAX, parse_number
 from ledger.wire.malformed import Malformed
 
 PAGES: Final = Pages()
 _RATES: Final = tuple(Fraction(1, people) for people in (1000, 100, 20, 10, 4, 2))
-_DELTAS: Final = tuple(Fraction(1, 10**place) for place in range(3, 9))
 _PLACES: Final = 4
 _EPSILON: Final = "1"
 _DELTA: Final = "0.00001"
@@ -107,30 +100,21 @@ def _shown(number: Fraction) -> str:
     return cells.rounded(number, up=True)
 
 
-@PAGES.page("/runs/{id}/curve", "", accounts.read_charge_epsilon, slow=True)
+@PAGES.page("/runs/{id}/curve", "", accounts.read_charge_epsilon, account_histories.read_epsilon_curve, slow=True)
 def curve(reader: Reader, inputs: Inputs) -> Page:
-    """The ε of one run at each δ, on its first partition that the caller sees. Raises: Malformed, Problem."""
+    """The ε of one run at each δ, on the partition where it reveals most. Raises: Malformed, Problem."""
     answer = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
-    facts = reader.facts
-    charge = facts.charges[c.name(answer.charge, "id")]
-    opened = next(facts.partitions[ref] for ref in charge.partitions if ref == answer.epsilon.partition)
-    points = [(delta, epsilon) for delta in _DELTAS if (epsilon := _epsilon(reader, charge, opened, delta)) is not None]
+    found = reader.read(account_histories.read_epsilon_curve, inputs.path["id"])
+    opened = reader.facts.partitions[found.partition]
+    own = next(line for line in answer.run_epsilon if line.partition == found.partition)
+    points = [(point.delta, point.epsilon) for point in found.points if point.epsilon is not None]
     rows = tuple((cells.bound(delta), cells.loss(epsilon)) for delta, epsilon in points)
     table = Table("curve", "ε by δ", ("δ", "ε of the run"), rows, "No ε is proven of this run.")
     about = [
         ("Partition", partition(opened.ref)),
         ("Its budget", cells.bound(opened.epsilon)),
         ("at δ", cells.bound(opened.delta)),
-        ("ε of the run at this δ", cells.loss(answer.epsilon.epsilon)),
+        ("ε of the run at this δ", cells.loss(own.epsilon)),
     ]
     chart = epsilon_curve(points, (opened.delta, opened.epsilon))
-    return Page("curve.html", f"ε of {answer.charge} by δ", (table,), {"about": about, "chart": chart})
-
-
-def _epsilon(
-    reader: Reader, charge: charge_record.Charge, opened: domain.Partition, delta: Fraction
-) -> Fraction | None:
-    try:
-        return COMPUTED.epsilon(replace(opened, delta=delta), charged_body(reader.facts, charge))
-    except (Rejected, Malformed, ArithmeticError):
-        return None
+    return Page("curve.html", f"ε of {found.charge} by δ", (table,), {"about": about, "chart": chart})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from fractions import Fraction
 from typing import Final
 
 from api.console.charts.burn_down import Point, burn_down
-from api.console.charts.run_sums import RunSum, run_sums
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
@@ -16,16 +16,14 @@ from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import accounts, lineage
 from api.wire.account_book import AccountBook
+from api.wire.account_history import RATE_DAYS, RUNS_MAX, WEEKS_MAX, AccountHistory, Forecast, account_history
 from ledger.domain import charge_record
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
-from ledger.domain.outcomes import ChargeState
 from ledger.filters import read_rule
 from ledger.store.snapshot import Snapshot
 
 PAGES: Final = Pages()
-RUNS_MAX: Final = 200
-"""Newest runs of one partition that a page draws."""
 
 
 @PAGES.page(
@@ -41,9 +39,11 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     assert isinstance(facts, Snapshot)
     charges = facts.newest_on(opened.ref, RUNS_MAX)
     held = _account_book(reader, opened, charges)
-    counted = [charge for charge in charges if charge.state is not ChargeState.VOIDED]
-    runs = run_sums(opened, [charge for charge in counted if reader.caller.sees_charge(charge, facts)], facts)
-    points = [Point(run_.time, run_.counted, run_.sum) for run_ in runs]
+    history = account_history(facts, opened, reader.view.time, reader.caller, charges)
+    points = [Point(run_.time, _exact(run_.epsilon_posted), _exact(run_.epsilon)) for run_ in history.runs]
+    forecast = history.forecast
+    later = () if forecast is None else forecast.points
+    ahead = [(point.time, Fraction(point.epsilon)) for point in later if point.epsilon is not None]
     about = [
         ("Dataset", dataset(provider, name)),
         ("Provider", organisation(reader, provider)),
@@ -62,10 +62,12 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
     return Page(
         "partition.html",
         f"Partition {opened.ref.rpartition('/')[2]}",
-        (_accounts(reader, held), _runs_table(reader, runs)),
+        (_accounts(reader, held), _runs_table(reader, history), _forecast_table(forecast)),
         {
             "about": about,
-            "chart": burn_down(points, caps, reader.view.time),
+            "chart": burn_down(points, caps, reader.view.time, ahead),
+            "forecast": None if forecast is None else _forecast_facts(forecast),
+            "listed": history.complete,
             "whole": reader.caller.watches(opened),
             "knowledge": address("knowledge", provider, name) if _may_watch(reader, provider) else "",
             "command": shlex.join(["epsilon", "account", "tdp.toml", ref, "--proof", "proof.json"]),
@@ -76,6 +78,10 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
 def _may_watch(reader: Reader, provider: str) -> bool:
     """Whether the caller may see who knows what of the provider's data."""
     return reader.may(lineage.read_exposure) and (reader.caller.sees_all or reader.caller.organisation == provider)
+
+
+def _exact(epsilon: str | None) -> Fraction | None:
+    return None if epsilon is None else Fraction(epsilon)
 
 
 def _account_book(reader: Reader, opened: domain.Partition, charges: list[charge_record.Charge]) -> AccountBook:
@@ -114,20 +120,20 @@ def _accounts(reader: Reader, held: AccountBook) -> Table:
     )
 
 
-def _runs_table(reader: Reader, runs: list[RunSum]) -> Table:
+def _runs_table(reader: Reader, history: AccountHistory) -> Table:
     rows = tuple(
         (
-            run(run_.charge.id),
-            organisation(reader, run_.charge.actor),
+            run(run_.charge),
+            organisation(reader, run_.actor),
             cells.moment(run_.time),
-            cells.text(run_.charge.state.value),
-            cells.count(run_.charge.steps),
-            cells.count(run_.charge.steps_posted),
-            cells.loss(run_.counted),
-            cells.loss(run_.sum),
-            cells.count(run_.charge.index, address("log", str(run_.charge.index))),
+            cells.text(run_.state),
+            cells.count(run_.steps),
+            cells.count(run_.steps_posted),
+            cells.loss(run_.epsilon_posted),
+            cells.loss(run_.epsilon),
+            cells.count(run_.index, address("log", str(run_.index))),
         )
-        for run_ in runs
+        for run_ in history.runs
     )
     columns = (
         "Run",
@@ -141,3 +147,22 @@ def _runs_table(reader: Reader, runs: list[RunSum]) -> Table:
         "Entry",
     )
     return Table("runs", "Runs, and how they use the budget", columns, rows, "No run that you may see.")
+
+
+def _forecast_table(forecast: Forecast | None) -> Table:
+    rows = () if forecast is None else forecast.points
+    return Table(
+        "forecast",
+        f"An extrapolation of what was posted in the last {RATE_DAYS} days",
+        ("At", "ε, if runs go on like that"),
+        tuple((cells.moment(point.time), cells.loss(point.epsilon)) for point in rows),
+        f"Nothing is extrapolated: nothing was posted in the last {RATE_DAYS} days, or no run is taken here.",
+    )
+
+
+def _forecast_facts(forecast: Forecast) -> list[tuple[str, Cell]]:
+    """What the forecast says, in words."""
+    until = cells.moment(forecast.room_until)
+    if forecast.room_until is None:
+        until = cells.text(f"beyond {WEEKS_MAX} weeks")
+    return [("Extrapolated from what was posted since", cells.moment(forecast.rate_since)), ("Room until about", until)]

@@ -11,8 +11,8 @@ from api.console.frame.names import organisation, partition, run
 from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
-from api.console.views.home import pending_runs
 from api.routes import accounts
+from api.routes.overviews.inbox import pending_runs
 from api.wire.charge_answers import Charge, ChargeWithProgress
 from ledger.accounts.run_epsilon import RunEpsilon
 
@@ -34,7 +34,7 @@ def runs(reader: Reader, inputs: Inputs) -> Page:
     following = ""
     if state == "pending":
         # By deadline, out of an index: to look through all charges for the few that are pending takes long.
-        shown = [Charge.of_record(charge) for charge in pending_runs(reader, ROWS_MAX)]
+        shown = [Charge.of_record(charge) for charge in pending_runs(reader.view, ROWS_MAX)]
     else:
         page = reader.page(accounts.list_charges, ROWS_MAX, cursor, state=state)
         shown = [*page.items]
@@ -62,17 +62,22 @@ def runs(reader: Reader, inputs: Inputs) -> Page:
 def run_page(reader: Reader, inputs: Inputs) -> Page:
     """One run. Raises: Malformed, Problem."""
     answer = reader.read(accounts.read_charge, inputs.path["id"])
-    found = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
+    values = {"about": _facts(reader, answer), "known": answer}
+    return Page("run.html", f"Run {answer.id}", (epsilon_table(reader, answer.id),), values)
+
+
+def epsilon_table(reader: Reader, charge: str) -> Table:
+    """The ε of a run by its whole plan, alone and with its ancestry. Raises: Malformed, Problem."""
+    found = reader.read(accounts.read_charge_epsilon, charge)
     rows = [_line(line, "the run alone") for line in found.run_epsilon]
     rows += [_line(line, f"with its ancestry, {line.runs} runs") for line in found.with_ancestry]
-    epsilon = Table(
+    return Table(
         "epsilon",
         "What it reveals",
         ("Partition", "Of", "ε", "at δ", "Proven by", "Unit", "Neighbours"),
         tuple(rows[:PARTITIONS_MAX]),
         "No ε is proven of it.",
     )
-    return Page("run.html", f"Run {answer.id}", (epsilon,), {"about": _facts(reader, answer), "known": answer})
 
 
 def _facts(reader: Reader, known: ChargeWithProgress) -> list[tuple[str, Cell]]:

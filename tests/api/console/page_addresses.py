@@ -29,6 +29,7 @@ def addresses(pairs: TwoOfEach) -> dict[str, str]:
         "/policies/{domain}": "/policies/health",
         "/runs/{id}": f"/runs/{own.run}",
         "/runs/{id}/curve": f"/runs/{own.run}/curve",
+        "/runs/{id}/live": f"/runs/{own.charge}/live",
     }
     from api.console.view_list import PAGES
 

@@ -212,6 +212,7 @@ TIMES: Final = frozenset(
         "opened",
         "projected_until",
         "rate_since",
+        "room_until",
         "since",
         "starts",
         "time",

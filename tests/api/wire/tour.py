@@ -221,7 +221,7 @@ class Tour:
             self._pages(f"/v1/{path}", "1")
         self._pages("/v1/release-notices", "1")
         self._pages("/v1/register", "1")
-        self._get("/v1/inbox", "TDP")
+        self._unchanged("/v1/inbox")
         self._get("/v1/account-history", partition=things.partition)
         self._get(f"/v1/charges/{things.charge}/curve")
         self._get(f"/v1/decisions/{things.charge}/checks")

@@ -1,0 +1,1 @@
+"""Runs while they go on: a page, and the frames that keep it up to date."""
