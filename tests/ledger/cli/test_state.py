@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ledger.cli.main import app
-from ledger.organisation_lineage.organisation_mentions import OrganisationMentions
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A
 from tests.factories.stored import open_world
@@ -91,16 +90,6 @@ def test_organisations_of_a_book_are_named(book: Path) -> None:
         assert shown.count(f"({BANK_A})") == shown.count(BANK_A) == 1, shown
     assert f'"actor":"{BANK_A}"' in _run("log", book, "--json").stdout
     assert "over the root" not in _run("verify", book, "--log", book.with_name("log.vkey")).stdout
-
-
-def test_two_of_one_name_are_told_apart() -> None:
-    """By their DIDs, always; a name moves no cursor."""
-    names = {"did:web:a": "Bank", "did:web:b": "Bank", "did:web:c": "Mill\x1b[2J", "did:web:e": "Bank (did:web:a)"}
-    mentions = OrganisationMentions(names)
-    said = [mentions.text(f"did:web:{one}") for one in "aabccd"]
-    assert said[:3] == ["Bank (did:web:a)", "Bank (did:web:a)", "Bank (did:web:b)"]
-    assert said[3:] == ["Mill?[2J (did:web:c)", "Mill?[2J", "did:web:d"]
-    assert [mentions.text("did:web:e") for _ in range(2)] == ["Bank (did:web:a) (did:web:e)"] * 2
 
 
 def test_the_first_entries_of_a_log(book: Path) -> None:

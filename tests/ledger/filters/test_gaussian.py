@@ -94,6 +94,8 @@ def test_what_needs_no_certificate_is_exact() -> None:
     assert exact_square(m.Group(3, m.FullBatchEpochs(1, Fraction(6))), ZERO_OUT) == NAT // 4
     assert exact_square(m.PoissonGaussian(Fraction(1), Fraction(8), 1), ZERO_OUT) == NAT // 64
     assert exact_square(m.PoissonGaussian(Fraction(1, 2), Fraction(8), 1), ZERO_OUT) is None
+    assert exact_square(m.GaussianPrivate(Fraction(3), ZERO_OUT), ZERO_OUT) == 3 * NAT
+    assert exact_square(m.Group(2, m.GaussianPrivate(Fraction(3), ZERO_OUT)), ZERO_OUT) == 12 * NAT
     pure = exact_square(m.Pure(Fraction(2), ZERO_OUT), ZERO_OUT)
     assert exact_square(m.BlackBox(Fraction(1, 1000), Fraction(2), ZERO_OUT), ZERO_OUT) == pure
     assert exact_square(m.Group(2, m.Pure(Fraction(1), ZERO_OUT)), ZERO_OUT) == pure

@@ -108,10 +108,11 @@ def test_the_dearest_price_may_be_declared() -> None:
         (Composed((ONE, Laplace(Fraction(3)))), "load"),
         (Composed(tuple(structs.replace(ONE, noise_multiplier=Fraction(2 + at)) for at in range(9))), "load"),
         (PoissonGaussian(Fraction(1, 2), Fraction(1, 100), 1), "epsilon"),
+        (Composed(tuple(PoissonGaussian(Fraction(1, 2), Fraction(10 + at, 1_000), 1) for at in range(8))), "epsilon"),
     ],
 )
 def test_a_load_without_types_is_named(load: Mechanism | None, field: str) -> None:
-    """None, one of other steps, of nine kinds, and one of which no step fits."""
+    """None, one of other steps, of nine kinds, one of which no step fits, and one of eight such kinds."""
     with pytest.raises(Malformed) as refused:
         choose_prices(Opening(DELTA, (EPSILON,), load, RELATION))
     assert refused.value.field == field
