@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ledger.audit.signature_batch import Wrong
 from ledger.audit.signed_run import SignedRun, read_signed
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry
@@ -16,6 +15,8 @@ from ledger.wire.malformed import Malformed
 
 FAULTS = (Malformed, Rejected, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
 """What reading or applying an entry that is wrong may raise."""
+Wrong = tuple[int, str]
+"""The index of an entry, and what is wrong with it."""
 Stored = tuple[int, str, str, int, bytes]
 """An entry's position, the id, kind and time that it is stored under, and its bytes."""
 
@@ -53,7 +54,7 @@ def read_chunk(start: int, stored: list[Stored], last: int, *, whole: bool) -> C
             if index != position:
                 raise Malformed("", "is missing")
             read, consumed = take(data)
-            if read[:3] != (name, kind, time):
+            if (read.id, read.kind, read.time) != (name, kind, time):
                 raise Malformed("", "is filed under an id, kind or time that is not its own")
             if time < last:
                 raise Malformed("time", "lies before the time of the entry before it")

@@ -16,25 +16,22 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DatabaseError
 
-from ledger.accounts.account_sums import AccountSums
 from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Stored, describe_error, read_chunk
 from ledger.audit.projection_check import check_sums, find_invalid_text
 from ledger.audit.run_permits import RunPermits
-from ledger.audit.signature_batch import SignatureBatch
+from ledger.audit.signature_batch import SignatureBatch, helper_count, helping
 from ledger.audit.signed_run import SignedRun
 from ledger.audit.statement_check import StatementCheck
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
 from ledger.audit.verification_report import VerificationReport
-from ledger.audit.worker_pool import WorkerPool, worker_count
 from ledger.commands.apply import apply, apply_effect
 from ledger.commands.entry import Entry
 from ledger.commands.governance.state_statement import STATEMENT
 from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.gate import Gate
-from ledger.domain.memory_state import MemoryState
 from ledger.log.verification import verify_receipt
 from ledger.log.verification_findings import Fork, Shorter, VerificationFailed
 from ledger.store.cosignatures import check_cosignatures
@@ -53,7 +50,7 @@ from ledger.wire import canonical_json as c
 
 CHUNK: Final = 1_024
 CHUNK_BYTES: Final = 1 << 21
-"""Entries that are read together, and bytes of them (and one fetch more); eight chunks for each process are held."""
+"""Entries that are read together, and bytes of them (and one fetch more); no more of the log is held."""
 _FETCHED: Final = 64
 Step = Callable[[int, int], None]
 P = ParamSpec("P")
@@ -83,8 +80,7 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
             checkpoints always are.
         decisions: whether every command is decided again and its signature verified. Without, the book is only
             replayed: that proves that its rows follow from its entries, not that the entries are valid.
-        processes: worker processes; None for as many as are of use. They are spawned, and import the
-            main module: a script that verifies a long book does so under ``if __name__ == "__main__":``.
+        processes: that verify signatures beside this one; None for as many as are of use.
 
     Raises:
         VerificationFailed: naming the first entry that is wrong, or the first row that is.
@@ -92,10 +88,10 @@ def verify(  # noqa: PLR0913 - what to check, against what, and who decides
         Shorter: if the book ends before a checkpoint that was kept.
     """
     # Only signatures are worth another process: reading an entry takes less time than sending it.
-    count = (worker_count(book.size) if decisions and signatures else 0) if processes is None else processes
+    count = (helper_count(book.size) if decisions and signatures else 0) if processes is None else processes
     try:
-        with WorkerPool(count, wait=processes is not None) as pool:
-            replay = _Replay(book, key, SignatureBatch(pool, enabled=signatures), gate, decisions=decisions)
+        with helping(count, wait=processes is not None) as helpers:
+            replay = _Replay(book, key, SignatureBatch(helpers, enabled=signatures), gate, decisions=decisions)
             check_trusted(book, kept, replay.trust)
             return replay.run(step, len(kept))
     except DatabaseError:
@@ -162,7 +158,7 @@ class _Replay:
         self._decisions = decisions
         self._log_x = first_x(self.trust, key)
         self._statements = StatementCheck(entries_of_kind(book.connection, STATEMENT.name))
-        self._state = MemoryState(documents=StoredDocuments(book.connection), **self._statements.parts)
+        self._state = self._statements.state(StoredDocuments(book.connection))
         self._permits = RunPermits(self._state, gate, self._log_x)
         self._growth = TreeRebuild(book, self.trust)
         self._last = 0
@@ -209,19 +205,25 @@ class _Replay:
     def _apply(self, stored: list[Stored]) -> list[bytes]:
         """Read, check and apply the next entries; returns their leaf hashes."""
         chunk = read_chunk(self._growth.size, stored, self._last, whole=self._decisions)
-        index, state, sums = chunk.start, self._state, AccountSums(self._state)
+        index = chunk.start
         try:
             for index, (entry, time) in enumerate(zip(chunk.read, chunk.times, strict=True), chunk.start):
                 row = stored[index - chunk.start]
+                secret = self._statements.secret(row)
+                with_sums = self._statements.sums_up and not isinstance(entry, Entry)
+                if not with_sums:
+                    self._state.put_down()
+                self._state.account_sums.entry = index, secret
                 if isinstance(entry, SignedRun):
-                    self._decide_run(entry, row, index, sums)
+                    self._decide_run(entry, row, index)
                 elif self._decisions:
                     assert isinstance(entry, Entry)
                     self._decide(None, entry, index)
                 else:
-                    apply_effect(state, entry, index, sums)
-                    sums.put()
-                self._statements.check(entry, row, time)
+                    apply_effect(self._state, entry, index, self._state.account_sums)
+                if not with_sums:
+                    self._state.account_sums.put()
+                self._statements.check(entry, row, time, secret)
                 self._last = time
         except FAULTS as error:
             # The effect of a changed entry may show only later, at the next statement of state.
@@ -231,15 +233,14 @@ class _Replay:
             raise VerificationFailed(*chunk.wrong)
         return chunk.leaves
 
-    def _decide_run(self, run: SignedRun, stored: Stored, index: int, sums: AccountSums) -> None:
+    def _decide_run(self, run: SignedRun, stored: Stored, index: int) -> None:
         """Decide by the cached permit of an equal run, or in full."""
         key = self._permits.signer(run, index)
         if key is None:
             self._decide(run, Entry.parse(stored[-1]), index)
             return
         self._signatures.add(index, run.entry.signature, run.raw, key)
-        apply_effect(self._state, run.read.effect, index, sums)
-        sums.put()
+        apply_effect(self._state, run.read.effect, index, self._state.account_sums)
         if not self._permits.fits(run):
             check_fits(self._state, Entry.parse(stored[-1]))
 

@@ -97,8 +97,15 @@ class RunPermits:
     def fits(self, run: SignedRun) -> bool:
         """Whether a run that was permitted here, and applied, left room in every account that it touches."""
         permitted, state = self._charges.get(run.alike), self._state
-        limits = () if permitted is None else permitted.limits
-        return all(_fit(state, *limit) for limit in limits)
+        if permitted is None or self._charges.takes_room(permitted):
+            return True
+        if not all(_fit(state, *limit) for limit in permitted.limits):
+            return False
+        priced = permitted.priced
+        # This one is laid already, and of many partitions to count how many fit takes longer than to look at one.
+        if not priced.body.ranges:
+            self._charges.note_room(permitted, lambda: 1 + min((room.runs for room in priced.rooms(state)), default=0))
+        return True
 
     def keep(self, run: SignedRun | None, entry: Entry, key: SignerKey, priced: PricedCharge | None) -> None:
         """Cache the full decision on an applied entry; drop everything that the entry may have changed.
@@ -108,6 +115,8 @@ class RunPermits:
             priced: the price of a pending charge.
         """
         verdict, self._verdict = self._verdict, None
+        # It may have taken room that was counted.
+        self._charges.forget_room()
         if KINDS[entry.kind].effect is None:
             self._charges.drop()
             self._others.drop()

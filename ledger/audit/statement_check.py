@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ledger.accounts.summed_state import SummedState
 from ledger.audit.log_chunk import Stored
 from ledger.audit.signed_run import SignedRun
 from ledger.book.state.state_statements import StatedTree
@@ -33,26 +35,38 @@ class StatementCheck:
         self.newest: StatedTree | None = None
         """The tree of the last statement so far, with its place; None before the first."""
 
-    @property
-    def parts(self) -> dict[str, Any]:
-        """Empty parts of a state, which note their changes here."""
-        return {**self._journal.parts()} if self._noted else {}
+    def state(self, documents: Mapping[str, bytes]) -> SummedState:
+        """The state of an empty log, whose parts note their changes here."""
+        parts: dict[str, Any] = {**self._journal.parts()} if self._noted else {}
+        state = SummedState(self._journal.changes, documents=documents, **parts)
+        state.note_sums = self._journal.put_down
+        return state
 
-    def check(self, applied: Effect | SignedRun, stored: Stored, time: int) -> None:
+    @property
+    def sums_up(self) -> bool:
+        """Whether accounts may be added up later than after the next entry: no statement describes the state there."""
+        return not self._noted or self._journal.sums_up
+
+    def secret(self, stored: Stored) -> bytes:
+        """What salts the leaves that an entry touches; empty where no statement is checked."""
+        return state_entry_secret(stored[-1]) if self._noted else b""
+
+    def check(self, applied: Effect | SignedRun, stored: Stored, time: int, secret: bytes) -> None:
         """Record an applied entry, and check it if it is a statement.
 
         Args:
             applied: the entry, or its effect.
             stored: as it is stored.
             time: the least time (ms) after it.
+            secret: its own, see :meth:`secret`.
 
         Raises:
             Malformed: if it states a root that is not that of the entries, or describes a size that no statement may.
         """
-        index, name, kind, _, data = stored
+        index, name, kind, _, _ = stored
         journal = self._journal
         if self._noted:
-            journal.record(name, kind, time, state_entry_secret(data))
+            journal.record(name, kind, time, secret)
         if kind != STATEMENT.name:
             return
         stated = _read_statement(applied)

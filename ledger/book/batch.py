@@ -14,10 +14,11 @@ from ledger.book.state.open_state import Changes
 from ledger.book.submitted_command import Outcome
 from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
-from ledger.commands.apply import effect_of
+from ledger.commands.apply import Effect, effect_of, run_effect
+from ledger.commands.command_kind import Recorded
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide, verify_signer
-from ledger.commands.entry import Entry
+from ledger.commands.entry import Entry, entry_bytes
 from ledger.commands.entry_reader import Read
 from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.kept_verdicts import KeptVerdicts
@@ -178,41 +179,49 @@ class Batch:
         if pending.prices is UNPREPARED and isinstance(pending.body, OpenPartition):
             # To compare its commitments with all before it takes seconds: a worker does, and what it counts is kept.
             raise PriceMissing
-        index = self.tree.size
+        index, now = self.tree.size, self._now
         decided = decide(
-            self.state.facts, pending, self._now, index, self._recorder.gate, self._recorder.log_x, self._verdicts
+            self.state.facts, pending, now, index, self._recorder.gate, self._recorder.log_x, self._verdicts
         )
-        decided = self._first_with_its_nonce(pending, decided)
+        if pending.nonce_once:
+            decided = self._first_with_its_nonce(pending, decided)
         if not decided.code.recorded:
             return outcome_of(pending, decided)
-        command = pending.command
-        body: c.Object = {**decided.derived, "outcome": decided.code.word, "request": command.body}
-        if decided.code.refused:
+        command, code = pending.command, decided.code
+        body: c.Object = {**decided.derived, "outcome": code.word, "request": command.body}
+        if code.refused:
             body["detail"] = decided.detail[:4_000]
-        entry = Entry(command.kind, command.id, self._now, command.actor, command.key_id, body, pending.signature)
         try:
-            data = entry.to_bytes(_body_bytes(pending, decided))
+            data = entry_bytes(pending, now, _body_bytes(pending, decided) or c.dump(body))
         except Malformed as error:
             return outcome_of(pending, Decision(Code.MALFORMED, str(error)))
-        self._append(index, entry, data, pending.body)
+        self._append(index, pending, Recorded(command.id, command.actor, now, code, pending.body, body), data)
         prove = partial(self.receipts.receipt, index)
-        name, field, detail, answered = command.id, decided.field, decided.detail, decided.answered
-        return Outcome(decided.code, name, index, body, prove, field, detail, repeated=False, answered=answered)
+        field, detail, answered = decided.field, decided.detail, decided.answered
+        return Outcome(code, command.id, index, body, prove, field, detail, repeated=False, answered=answered)
 
     def _first_with_its_nonce(self, pending: PendingCommand, decided: Decision) -> Decision:
         """The decision, if no entry holds the nonce of a command that may be the only one with it; else a conflict."""
-        nonce = getattr(pending.body, "nonce", None) if pending.nonce_once else None
+        nonce = getattr(pending.body, "nonce", None)
         used = None if nonce is None else self.state.nonces.entry_with(nonce)
         if used is None or not decided.code.recorded:
             return decided
         return Decision(Code.CONFLICT, f"entry {used} has used the nonce up: request another", "body.nonce")
 
-    def _append(self, index: int, entry: Entry, data: bytes, body: Record) -> None:
-        self.tree.add(self.state.append(Read(entry.id, entry.kind, entry.time, effect_of(entry, body)), data))
-        if KINDS[entry.kind].effect is None:
+    def _append(self, index: int, pending: PendingCommand, recorded: Recorded[Record], data: bytes) -> None:
+        command, time = pending.command, recorded.time
+        name, kind = command.id, command.kind
+        effect: Effect
+        if KINDS[kind].effect is None:
             # A verdict may rest on anything but runs.
             self._verdicts.drop()
-        self.rows.append((index, entry.id, entry.kind, entry.time, data))
+            effect = effect_of(
+                Entry(kind, name, time, command.actor, command.key_id, recorded.derived, pending.signature)
+            )
+        else:
+            effect = run_effect(kind, recorded)
+        self.tree.add(self.state.append(Read(name, kind, time, effect), data))
+        self.rows.append((index, name, kind, time, data))
 
     def _known(self, pending: PendingCommand) -> Outcome | None:
         """The outcome that this id has already (it is an idempotency key): for the same command only."""

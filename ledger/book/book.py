@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import structs
 from sqlalchemy import Engine
 
 from ledger.accounts.pricing import COMPUTED
@@ -142,8 +143,11 @@ class Book:
             return []
         future = self._writer.send(submissions).future
         assert isinstance(future, Future)
-        with self._rows.blamed():
+        try:
             return self._released(future.result())
+        except Exception as error:
+            self._rows.blame(error)
+            raise
 
     async def submit_async(self, submissions: Sequence[Submission]) -> list[Outcome]:
         """As :meth:`submit`, for a coroutine: no thread waits. Raises: as it does."""
@@ -151,8 +155,11 @@ class Book:
             return []
         future = self._writer.send(submissions, asyncio.get_running_loop()).future
         assert isinstance(future, asyncio.Future)
-        async with self._rows.blamed_async():
+        try:
             return self._released(await future)
+        except Exception as error:
+            await asyncio.to_thread(self._rows.blame, error)
+            raise
 
     def _released(self, outcomes: list[Outcome]) -> list[Outcome]:
         for one in outcomes:
@@ -180,7 +187,7 @@ class Book:
             with self.read() as facts:
                 if not facts.due(self._recorder.now(facts.time), 1):
                     # The prices are cached; should they have changed since, they are computed once more.
-                    return quoted(self._recorder, facts, pending._replace(prices=COMPUTED), views)
+                    return quoted(self._recorder, facts, structs.replace(pending, prices=COMPUTED), views)
             # A command would find them lapsed, so they lapse now.
             self._lapse_due()
 

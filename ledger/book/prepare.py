@@ -165,7 +165,7 @@ class CommandPricing:
         found = read_submission(one)
         if isinstance(found, Outcome):
             return found
-        return found._replace(prices=self._kept.get(_key(found), UNPREPARED)) if _is_priced(found) else found
+        return structs.replace(found, prices=self._kept.get(_key(found), UNPREPARED)) if _is_priced(found) else found
 
     def send(self, call: Call) -> None:
         """Have the first commands that wait in a call priced; the call comes back to the writer in any case."""
@@ -209,7 +209,7 @@ class CommandPricing:
                     # it does not, the call comes again.
                     if place == 0 and (kept is found.prices or call.unpriced > 1):
                         kept = None
-                    found = found._replace(prices=kept) if kept is not None else self._computed(found, since)
+                    found = structs.replace(found, prices=kept) if kept is not None else self._computed(found, since)
                 changing = changing or KINDS[found.command.kind].changes_prices
             call.waiting[place] = found
 
@@ -218,7 +218,7 @@ class CommandPricing:
             raise BookBusy(_BUSY)
         collected, begun = CollectedPrices(), thread_time()
         try:
-            self._recorder.decide(Snapshot(self._reads), pending._replace(prices=collected))
+            self._recorder.decide(Snapshot(self._reads), structs.replace(pending, prices=collected))
         finally:
             self.meter(pending.command.actor, thread_time() - begun)
         prices = collected.prepared()
@@ -226,7 +226,7 @@ class CommandPricing:
             if len(self._kept) >= PRICES_MAX:
                 self._kept.clear()
             self._kept[_key(pending)] = prices
-        return pending._replace(prices=prices)
+        return structs.replace(pending, prices=prices)
 
 
 def _is_priced(pending: PendingCommand) -> bool:
@@ -238,4 +238,4 @@ def _key(pending: PendingCommand) -> Hashable:
     body = pending.body
     if not isinstance(body, MakeCharge):
         return None
-    return body.contract, body.partitions, body.ranges, c.spelled(pending.command.body["plan"]), body.unit_records_max
+    return body.contract, body.partitions, body.ranges, body.plan.digest, body.unit_records_max

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ledger.commands.context import PendingCommand
 from ledger.commands.registry import read_command
@@ -73,7 +73,8 @@ class Submission:
     @cached_property
     def pending(self) -> PendingCommand:
         """The whole command, its signature not yet verified. Raises: Malformed."""
-        return read_command(self.raw, self.signature)._replace(nonce_once=self.nonce_once)
+        found = read_command(self.raw, self.signature)
+        return structs.replace(found, nonce_once=True) if self.nonce_once else found
 
     @property
     def command(self) -> Command:

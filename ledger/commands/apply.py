@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ledger.accounts.account_sums import AccountSums
-from ledger.commands.command_kind import Change, RunEffect
+from ledger.commands.command_kind import Change, Recorded, RunEffect
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
 from ledger.domain.memory_state import MemoryState
-from ledger.wire.records import Record
 
 Effect = RunEffect | Entry | None
 """The effect of an entry; None if it changes only the log."""
@@ -20,13 +21,10 @@ def apply(state: MemoryState, entry: Entry, index: int) -> None:
     sums.put()
 
 
-def effect_of(entry: Entry, body: Record | None = None) -> Effect:
+def effect_of(entry: Entry) -> Effect:
     """The effect of an entry, read from the entry alone.
 
     Most effects are small, so another process may read the entries and send their effects.
-
-    Args:
-        body: the typed body of its command, if it was read before.
 
     Raises:
         Malformed: if the entry has values that no entry of its kind has.
@@ -35,8 +33,14 @@ def effect_of(entry: Entry, body: Record | None = None) -> Effect:
         return None
     kind = KINDS[entry.kind]
     if kind.effect is not None:
-        return kind.effect(entry.recorded(body))
+        return kind.effect(entry.recorded())
     return entry if kind.changes_state else None
+
+
+def run_effect(kind: str, recorded: Recorded[Any]) -> RunEffect | None:
+    """The same of an entry that is being made, of a kind that is a run's. Raises: Malformed."""
+    found = KINDS[kind].effect
+    return None if found is None or recorded.code.refused else found(recorded)
 
 
 def apply_effect(state: MemoryState, effect: Effect, index: int, sums: AccountSums) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from ledger.accounts.account_sums import AccountSums
 from ledger.commands.context import Context, PendingCommand
@@ -26,7 +28,7 @@ R = TypeVar("R", bound=Record)
 B_co = TypeVar("B_co", bound=Record, covariant=True)
 
 
-class Recorded(NamedTuple, Generic[B_co]):
+class Recorded(Struct, Generic[B_co], frozen=True):
     """A command as its entry records it; ``derived`` is the entry's whole body."""
 
     id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -24,7 +24,8 @@ from ledger.wire.records import Record
 B_co = TypeVar("B_co", bound=Record, covariant=True)
 
 
-class PendingCommand(NamedTuple):
+# A struct is made in C in a fifth of the time that a named tuple takes, and one of these is made for every command.
+class PendingCommand(Struct, frozen=True):
     """A received command.
 
     Attributes:

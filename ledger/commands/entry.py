@@ -16,6 +16,7 @@ from typing import Final, Literal
 from msgspec import Raw
 
 from ledger.commands.command_kind import Recorded
+from ledger.commands.context import PendingCommand
 from ledger.commands.governance.clock_correction import CLOCK_CORRECTION
 from ledger.commands.registry import KINDS, read_body
 from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
@@ -88,9 +89,9 @@ class Entry:
             return CLOCK_CORRECTION.read_body(self.command).time
         return self.time
 
-    def recorded(self, body: Record | None = None) -> Recorded[Record]:
-        """Its effect; ``body`` is the typed body of its command, if read before. Raises: Malformed."""
-        return Recorded(self.id, self.actor, self.time, self.code, body or self.command_body, self.body)
+    def recorded(self) -> Recorded[Record]:
+        """Its effect. Raises: Malformed."""
+        return Recorded(self.id, self.actor, self.time, self.code, self.command_body, self.body)
 
     @classmethod
     def parse(cls, data: bytes) -> Entry:
@@ -112,17 +113,20 @@ class Entry:
             signature=c.string(members["signature"], "signature", SIGNATURE_BYTES_MAX),
         )
 
-    def to_bytes(self, body: bytes = b"") -> bytes:
-        """The bytes that are stored and hashed.
+    def to_bytes(self) -> bytes:
+        """The bytes that are stored and hashed. Raises: Malformed, beyond 65,535 bytes."""
+        body = Raw(c.dump(self.body))
+        return _bounded(_Written(self.actor, body, self.id, self.key_id, self.kind, self.signature, self.time))
 
-        Args:
-            body: the canonical bytes of the body, if they are known.
 
-        Raises:
-            Malformed: beyond 65,535 bytes.
-        """
-        canonical = Raw(body or c.dump(self.body))
-        data = write(_Written(self.actor, canonical, self.id, self.key_id, self.kind, self.signature, self.time))
-        if len(data) > ENTRY_BYTES_MAX:
-            raise Malformed("", f"an entry of {len(data)} bytes is more than the {ENTRY_BYTES_MAX} allowed")
-        return data
+def entry_bytes(pending: PendingCommand, time: int, body: bytes) -> bytes:
+    """The bytes of a command's entry, whose body has these canonical bytes. Raises: Malformed, beyond 65,535 bytes."""
+    one = pending.command
+    return _bounded(_Written(one.actor, Raw(body), one.id, one.key_id, one.kind, pending.signature, time))
+
+
+def _bounded(entry: _Written) -> bytes:
+    data = write(entry)
+    if len(data) > ENTRY_BYTES_MAX:
+        raise Malformed("", f"an entry of {len(data)} bytes is more than the {ENTRY_BYTES_MAX} allowed")
+    return data

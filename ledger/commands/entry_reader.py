@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -36,7 +36,7 @@ R = TypeVar("R")
 _did: Final = matched_once(Did)
 
 
-class Read(NamedTuple):
+class Read(Struct, frozen=True):
     """An entry's own id, kind and time, and its effect."""
 
     id: str

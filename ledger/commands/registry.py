@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import decode
 
 from ledger.commands.command_kind import CommandKind
@@ -27,6 +27,7 @@ from ledger.commands.registration.partition import PARTITION
 from ledger.commands.registration.retirement import RETIREMENT
 from ledger.commands.registration.stream import STREAM
 from ledger.commands.runs.charge import CHARGE
+from ledger.commands.runs.charge_reader import matched_once
 from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.run_generation import RUN_GENERATION
@@ -38,7 +39,7 @@ from ledger.commands.signing_keys.revocation import KEY_REVOCATION
 from ledger.commands.signing_keys.rotation import ROTATION
 from ledger.commands.signing_keys.suspension import KEY_SUSPENSION
 from ledger.domain.command import COMMAND_BYTES_MAX, Command
-from ledger.wire.field_types import Did, KeyBytes, Name, constant, words
+from ledger.wire.field_types import Did, KeyBytes, Name
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, canonical_reader, read
 
@@ -89,26 +90,27 @@ PATHS: Final = {name: kind.path for name, kind in CLIENT_KINDS.items()}
 """The HTTP path of each of these."""
 
 
-class _Envelope(Record, frozen=True):
-    """A command whose body is not decoded."""
+class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
+    """A command whose body is not decoded; its kind and its actor, which repeat, are matched afterwards."""
 
-    kind: Annotated[str, words(*KINDS)]
-    id: Name
-    actor: Did
-    key_id: KeyBytes
+    actor: str
     body: Raw
-    v: Literal[1] = constant(1)
+    id: Name
+    key_id: KeyBytes
+    kind: str
+    v: Literal[1]
 
 
 _envelope: Final = canonical_reader(_Envelope)
+_match_actor: Final = matched_once(Did)
 
 
 def read_command(raw: bytes, signature: str = "") -> PendingCommand:
     """A command from its canonical bytes, its body too, and its signature, not yet verified. Raises: Malformed."""
     envelope = _envelope(raw) if len(raw) <= COMMAND_BYTES_MAX else None
-    if envelope is not None:
+    if envelope is not None and envelope.kind in KINDS:
         data = bytes(envelope.body)
-        body: Record | None = KINDS[envelope.kind].read_certain(data)
+        body: Record | None = KINDS[envelope.kind].read_certain(data) if _is_did(envelope.actor) else None
         # Each part is certainly canonical, and so is the whole; the strict reader reads all others and reports the
         # error.
         if body is not None:
@@ -118,6 +120,14 @@ def read_command(raw: bytes, signature: str = "") -> PendingCommand:
     if command.kind not in KINDS:
         raise Malformed("kind", f"must be one of {', '.join(KINDS)}")
     return PendingCommand(command, read_body(command), raw, signature)
+
+
+def _is_did(actor: str) -> bool:
+    try:
+        _match_actor(actor)
+    except Malformed:
+        return False
+    return True
 
 
 def read_body(command: Command) -> Record:

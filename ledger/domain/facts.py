@@ -138,7 +138,7 @@ class Contract(NamedTuple):
 
     def counting(self, runs: int) -> Contract:
         """The same with ``runs`` more runs (fewer, if negative)."""
-        return self._replace(runs=self.runs + runs)
+        return Contract._make((*self[:8], self.runs + runs, *self[9:]))
 
 
 class Account(NamedTuple):

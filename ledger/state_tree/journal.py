@@ -15,6 +15,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct
+
 from ledger.commands.governance.state_statement import DISTANCE_MAX, STATEMENT
 from ledger.domain.charge_record import Charge
 from ledger.domain.outcomes import ChargeState
@@ -49,7 +51,7 @@ class TrackedPart(dict[Any, Any]):
         self._changes.append((self._part, key, value))
 
 
-class _Touched(NamedTuple):
+class _Touched(Struct, frozen=True):
     """One entry: its time, whether it is a statement, its secret, the names it uses, and the records it set."""
 
     time: int
@@ -192,10 +194,12 @@ class StateJournal:
             if self._first == self._expected[0]:
                 self._made.append(self._sum(self._expected.popleft()))
             return
-        self._entries.append(entry)
         if self.is_alone:
             self._take(len(self._entries))
-        elif len(self._entries) > DISTANCE_MAX + 1:
+            self._add(entry)
+            return
+        self._entries.append(entry)
+        if len(self._entries) > DISTANCE_MAX + 1:
             self._take(1)
 
     @property

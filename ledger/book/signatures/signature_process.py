@@ -54,6 +54,9 @@ class SignatureProcess:
         assert self._process.stdout is not None
         self.pid = self._process.pid
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        # Not select, which knows the first 1,024 files of a process alone.
+        self._answers = poll()
+        self._answers.register(self._from, POLLIN)
         self._room = _pipe_bytes(self._to)
         self._ready = False
         self._asked, self._asked_at = 0, 0.0
@@ -77,10 +80,7 @@ class SignatureProcess:
 
     def has_answered(self, timeout_s: float) -> bool:
         """Whether there is something to read, or it has ended, in time."""
-        # Not select, which knows the first 1,024 files of a process alone.
-        waiting = poll()
-        waiting.register(self._from, POLLIN)
-        return bool(waiting.poll(timeout_s * 1_000))
+        return bool(self._answers.poll(timeout_s * 1_000))
 
     def send(self, checks: Sequence[Check]) -> int:
         """Ask for the first of these checks, as many as the pipe holds; returns how many. Only where it is ready."""

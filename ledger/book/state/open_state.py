@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
-from ledger.accounts.account_sums import AccountSums
+from ledger.accounts.summed_state import SummedState
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.book.state.settled_records import SettledRecords
 from ledger.domain.charge_record import Charge
-from ledger.domain.facts import Account, Partition, SigningKey, Span
+from ledger.domain.facts import Partition, SigningKey, Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import Node
 from ledger.domain.outcomes import ChargeState
@@ -164,55 +164,31 @@ class OpenKeys(OpenPart[SigningKey]):
         super().__setitem__(name, value)
 
 
-class OpenState(MemoryState):
+class OpenState(SummedState):
     """The state without what is settled.
 
     Attributes:
         parts: the parts by name, with what changed in each.
-        noted: what was set, for the statements of the state.
         folding: whether entries are applied whose rows another has written, so that no record is looked up for them.
-        account_sums: what runs have added to accounts, put down before an account is read.
-        note_sums: gets the accounts that were set so, and the secret of the last entry that touched each.
     """
 
     def __init__(self, documents: StoredDocuments, records: SettledRecords, entries: ProvenEntries) -> None:
         """The state of an empty log, which reads what is settled by ``entries``."""
         self._records, self.sums = records, SpanSums()
-        self.noted: list[Noted] = []
+        noted: list[Noted] = []
         look_up = partial(records.charge, entries)
-        self.open_charges = OpenCharges(self.noted, records, self.sums, look_up)
-        self.open_keys = OpenKeys(self.noted, records, lambda key_id: records.key(entries, key_id))
+        self.open_charges = OpenCharges(noted, records, self.sums, look_up)
+        self.open_keys = OpenKeys(noted, records, lambda key_id: records.key(entries, key_id))
         self.parts: dict[str, Part | OpenPart[Any]] = {
-            **{name: Part(name, self.noted) for name in PROJECTIONS},
+            **{name: Part(name, noted) for name in PROJECTIONS},
             "charges": self.open_charges,
             "keys": self.open_keys,
-            "nodes": LineageNodes(self.noted, self.sums),
+            "nodes": LineageNodes(noted, self.sums),
         }
         parts: dict[str, Any] = {**self.parts}
-        super().__init__(documents=documents, **parts)
+        super().__init__(noted, documents=documents, **parts)
         records.state = self
         self.folding = False
-        self.account_sums = AccountSums(self)
-        self.note_sums: Callable[[list[Noted], Mapping[tuple[str, str], bytes]], None] = lambda _accounts, _last: None
-
-    @property
-    def accounts(self) -> dict[tuple[str, str], Account]:
-        """The accounts, with all that runs have added to them."""
-        self.put_down()
-        return self._accounts
-
-    @accounts.setter
-    def accounts(self, accounts: dict[tuple[str, str], Account]) -> None:
-        self._accounts = accounts
-
-    def put_down(self) -> None:
-        """Put down what the runs of entries before this one have added to accounts."""
-        sums = self.account_sums
-        if sums:
-            last, first = sums.last(), len(self.noted)
-            sums.put()
-            self.note_sums(self.noted[first:], last)
-            del self.noted[first:]
 
     def resume(self, size: int, parts: Mapping[str, Mapping[Any, Any]]) -> None:
         """Go on from the records that the leaves of a state of ``size`` entries are of; none of them is noted."""

@@ -73,6 +73,8 @@ class PositionIndex:
                 return []
             digests, positions = shard
             first = bisect_left(digests, digest)
+            if first == len(digests) or digests[first] != digest:
+                return []
             return positions[first : bisect_right(digests, digest, first)].tolist()
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

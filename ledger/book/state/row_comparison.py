@@ -14,14 +14,13 @@ opened anew, which refuses it as long as the row differs. The writer goes on.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWaiting
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -102,19 +101,11 @@ class RowComparison:
         try:
             yield
         except Exception as error:
-            self._blame(error)
+            self.blame(error)
             raise
 
-    @asynccontextmanager
-    async def blamed_async(self) -> AsyncIterator[None]:
-        """The same for a coroutine."""
-        try:
-            yield
-        except Exception as error:
-            await asyncio.to_thread(self._blame, error)
-            raise
-
-    def _blame(self, error: Exception) -> None:
+    def blame(self, error: Exception) -> None:
+        """What :meth:`blamed` does with an error. Raises: RowsDiffer."""
         if isinstance(error, BookBusy | BookStopped) and not isinstance(error, PricesChange):
             return
         # One after the other: what the first finds is known to the others.

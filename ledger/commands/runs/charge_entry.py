@@ -6,9 +6,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ledger.accounts.account_sums import AccountSums, Prices, touched
 from ledger.accounts.partition_groups import group_by_terms
@@ -162,7 +162,7 @@ class Reserved(Record, frozen=True):
     groups: Groups | None = None
 
 
-class Charged(NamedTuple):
+class Charged(Struct, frozen=True):
     """A charge's effect.
 
     Attributes:
@@ -191,7 +191,7 @@ class Charged(NamedTuple):
         """The charge that the entry at ``index`` makes; its partitions are open in ``state``. Raises: Malformed."""
         prices = _prices(self.prices)
         if not self.ranges:
-            return self.charge._replace(prices=prices, index=index)
+            return self.charge.entered(index, prices)
         try:
             partitions = state.partitions_of(self.charge.partitions, self.ranges)
             members = grouped(partitions, self.charge.groups or ())

@@ -93,6 +93,8 @@ class PricedCharge:
         The global account is compared with the partition's own budget, capped or only watched; then the lineage's.
         """
         alerts: list[c.Json] = []
+        if not any(caps.alerts for _, caps in self.caps):
+            return alerts
         crossed: dict[tuple[str, Fraction], list[str]] = {}
         for group, (_, segments) in zip(self.groups, self.prices, strict=True):
             for holder, share, ref in self._crossed_shares(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
+
+from msgspec import Struct, structs
 
 from ledger.accounts.account_sums import AccountSums, touched
 from ledger.commands.command_kind import CommandKind, Recorded
@@ -60,7 +62,7 @@ class Lapsed(Record, frozen=True):
     steps: Annotated[int, between(0, STEPS_MAX)] | None = None
 
 
-class Settled(NamedTuple):
+class Settled(Struct, frozen=True):
     """What a charge is settled for; ``steps`` is None where the entry names no count.
 
     Attributes:
@@ -172,7 +174,7 @@ def _settle_effect(entry: Recorded[Settle]) -> Settled:
 
 
 def _lapse_effect(entry: Recorded[Settle]) -> Settled:
-    return _settle_effect(entry)._replace(steps=entry.fixed(Lapsed).steps)
+    return structs.replace(_settle_effect(entry), steps=entry.fixed(Lapsed).steps)
 
 
 def _check_outcome(entry: Recorded[Record], *codes: Code) -> None:

@@ -70,7 +70,7 @@ def test_a_signature_made_for_another_command_is_no_signature() -> None:
     signer, now = WORLD.signers[HOSPITAL], WORLD.clock() // 1_000
     for name, code in (("retire-1", Code.PERMITTED), ("retire-2", Code.SIGNATURE_INVALID)):
         call = Call("POST", "https://ledger.example/v1/retirements", now, name)
-        again = pending._replace(signature=signer.sign(pending.raw, call))
+        again = structs.replace(pending, signature=signer.sign(pending.raw, call))
         assert decided(again).code is code, name
     assert "jti" in decided(again).detail
 
@@ -78,12 +78,12 @@ def test_a_signature_made_for_another_command_is_no_signature() -> None:
 def test_only_the_key_that_is_asked_for_has_been_seen_to_verify() -> None:
     """A verification that was done beforehand counts for its own key, and for no other; so does one that failed."""
     own, other = (str(WORLD.signers[one].jwk["x"]) for one in (HOSPITAL, BANK_A))
-    good, broken = retirement(), retirement()._replace(signature=retirement(BANK_A).signature)
+    good, broken = retirement(), structs.replace(retirement(), signature=retirement(BANK_A).signature)
     assert decided(broken).code is Code.SIGNATURE_INVALID
-    assert decided(broken._replace(verified_by=own)).code is Code.PERMITTED
-    assert decided(broken._replace(verified_by=other)).code is Code.SIGNATURE_INVALID
-    assert decided(good._replace(refused_by=(other, "by another key"))).code is Code.PERMITTED
-    assert decided(good._replace(refused_by=(own, "seen before"))).detail == "seen before"
+    assert decided(structs.replace(broken, verified_by=own)).code is Code.PERMITTED
+    assert decided(structs.replace(broken, verified_by=other)).code is Code.SIGNATURE_INVALID
+    assert decided(structs.replace(good, refused_by=(other, "by another key"))).code is Code.PERMITTED
+    assert decided(structs.replace(good, refused_by=(own, "seen before"))).detail == "seen before"
 
 
 def test_the_book_s_own_entries_are_the_log_key_s() -> None:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
 from ledger.book.signatures import signature_process
 from ledger.book.signatures.signature_checks import FIRST_PART, TOGETHER_MIN, SignatureChecks
@@ -57,10 +58,10 @@ def mixed(world: MemoryWorld) -> list[PendingCommand]:
     sent = [world.charge(f"run-{number}", (BANK_A, BANK_B)[number % 2], TINY) for number in range(24)]
     whole = [read_command(one.raw, one.signature) for one in sent]
     wrong = [
-        whole[1]._replace(signature=whole[3].signature),
-        whole[2]._replace(signature=whole[5].signature),
-        whole[4]._replace(signature="none"),
-        whole[6]._replace(command=read_command(sent[7].raw).command),
+        structs.replace(whole[1], signature=whole[3].signature),
+        structs.replace(whole[2], signature=whole[5].signature),
+        structs.replace(whole[4], signature="none"),
+        structs.replace(whole[6], command=read_command(sent[7].raw).command),
     ]
     return [whole[0], wrong[0], *whole[8:16], *wrong, *whole[16:], wrong[0]]
 

@@ -1,4 +1,4 @@
-"""Verification by several processes finds what one finds, whichever of them is lost on the way."""
+"""Signatures verified by several processes: what one finds, whichever of them is lost on the way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from typing import Final
 import pytest
 
 from ledger.audit.replay import CHUNK, VerificationFailed, verify_book
-from ledger.audit.worker_pool import ALONE_MAX, WorkerPool, worker_count
+from ledger.audit.signature_batch import ALONE_MAX, BATCH, SignatureBatch, helper_count, helping
+from ledger.book.signatures import signature_process
+from ledger.book.signatures.signature_process import SignatureProcess
+from ledger.crypto import detached_jws
+from ledger.crypto.public_keys import PublicKey
 from policy.decisions.gate import gate
 from tests.bench.grown import grown
 from tests.factories.people import LOG, LOG_KEY, STRANGER
@@ -86,31 +90,65 @@ def test_a_signature_is_named_before_what_is_wrong_later(long: Path, tmp_path: P
 
 def test_a_short_book_is_read_alone() -> None:
     """Another process would start more slowly than the book is read."""
-    assert worker_count(ALONE_MAX) == 0
-    assert worker_count(ALONE_MAX + 1) >= 1
+    assert helper_count(ALONE_MAX) == 0
+    assert helper_count(ALONE_MAX + 1) >= 1
 
 
-def _lost_elsewhere(number: int, here: int) -> int:
-    if os.getpid() != here:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number
+KEY: Final = detached_jws.public_key(LOG_KEY)
 
 
-def test_what_a_lost_process_had_to_do_is_done_here() -> None:
-    """Killed in the midst of its task: that one, those given before and those given since are answered."""
-    with WorkerPool(1, wait=True) as pool:
-        answers = [pool.submit(_lost_elsewhere, number, os.getpid()) for number in range(3)]
-        assert [answer() for answer in answers] == [0, 1, 2]
-        assert pool.submit(_lost_elsewhere, 3, os.getpid())() == 3
+def _signed(wrong: int) -> list[tuple[int, str, bytes, PublicKey]]:
+    """Signatures of several batches, one of which is over other bytes."""
+    made = [(index, b"%d" % index) for index in range(4 * BATCH + 7)]
+    return [(index, detached_jws.sign(LOG_KEY, b"" if index == wrong else raw), raw, KEY) for index, raw in made]
+
+
+def _found(helpers: list[SignatureProcess], signed: list[tuple[int, str, bytes, PublicKey]]) -> int | None:
+    """The first entry whose signature is found not to verify."""
+    batches = SignatureBatch(helpers)
+    try:
+        for one in signed:
+            batches.add(*one)
+        batches.finish()
+    except VerificationFailed as wrong:
+        return wrong.index
+    return None
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, BATCH - 1, BATCH, 3 * BATCH + 1, 4 * BATCH + 6])
+def test_the_first_that_is_wrong_is_found_by_any_number_of_processes(wrong: int) -> None:
+    """None, one and two, of which one has ended already."""
+    signed = _signed(wrong)
+    expected = None if wrong < 0 else wrong
+    with helping(2, wait=True) as helpers:
+        assert _found([], signed) == _found(helpers[:1], signed) == _found(helpers, signed) == expected
+        helpers[0].close()
+        assert _found(helpers, signed) == expected
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
+def test_what_a_lost_process_had_to_do_is_done_here(monkeypatch: pytest.MonkeyPatch, end: signal.Signals) -> None:
+    """It is killed, or stalls, in the midst of its work: a wrong signature is found all the same."""
+    monkeypatch.setattr(signature_process, "ANSWER_S", 0.1)
+    signed = _signed(3 * BATCH)
+    with helping(1, wait=True) as (helper,):
+        batches = SignatureBatch([helper])
+        for one in signed[: 2 * BATCH]:
+            batches.add(*one)
+        os.kill(helper.pid, end)
+        for one in signed[2 * BATCH :]:
+            batches.add(*one)
+        with pytest.raises(VerificationFailed) as wrong:
+            batches.finish()
+    assert wrong.value.index == 3 * BATCH
 
 
 _PARENT: Final = """
-import os, sys
-from ledger.audit.worker_pool import WorkerPool
-if __name__ == "__main__":
-    with WorkerPool(1, wait=True) as pool:
-        print(pool.submit(os.getpid)(), flush=True)
-        sys.stdin.read()
+import sys
+from ledger.audit.signature_batch import helping
+with helping(1, wait=True) as (helper,):
+    print(helper.pid, flush=True)
+    sys.stdin.read()
 """
 
 
