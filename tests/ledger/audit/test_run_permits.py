@@ -31,6 +31,8 @@ from tests.ledger.book.governed import publish
 
 RUNS_MAX: Final = 20
 """Of the bank's contract; fewer of the large ones fit into the partition."""
+_LARGE_MAX: Final = 8
+"""Of the large ones that fit."""
 Log = list[Entry]
 
 
@@ -133,6 +135,25 @@ def test_a_lie_among_runs_alike_is_named(honest: Path, tmp_path: Path, name: str
         assert found.value.index == len(log) - 1
     sound = forged(honest, tmp_path / "c", log[: found.value.index], LOG_KEY)
     assert verify_book(f"sqlite:///{sound}", LOG, no_step, gate=gate).entries == found.value.index
+
+
+def _of_another_pipeline(one: Entry) -> Entry:
+    """A charge that costs the same, and is decided in full: no other names its pipeline."""
+    request: Any = {**one.request, "pipeline": c.digest(one.id.encode())}
+    return _by(Signer(private_key(BANK_A)), replace(one, body={**one.body, "request": request}))
+
+
+@pytest.mark.parametrize("others", ["none", "odd", "even"])
+def test_room_that_was_counted_is_counted_again_after_other_runs(honest: Path, tmp_path: Path, others: str) -> None:
+    """The first charge without room is named, whether it or the one before it is decided in full."""
+    log = entries_of(honest)[:-1]
+    more = [charge(log, f"large-{number}", "large") for number in range(12)]
+    changed = slice({"none": 12, "odd": 3, "even": 4}[others], None, 2)
+    more[changed] = map(_of_another_pipeline, more[changed])
+    with pytest.raises(VerificationFailed, match="had no room") as found:
+        verify_book(f"sqlite:///{forged(honest, tmp_path / 'b', [*log, *more], LOG_KEY)}", LOG, no_step, gate=gate)
+    large = sum(one.id.startswith("large") for one in [*log, *more][: found.value.index])
+    assert large == _LARGE_MAX
 
 
 def test_what_is_no_run_ends_a_permit(honest: Path, tmp_path: Path) -> None:
