@@ -35,10 +35,14 @@ class StatementCheck:
         self.newest: StatedTree | None = None
         """The tree of the last statement so far, with its place; None before the first."""
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Empty parts of a state, which note their changes here."""
+        return {**self._journal.parts()} if self._noted else {}
+
     def state(self, documents: Mapping[str, bytes]) -> SummedState:
-        """The state of an empty log, whose parts note their changes here."""
-        parts: dict[str, Any] = {**self._journal.parts()} if self._noted else {}
-        state = SummedState(self._journal.changes, documents=documents, **parts)
+        """The state of an empty log, of such parts."""
+        state = SummedState(self._journal.changes, documents=documents, **self.parts)
         state.note_sums = self._journal.put_down
         return state
 
@@ -51,22 +55,22 @@ class StatementCheck:
         """What salts the leaves that an entry touches; empty where no statement is checked."""
         return state_entry_secret(stored[-1]) if self._noted else b""
 
-    def check(self, applied: Effect | SignedRun, stored: Stored, time: int, secret: bytes) -> None:
+    def check(self, applied: Effect | SignedRun, stored: Stored, time: int, secret: bytes = b"") -> None:
         """Record an applied entry, and check it if it is a statement.
 
         Args:
             applied: the entry, or its effect.
             stored: as it is stored.
             time: the least time (ms) after it.
-            secret: its own, see :meth:`secret`.
+            secret: its own, see :meth:`secret`, where that is known.
 
         Raises:
             Malformed: if it states a root that is not that of the entries, or describes a size that no statement may.
         """
-        index, name, kind, _, _ = stored
+        index, name, kind, _, data = stored
         journal = self._journal
         if self._noted:
-            journal.record(name, kind, time, secret)
+            journal.record(name, kind, time, secret or state_entry_secret(data))
         if kind != STATEMENT.name:
             return
         stated = _read_statement(applied)
