@@ -9,6 +9,7 @@ from fastapi import Query
 from fastapi.responses import PlainTextResponse, Response
 
 from api.auth.authorisation import Caller, sees_entry
+from api.auth.guessable_proofs import ProofReader
 from api.auth.visibility import get_visible, not_found, visible_partition
 from api.http.field_types import PathDid, PathHolder, PathName, PathRef, QueryRef
 from api.http.pagination import Page, fetch_from, scope_of
@@ -85,7 +86,9 @@ def read_accounts(view: View, partition: QueryRef) -> answers.AccountPage:
     return accounts.page(_page(view, "accounts", found, accounts.account))
 
 
-@ROUTES.route("/v1/accounts/{holder}/proof", content=shows_text(*PROBLEMS, description="A proof for verifier.py"))
+@ROUTES.route(
+    "/v1/accounts/{holder}/proof", slow=True, content=shows_text(*PROBLEMS, description="A proof for verifier.py")
+)
 def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> Response:
     """What proves an account offline. Raises: Malformed, Problem."""
     found = visible_partition(view.facts, partition, "partition", view.caller)
@@ -100,6 +103,10 @@ def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> R
     proof = account_proof(
         view.facts, stated, partition, holder, lambda entry: sees_entry(view.caller, entry, view.facts)
     )
+    holders = (holder, *(leaf.holder for merged in proof.merged for leaf in merged.accounts))
+    if ProofReader(view.caller, view.facts, view.time, stated).can_guess(partition, holders):
+        detail = "by a hash in this proof the part of others could be guessed: retry after the next entries"
+        raise Problem(Code.NOT_AUTHORISED, detail, field="holder")
     return PlainTextResponse(write(proof), headers={"cache-control": "no-store"})
 
 

@@ -111,6 +111,21 @@ class SparseTree:
             node, siblings[depth] = (right, left_hash) if _bit(place, depth) else (left, right_hash)
         return Path(None, (), siblings)
 
+    def beside(self, key: bytes) -> Iterator[SparseTree]:
+        """The subtree of each hash beside the way of a key, and the other records at its place: what a path shows."""
+        place, node = state_place(key), self._top
+        while isinstance(node, _Fork) and _fork_depth(place, node.position) >= node.depth:
+            left, right = node.left, node.right
+            node, other = (right, left) if _bit(place, node.depth) else (left, right)
+            yield SparseTree(other)
+        if isinstance(node, _Place) and node.position == place:
+            # Each by itself: their leaf hashes are shown.
+            for leaf in node.leaves:
+                if leaf.key != key:
+                    yield SparseTree().updated([], [leaf])
+        elif node is not None:
+            yield SparseTree(node)
+
     def __iter__(self) -> Iterator[Leaf]:
         """Every leaf, by place."""
         waiting = [] if self._top is None else [self._top]

@@ -81,3 +81,22 @@ def test_an_update_changes_few_nodes() -> None:
     """A path has about as many siblings as the logarithm of the number of leaves, not as many as the tree is deep."""
     tree = SparseTree().updated([], [Leaf(state_key(n.to_bytes(2)), bytes(32), None) for n in range(4_096)])
     assert max(len(tree.path(state_key(n.to_bytes(2))).siblings) for n in range(4_096)) <= 30
+
+
+@given(st.dictionaries(KEYS, st.binary(min_size=32, max_size=32), max_size=12), KEYS)
+def test_subtrees_beside_a_way_hold_all_other_records(leaves: dict[bytes, bytes], key: bytes) -> None:
+    """Each record but the key's own is in one of them, and each hash that a path shows is the hash of one."""
+    tree = SparseTree().updated([], [Leaf(one, value, None) for one, value in leaves.items()])
+    beside = [{leaf.key: leaf.hash for leaf in subtree} for subtree in tree.beside(key)]
+    assert sorted(name for one in beside for name in one) == sorted(leaves.keys() - {key})
+    shared = {one for one in leaves if one[:8] == key[:8] and one != key}
+    # Those at the same place are shown each by itself; the others under one hash for each depth.
+    at = [depth_of(key, next(iter(one))) for one in beside if not one.keys() & shared]
+    path = tree.path(key)
+    assert sorted(at) == sorted(path.siblings)
+    assert {leaf.key for leaf in path.beside} == shared
+
+
+def depth_of(one: bytes, other: bytes) -> int:
+    """The depth at which the ways of two keys part."""
+    return 64 - (int.from_bytes(one[:8], "big") ^ int.from_bytes(other[:8], "big")).bit_length()
