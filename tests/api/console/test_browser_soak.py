@@ -16,7 +16,7 @@ from tests.api.console import demonstration
 from tests.api.console.conftest import Looked
 from tests.api.console.page_addresses import addresses
 from tests.api.console.test_statements import GROWN, last_time
-from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.api.console.visitors import ANYONE, PEOPLE, browser, log_in
 from tests.api.console.walk import Walker, browser_path, launched
 from tests.bench.grown import grown
 from tests.factories.people import LOG_KEY, Clock
@@ -36,7 +36,8 @@ def _wrong(walker: Walker, role: str, paths: Iterable[str], *, scheme: str, widt
     wrong: dict[str, list[str]] = {}
     for path in paths:
         status = window.goto(path)
-        refused = status in {403, 404}
+        # Whoever has no session is led to logging in.
+        refused = status in ({401} if role == ANYONE else {403, 404})
         # The browser itself notes a page that is refused.
         noted = [one for one in window.noted if not refused or f"status of {status}" not in one]
         found = [*noted, *window.hindrances()]
