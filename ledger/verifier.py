@@ -438,7 +438,7 @@ class _PolicyReader:
                 )
 
     def policy(self) -> Policy:
-        """What was read. Raises: VerificationError."""
+        """The parsed policy. Raises: VerificationError."""
         if len(self._quorum) != 1:
             raise VerificationError("policy", "must have exactly one quorum line")
         quorum = None if self._quorum[0] == "none" else self._quorum[0]
@@ -635,13 +635,13 @@ def read_proof(lines: Sequence[str], where: str) -> list[bytes]:
 # --- Tiles: C2SP tlog-tiles
 
 ROTATIONS: Final = "log-key-rotations"
-"""Where the rotations of a log's key lie, beside its checkpoint; nothing lies there if it never had another key."""
+"""The path of a log's rotations, beside its checkpoint; there is no file if the log never had another key."""
 Fetch = Callable[[str, int], bytes | None]
 """The bytes at a path, None if there are none; at most one more than the limit needs to be read."""
 
 
 def tile_path(level: int | None, index: int, width: int) -> str:
-    """Where a tile of hashes lies, or, without a level, a bundle of entries: ``tile/0/x001/x234/067.p/17``."""
+    """The path of a tile of hashes, or, without a level, of a bundle of entries: ``tile/0/x001/x234/067.p/17``."""
     digits = f"{index:03}"
     digits = digits.zfill(-(-len(digits) // 3) * 3)
     groups = [digits[place : place + 3] for place in range(0, len(digits), 3)]
@@ -960,7 +960,7 @@ class EntryTimes:
         self._keys.go_back(time, request["time"])
 
     def _signer(self, signature: str, claim: bytes, time: int) -> str:
-        """Whose detached JWS this is. Raises: VerificationError, LookupError."""
+        """The signer of a detached JWS. Raises: VerificationError, LookupError."""
         owner, key = self._keys.signer(_header(signature)["kid"], time)
         _check_jws(owner, key, signature, claim)
         return owner
@@ -1040,7 +1040,7 @@ class Balance:
     pending_unbounded: tuple[int, ...]
 
     def plus(self, posted: _Sum, pending: _Sum, sign: int) -> Balance:
-        """With these losses posted, and these more (1) or fewer (-1) pending."""
+        """The balance with these losses posted, and these added to (1) or removed from (-1) pending."""
         width = len(posted[0])
         parts = (self.posted, self.posted_unbounded, self.pending, self.pending_unbounded)
         held = [part or (0,) * width for part in parts]
@@ -1053,7 +1053,7 @@ _Sum = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ProvenAccount:
-    """What an account proof shows.
+    """The content of an account proof.
 
     Attributes:
         size: of the log that the statement describes.
@@ -1152,7 +1152,7 @@ class _StatedRoot:
     partition: str
 
     def balance(self, leaf: Mapping[str, Any], where: str) -> Balance | None:
-        """What an account had; None if it had no charge. Raises: VerificationError."""
+        """The balance of an account; None if it had no charge. Raises: VerificationError."""
         name = _canonical(["accounts", [self.partition, leaf["holder"]]])
         found = state_root(state_key(name), _account_leaves(leaf, name), _siblings(leaf["siblings"])).hex()
         if found != self.root:
@@ -1291,7 +1291,7 @@ class _RunsSince:
         return found
 
     def _price_of(self, body: Mapping[str, Any]) -> Sequence[Any]:
-        """What a charge costs on the partition. Raises: KeyError, TypeError, ValueError."""
+        """The price of a charge on the partition. Raises: KeyError, TypeError, ValueError."""
         prices, request = body["prices"], body["request"]
         if "ranges" not in request:
             found: Sequence[Any] = prices[self.partition]

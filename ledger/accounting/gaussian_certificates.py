@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 MARGIN: Final = 1e-14
-"""What the computed curve of a Gaussian may be off by."""
+"""The greatest error of the computed curve of a Gaussian."""
 PURE_MARGIN: Final = 1e-12
 """Relatively, twice what logarithms of a normal tail may be off by."""
 _MU_MAX: Final = 64.0

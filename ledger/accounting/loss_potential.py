@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from ledger.accounting.loss_lattice import LatticeLaw
 
 TOLERANCE: Final = 2**-19
-"""What each tick takes of δ, 0.4 % in all at most; an FFT of values up to 1 errs by a tenth of it at the least δ."""
+"""The part of δ per tick, 0.4 % in all at most; an FFT of values up to 1 errs by a tenth of it at the least δ."""
 PART_ISSUED: Final = 1e-6
-"""What is issued keeps so much more of δ: elsewhere a law may differ in its last places, and is checked there."""
+"""The margin of δ for issued numbers: on another machine, which checks them, a law may differ in its last places."""
 _BELOW_NAT: Final = 8.0
 _ABOVE_NAT: Final = 15.0
 _POINTS_LEAST: Final = 192
@@ -78,7 +78,7 @@ class Potential:
         self._spectra = deque([self._law.spectrum(self._values[0])], max(self._prices))
 
     def at(self, ticks: int, loss: float = 0.0) -> float:
-        """V at so many ticks and a loss so far of so many nats, with its tolerance; the greater of both orders."""
+        """V at ``ticks`` and a loss so far of ``loss`` nats, with its tolerance; the greater of both orders."""
         place = min(len(self._values[0][0]) - 1, max(0, self._zero + math.ceil(loss / self.step - 1e-9)))
         return float(self._table(ticks)[:, place].max()) + ticks * self._tolerance
 
@@ -95,7 +95,7 @@ class Potential:
         return ticks
 
     def bound(self, ticks: int, delta: Fraction) -> float | None:
-        """The least ε that so many ticks keep at δ; None if it is more than the lattice holds."""
+        """The least ε that ``ticks`` keep at δ; None if it is beyond the lattice."""
         values = self._table(ticks).max(axis=0) + ticks * self._tolerance
         place = int(np.searchsorted(values, float(delta), side="right")) - 1
         return None if place < 0 else max(0.0, float(self.epsilon) - self.step * (place - self._zero) + 1e-9)
@@ -111,7 +111,7 @@ class Potential:
         return fewer + 1 if fewer < most else None
 
     def pays(self, laws: Laws, ticks: int, most: int) -> bool:
-        """Whether so many ticks pay for a mechanism of these laws, by a part of their tolerance."""
+        """Whether ``ticks`` pay for a mechanism of these laws, by a part of their tolerance."""
         return self._pays(self._expected(laws), ticks, most, 1 / 2)
 
     def _expected(self, laws: Laws) -> Callable[[int], NDArray[np.float64]]:
@@ -124,7 +124,7 @@ class Potential:
         return all(bool(np.all(expected(left - ticks) <= self._table(left) + slack)) for left in range(ticks, most + 1))
 
     def _table(self, ticks: int) -> NDArray[np.float64]:
-        """V at so many ticks: one row for each order of the pair, one column for each point."""
+        """V at a number of ticks: one row for each order of the pair, one column for each point."""
         while len(self._values) <= ticks:
             budget, value = len(self._values), self._values[-1]
             fits = [place for place, price in enumerate(self._prices) if price <= budget]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 POINTS_MAX: Final = 2_000_000
 """Points of a grid, and so the length of a convolution: seconds, and some hundred megabytes."""
 POINTS_ISSUED: Final = POINTS_MAX - POINTS_MAX // 1_000
-"""What is issued needs fewer, because the ends of a grid are found in floats: no other machine has too many for it."""
+"""The limit for issued numbers is lower, since grids end in floats: no other machine then exceeds its limit."""
 NOISE: Final = 1e-12
 NOISE_PER_STEP: Final = 1e-15
 NOISE_ISSUED: Final = 8
@@ -35,7 +35,7 @@ _HAIR: Final = 1e-9
 _TAIL: Final = 1e-15
 """Probability that a composition may move to infinity."""
 _ORDERS: Final = 20
-"""Chernoff's bound is taken at so many orders on each side, in parts of one over the number of points."""
+"""The number of orders on each side at which Chernoff's bound is evaluated, in parts of one over the points."""
 
 
 class GridTooLarge(ArithmeticError):  # noqa: N818 - a limit, not a mistake
@@ -66,7 +66,7 @@ class _Tail:
             return np.asarray(self.infinite + self.mass[first] - np.exp(epsilon) * self.discounted[first])
 
     def epsilon(self, delta: float) -> float:
-        """Where the curve, linear in e^ε between two losses, meets δ."""
+        """The ε at which the curve, linear in e^ε between two losses, meets δ."""
         import numpy as np
 
         if delta <= self.infinite:
@@ -94,7 +94,7 @@ class Moments:
 
     @classmethod
     def of(cls, law: NDArray[np.float64]) -> Moments:
-        """Of a law at the places 0, 1, ..."""
+        """The moments of a law at the places 0, 1, ..."""
         import numpy as np
 
         base = np.exp(np.arange(len(law)) / len(law))
@@ -121,7 +121,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Both orders of the pair (one, where they are alike), of so many steps in all.
+    """Both orders of the pair (one, where they are equal), of ``steps`` steps in all.
 
     Attributes:
         points: of the longest grid on the way to it.
@@ -159,7 +159,7 @@ class Distribution:
 
     @cached_property
     def _moments(self) -> tuple[Moments, ...]:
-        """Of each law, for every number of copies."""
+        """The moments of each law, for every number of copies."""
         return tuple(Moments.of(law._probs) for law in self.laws)  # noqa: SLF001 - as above
 
     def compose(self, other: Distribution) -> Distribution:
@@ -177,7 +177,7 @@ class Distribution:
 
     @cached_property
     def noise(self) -> float:
-        """What rounding may have taken from a δ: what compositions truncate, and the error of convolutions by FFT.
+        """The greatest error of a δ by rounding: truncation in compositions, and the error of convolutions by FFT.
 
         Probabilities that came out negative, and mass that is missing, show how large that error is.
         """

@@ -27,7 +27,7 @@ _ORDERS: Final = (*range(2, 33), 40, 48, 64)
 _INTERVALS: Final = (1e-3, 1e-4)
 """At ten million steps the next finer grid has more noise than δ."""
 _FINE_ENOUGH: Final = 20_000
-"""The count found is the greatest but for one part in so many."""
+"""The computed count is the greatest within one part in this many."""
 _STABLE: Final = 1.01
 
 
@@ -58,7 +58,7 @@ def estimate_count(step: PoissonGaussian, epsilon: Fraction, delta: Fraction) ->
 
 @lru_cache(maxsize=4_096)
 def count_keeps(step: PoissonGaussian, epsilon: Fraction, delta: Fraction, count: int) -> bool:
-    """Whether so many steps keep (ε, δ): by Rényi, or on one of the grids."""
+    """Whether ``count`` steps keep (ε, δ): by RDP, or on one of the grids."""
     if count > COUNT_MAX:
         return False
     return count <= _by_renyi(step, epsilon, delta, ACCEPTED) or any(
@@ -75,7 +75,7 @@ def _keeps(step: PoissonGaussian, epsilon: float, delta: float, count: int, inte
 
 
 def _delta(single: Distribution, count: int, epsilon: float, delta: float, times: int) -> float:
-    """The δ at ε with so many times the noise; infinite where that noise alone exceeds δ, or a grid its size."""
+    """The δ at ε with ``times`` the noise; infinite if that noise alone exceeds δ, or a grid its limit."""
     import numpy as np
 
     if times * NOISE_PER_STEP * count >= delta:
@@ -131,7 +131,7 @@ def _search(step: PoissonGaussian, epsilon: float, delta: float, interval: float
 
 @lru_cache(maxsize=4_096)
 def count_epsilon(step: PoissonGaussian, count: int, delta: Fraction) -> Fraction | None:
-    """An ε that so many steps keep at δ, rounded up to 2^-40; None if it is infinite."""
+    """An ε that ``count`` steps keep at δ, rounded up to 2^-40; None if it is infinite."""
     least = math.inf
     for interval in _INTERVALS:
         with suppress(GridTooLarge):

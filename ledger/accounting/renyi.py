@@ -1,4 +1,4 @@
-"""What one step costs at each order, in loss units rounded up: the price that the rule ``renyi`` charges.
+"""The cost of one step at each order, in loss units rounded up: the price under the rule ``renyi``.
 
 Only the Poisson-sampled Gaussian needs the library, and floats; all else is rational or has 60 digits.
 """
@@ -37,7 +37,7 @@ GROUP_ORDER_MAX: Final = 256
 
 @lru_cache(maxsize=65_536)
 def price(step: m.Mechanism, relation: str, orders: tuple[int, ...], halves: int = ISSUED) -> Price:
-    """What a mechanism costs at each order, in loss units rounded up; None where it is infinite.
+    """The cost of a mechanism at each order, in loss units rounded up; None where it is infinite.
 
     For a Poisson-sampled Gaussian step the price exceeds the exact divergence ρ by at most
     ``1.001e-9·ρ + 1.3e-12 nat + 2^-40 nat``, the library's own error included; for the others by less than two
@@ -65,7 +65,7 @@ def divergence(  # noqa: C901, PLR0911, PLR0912 - one formula a kind
 ) -> Fraction | None:
     """An upper bound on the Rényi divergence at an integer order in nats, None where it is infinite or unknown.
 
-    Of a group of ``k`` records that change together, with so many halves of the slack. The part of a black box that
+    For a group of ``k`` records that change together, with ``halves`` halves of the slack. The part of a black box that
     loses everything, with probability δ, is not in it.
     """
     # How far a sum moves when k records change.
@@ -135,7 +135,7 @@ def _times(count: int, rho: Fraction | None) -> Fraction | None:
 
 
 def _sampled(step: m.PoissonGaussian, order: int, halves: int) -> Fraction | None:
-    """One sampled step's, with so many halves of the slack."""
+    """The divergence of one sampled step, with ``halves`` halves of the slack."""
     rho, part = _by_library(step, order), Fraction(halves, ISSUED)
     return None if rho is None else rho * (1 + part * RELATIVE_SLACK) + part * ABSOLUTE_SLACK
 

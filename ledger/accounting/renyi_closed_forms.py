@@ -80,7 +80,7 @@ def response(buckets: int, noise: Fraction, order: int, *, replaced: bool) -> Fr
 
 
 def _divergence(laws: tuple[tuple[Fraction, Fraction, int], ...], order: int) -> Fraction:
-    """D_α(P‖Q) of outputs with probabilities p and q, so many of each."""
+    """D_α(P‖Q) of outputs with probabilities p and q, each with its count."""
     total = sum((times * p**order / q ** (order - 1) for p, q, times in laws), Fraction(0))
     return round_up(over(WIDE.ln(decimal(total)), order - 1))
 

@@ -18,7 +18,7 @@ from ledger.mechanisms.loss import Loss
 
 
 def counted_loss(facts: Facts, account: Account) -> Loss:
-    """What counts of an account against its caps: pending in full, and posted since the last decree."""
+    """The loss that counts against an account's caps: pending in full, and posted since the last decree."""
     forgiven = facts.forgiven.get((account.partition, account.holder))
     return account.loss if forgiven is None else account.loss - forgiven
 

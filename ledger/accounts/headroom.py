@@ -46,7 +46,7 @@ class Limit:
     rounded: bool = False
 
     def to_json(self) -> c.Object:
-        """As the charge's entry records it, for replay to check."""
+        """The form in the charge's entry, for replay to check."""
         quota: c.Object = {} if self.share is None else {"share": format_number(self.share)}
         return {"cap": self.cap.to_json(), "holder": self.holder, "partition": self.partition, **quota}
 
@@ -80,7 +80,7 @@ class Room(NamedTuple):
 
     @property
     def run(self) -> Loss:
-        """What the whole run costs."""
+        """The loss of the whole run."""
         return loss_of(self.segments, self.steps)
 
     @property

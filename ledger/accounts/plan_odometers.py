@@ -74,7 +74,7 @@ class Repeated:
     units: int
 
     def epsilon(self, delta: Fraction, relation: str) -> Fraction | None:
-        """What all units keep at this part of δ, their count's weight not yet taken; None if none is proven."""
+        """The ε that all units keep at this part of δ, before their count's weight; None if none is proven."""
         count, share = -(-self.first * self.units // UNITS), delta * weight(self.units)
         if share < DELTA_MIN or count > STEPS_MAX:
             return None
@@ -85,7 +85,7 @@ class Repeated:
 
 
 def weight(units: int) -> Fraction:
-    """Of a count of units: Σ 1/(n(n+1)) is 1 from 1 on, and 1/4 from 4 on; each half of them sums to 1/2."""
+    """The weight of a count of units: Σ 1/(n(n+1)) is 1 from 1 on, and 1/4 from 4 on; each half sums to 1/2."""
     whole, rest = divmod(units, UNITS)
     every = Fraction(UNITS, 2 * units * (units + 1))
     return every if rest else every + Fraction(1, 2 * whole * (whole + 1))

@@ -1,4 +1,4 @@
-"""What a charge costs and which capacities bind it, as numbers: computed now, prepared before, or recorded.
+"""The numbers of a charge, its prices and capacities: computed now, prepared before, or recorded.
 
 A number can take seconds to compute. So the book computes the numbers of a command before the writer decides it
 (:mod:`ledger.book.prepare`), and they travel with the command as :class:`PreparedPrices`.
@@ -50,7 +50,7 @@ class PricedRun(Protocol):
 
     @property
     def plan(self) -> RunPlan:
-        """What is to run."""
+        """The plan of the run."""
 
     @property
     def unit_records_max(self) -> int | None:

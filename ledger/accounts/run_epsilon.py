@@ -90,7 +90,7 @@ RunLines = Annotated[
 
 
 class ChargeEpsilon(Record, frozen=True):
-    """What the run of a charge reveals, and what it reveals with all runs that its model descends from.
+    """The ε of a charge's run, and of it with all runs that its model descends from.
 
     Attributes:
         with_ancestry: one line a partition; empty where the run starts from no charged model.
@@ -113,7 +113,7 @@ class ChargeEpsilon(Record, frozen=True):
 
 
 def run_epsilon(partition: Partition, run: PricedRun) -> RunEpsilon:
-    """What one run reveals of a partition, by the whole of its plan. Raises: Malformed, Rejected."""
+    """The ε of one run on a partition, by its whole plan. Raises: Malformed, Rejected."""
     return RunEpsilon.of_report(COMPUTED.report(partition, run), partition)
 
 

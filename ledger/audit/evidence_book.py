@@ -123,5 +123,5 @@ class EvidenceBook(PastSnapshot):
         return made
 
     def proof(self, partition: str, holder: str) -> AccountProof | None:
-        """What proves an account to whoever may see every entry; None where no statement is among the entries."""
+        """What proves an account to a caller who may see every entry; None if no statement is among the entries."""
         return None if self.stated is None else account_proof(self, self.stated, partition, holder, lambda _: True)

@@ -14,15 +14,15 @@ from ledger.verifier import leaf_hash
 from ledger.wire.malformed import Malformed
 
 FAULTS = (Malformed, Rejected, LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
-"""What reading or applying an entry that is wrong may raise."""
+"""Errors that reading or applying an invalid entry may raise."""
 Wrong = tuple[int, str]
-"""The index of an entry, and what is wrong with it."""
+"""The index of an entry, and its error."""
 Stored = tuple[int, str, str, int, bytes]
 """An entry's position, the id, kind and time that it is stored under, and its bytes."""
 
 
 class Chunk(NamedTuple):
-    """Some entries, read up to the first that is wrong.
+    """A chunk of entries, read up to the first invalid one.
 
     Attributes:
         start: the index of the first.

@@ -36,7 +36,7 @@ class RecordedPrices(ComputedPrices):
         self._elsewhere = elsewhere
 
     def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
-        """As recorded, if that is enough. Raises: Malformed, Rejected."""
+        """The recorded price, if it covers the run. Raises: Malformed, Rejected."""
         if partition.ref not in self._prices:
             raise Malformed("body.prices", "names other partitions than the charge")
         segments = read_segments(self._prices[partition.ref])
@@ -45,7 +45,7 @@ class RecordedPrices(ComputedPrices):
         return segments
 
     def cap(self, bound: Bound) -> Cap:
-        """As recorded, if that is not too much. Raises: Malformed."""
+        """The recorded capacity, if it is sound. Raises: Malformed."""
         share = None if bound.share is None else format_number(bound.share)
         recorded = self._caps.get((bound.partition.ref, bound.holder, share))
         if recorded is None:
@@ -58,7 +58,7 @@ class RecordedPrices(ComputedPrices):
         return cap
 
     def watched(self, bound: Bound) -> Cap:
-        """As recorded where the account is capped too; computed here where it is only watched."""
+        """The recorded capacity if the account is capped too; computed here if it is only watched."""
         if (bound.partition.ref, bound.holder, None) in self._caps or bound.holder != GLOBAL:
             return self.cap(bound)
         rule = read_rule(bound.partition.terms)

@@ -258,7 +258,7 @@ class _Replay:
 
 
 def _stored_chunks(book: Snapshot) -> Iterator[list[Stored]]:
-    """The log as it is stored, in chunks of so many entries or bytes."""
+    """The stored log, in chunks of limited entries and bytes."""
     table = ENTRY
     chosen = select(table.c.position, table.c.id, table.c.kind, table.c.time, table.c.data).order_by(table.c.position)
     chunk, size = list[Stored](), 0

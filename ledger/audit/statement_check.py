@@ -23,7 +23,7 @@ class StatementCheck:
     """The tree at the last statement, and the changes since; the parts of the state belong to the journal."""
 
     def __init__(self, statements: list[tuple[int, bytes]]) -> None:
-        """Of an empty log that will have these ``statements``; without one no change is noted.
+        """Start at an empty log that will have these ``statements``; without one no change is recorded.
 
         Args:
             statements: the positions and bytes of what is stored as a statement.

@@ -10,7 +10,7 @@ from ledger.wire.records import Record
 
 
 class VerificationReport(Record, frozen=True, kw_only=True):
-    """What a verification without errors covered.
+    """The scope of a verification without errors.
 
     Attributes:
         kept: how many checkpoints kept outside the book it was compared with.

@@ -85,6 +85,6 @@ def book_snapshot(
 
 
 def require_size(log: Log, as_of: int | None) -> None:
-    """Exit, unless the log has so many entries."""
+    """Exit, unless the log has ``as_of`` entries."""
     if as_of is not None and as_of > log.size:
         raise failure(f"the log has {log.size} entries, fewer than {as_of}", ExitCode.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""What commands show on a terminal: tables, and progress."""
+"""Terminal output of commands: tables, and progress."""
 
 from __future__ import annotations
 

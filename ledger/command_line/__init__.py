@@ -1,1 +1,1 @@
-"""What every command line of the project shares: how much a command shows."""
+"""Shared by every command line of the project: verbosity, and commands to print."""

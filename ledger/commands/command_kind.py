@@ -39,7 +39,7 @@ class Recorded(Struct, Generic[B_co], frozen=True):
     derived: c.Object
 
     def fixed(self, kind: type[R]) -> R:
-        """What the decision fixed, as the entry records it beside the request and the outcome. Raises: Malformed."""
+        """The values that the decision fixed, recorded beside the request and the outcome. Raises: Malformed."""
         fixed = {name: value for name, value in self.derived.items() if name not in {"outcome", "request"}}
         return convert(kind, fixed, "body")
 

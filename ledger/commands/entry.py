@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def code(self) -> Code:
-        """What was decided."""
+        """The outcome."""
         return Code.of(str(self.body["outcome"]))
 
     @cached_property

@@ -51,7 +51,7 @@ class Read(Struct, frozen=True):
 
 
 class _Plain(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """As a record, without rules beside those of its types: entries are read often."""
+    """The entry as a record, checked by its types only: entries are read often."""
 
 
 class RunEntry(_Plain, Generic[B], frozen=True, kw_only=True):

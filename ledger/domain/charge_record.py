@@ -37,7 +37,7 @@ class StepLeases(NamedTuple):
 
     @property
     def stated(self) -> tuple[int | str, ...]:
-        """As its leaf states it: without fields of later versions that are not used."""
+        """The values in its leaf: without fields of later versions that are not used."""
         return tuple(self) if self.refund else self[:5]
 
 
@@ -91,7 +91,7 @@ class Charge(NamedTuple):
         return tuple((refs, segments) for refs, (_, segments) in zip(members, self.prices, strict=True))
 
     def price_of(self, partition: str) -> tuple[Segment, ...]:
-        """What it costs on one of its partitions. Raises: KeyError."""
+        """Its price on one of its partitions. Raises: KeyError."""
         for refs, segments in self.price_groups:
             if partition in refs:
                 return segments

@@ -78,7 +78,7 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What a TDP offers; known by provider and dataset id together."""
+    """A TDP's dataset, identified by provider and dataset id together."""
 
     provider: str
     dataset: str

@@ -20,8 +20,8 @@ from ledger.wire.field_types import Did, Name, between, constant, words
 from ledger.wire.records import Record
 
 REFUNDS: Final = ("never", "attested", "stated")
-"""What a policy may state about leased steps that were not taken, the strictest first: they count; they return on fresh
-evidence; they return on the clean room's statement."""
+"""The refunds that a policy may state for leased steps that were not taken, the strictest first: they count; they
+return on fresh evidence; they return on the clean room's statement."""
 Refund = Annotated[str, words(*REFUNDS)]
 _Milliseconds = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="Unix milliseconds")]
 _Source = Annotated[str, Meta(description="the document and version that requires it, or the holder of an account")]

@@ -24,7 +24,7 @@ END: Final = 2**63 - 1
 
 
 class NodeKind(StrEnum):
-    """What a node is. Organisations are at nodes of the first two kinds; the others represent models and coalitions."""
+    """The kind of a node. Organisations are at the first two kinds; the others represent models and coalitions."""
 
     ORGANISATION = "organisation"
     COLLUSION = "collusion"
@@ -72,7 +72,7 @@ class Node:
 
 
 def reach(nodes: Mapping[int, Node], node: int, before: int | None = None) -> dict[int, int | None]:
-    """What a node knows, or knew when the log had ``before`` entries.
+    """The knowledge of a node, now or when the log had ``before`` entries.
 
     Per node from which knowledge came, the greatest cut over all paths: runs authored there are known if their
     index is less; all of them if it is None. A search for widest paths (Dijkstra, with the least cut as width).

@@ -22,7 +22,7 @@ PRIVATE: Final = 0o600
 SHARED: Final = 0o666
 """The mode of a file that others may read as the umask allows."""
 _DATABASE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
-"""What SQLite leaves beside a file that is written as a database."""
+"""The suffixes of files that SQLite leaves beside a database."""
 
 
 def replace_file(path: Path, data: bytes | Iterable[bytes], *, mode: int = PRIVATE, durable: bool = True) -> None:

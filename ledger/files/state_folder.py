@@ -1,4 +1,4 @@
-"""Where a user's programs keep state that belongs to no project folder (XDG Base Directory Specification 0.8)."""
+"""The folder for a user's state that belongs to no project folder (XDG Base Directory Specification 0.8)."""
 
 from __future__ import annotations
 

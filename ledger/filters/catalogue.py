@@ -118,7 +118,7 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
         return Cap(epsilon, (ticks, self.slack))
 
     def keeps(self, cap: Cap) -> bool:
-        """Whether so many ticks keep (ε, δ less slack), and the slack is no more. Raises: ValueError."""
+        """Whether a cap's ticks keep (ε, δ less slack), and its slack is within the rule's. Raises: ValueError."""
         ticks, slack = cap.capacity
         if (ticks or 0) > self.capacity or (slack or 0) > self.slack:
             return False
@@ -134,7 +134,7 @@ class Catalogue(Rule, frozen=True, tag="catalogue", dict=True):
 
     @property
     def price_line(self) -> PriceLine:
-        """What prices of unlisted mechanisms are computed from."""
+        """The input of prices of unlisted mechanisms."""
         return PriceLine(self.epsilon, self.certain, self.types, 2 * self.capacity)
 
     def odometer(self, loss: Loss) -> Fraction:

@@ -61,7 +61,7 @@ class Corner:
 
     @property
     def prices(self) -> tuple[int, ...]:
-        """In ticks, of a block of each type."""
+        """The price in ticks of a block of each type."""
         return tuple(step_type.ticks for step_type in self.types)
 
     def to_json(self) -> Object:
@@ -138,7 +138,7 @@ class _Search:
         return self.corner(_whole(ratios, max(4, _PRICES_OF_MANY // len(ratios)) if self._many else _PRICES))
 
     def corner(self, prices: tuple[int, ...]) -> Corner:
-        """What these prices admit. Raises: Malformed."""
+        """The corner of these prices. Raises: Malformed."""
         if prices not in self._tried:
             self._tried[prices] = self._evaluated(prices)
         return self._tried[prices]

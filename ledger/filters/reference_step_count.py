@@ -119,7 +119,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         return Cap(epsilon, (count,))
 
     def keeps(self, cap: Cap) -> bool:
-        """Whether so many steps keep (ε, δ), evaluated at that very number. Raises: ValueError."""
+        """Whether a cap's steps keep (ε, δ), evaluated at that very number. Raises: ValueError."""
         (count,) = cap.capacity
         return not count or count_keeps(self.step, cap.epsilon, self.delta, count)
 

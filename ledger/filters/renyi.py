@@ -104,7 +104,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         return self.delta - Fraction(self.slack, DELTA_ONE)
 
     def segments(self, mechanism: Mechanism, relation: str) -> tuple[Segment, ...]:
-        """What each piece costs a step, at each order and in the slack. Raises: NotPriced."""
+        """The price of a step of each piece, at each order and in the slack. Raises: NotPriced."""
         return self._segments(mechanism, relation, ISSUED)
 
     def covers(self, segments: tuple[Segment, ...], mechanism: Mechanism, relation: str) -> bool:

@@ -76,7 +76,7 @@ def choose_shares(caps: tuple[Fraction, ...], delta: Fraction, load: dict[int, i
 
 
 def load_prices(load: Mechanism, relation: str) -> dict[int, int]:
-    """What the whole load costs at each order at which it is finite, in loss units. Raises: NotPriced."""
+    """The cost of the whole load at each order at which it is finite, in loss units. Raises: NotPriced."""
     orders = tuple(range(2, LOAD_ORDER_MAX + 1))
     pieces = [(count, price(step, relation, orders)) for count, step in to_steps(load)]
     columns = zip(orders, zip(*(units for _, units in pieces), strict=True), strict=True)
@@ -126,7 +126,7 @@ def _mixed(declared: Shares, undeclared: Shares, part: Fraction) -> Shares:
 
 
 def _kept(shares: Shares, undeclared: Shares, caps: tuple[Fraction, ...], delta: Fraction) -> Fraction | None:
-    """What these shares keep of runs that grow in proportion, 1 at most; None where they break the module's bound."""
+    """The part of proportionally growing runs that these shares admit, at most 1; None below the module's bound."""
     least = Fraction(1)
     for epsilon in caps:
         bounds = {order: _bound_at(order, share, epsilon, delta) for order, share in shares.items()}

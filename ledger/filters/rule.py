@@ -30,7 +30,7 @@ def order(name: int | str) -> Coordinate:
 
 
 class Opening(NamedTuple):
-    """What a new partition declares.
+    """The declaration of a new partition.
 
     Attributes:
         delta: of the partition's budget.

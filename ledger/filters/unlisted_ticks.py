@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PriceLine(NamedTuple):
-    """What determines a price: the potential of a catalogue, and the most ticks that an ε is reported for."""
+    """The input of a price: the potential of a catalogue, and the most ticks that an ε is reported for."""
 
     epsilon: Fraction
     delta: Fraction

@@ -53,7 +53,7 @@ POSITION: Final = "position"
 CONTENT: Final = "content"
 USERS: Final = "user"
 _PLACES: Final = 10**18
-"""A μ² is rounded up to so many parts, which a record writes exactly."""
+"""The denominator that a μ² is rounded up to, which a record writes exactly."""
 
 Questions = Annotated[int, between(1, QUESTIONS_MAX)]
 
@@ -135,7 +135,7 @@ class Screening(Record, frozen=True):
 
 
 class EnsembleTerms(Record, frozen=True):
-    """What an ensemble answers, and how its records are divided.
+    """The terms of an ensemble: its answers, and how its records are divided.
 
     Attributes:
         relation: under which the price holds; a partition with another relation accepts no such charge.

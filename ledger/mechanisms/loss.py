@@ -14,7 +14,7 @@ from ledger.wire.canonical_json import Object, parse, spelled
 from ledger.wire.exact_numbers import LOSS_MAX
 
 Price = tuple[int | None, ...]
-"""What one step costs per coordinate, in the coordinate's units; None where it is infinite."""
+"""The cost of one step at each coordinate, in the coordinate's units; None where it is infinite."""
 
 
 class Loss(NamedTuple):

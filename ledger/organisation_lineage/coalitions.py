@@ -78,7 +78,7 @@ class _CoalitionSearch:
         return not self.rule.admits(loss, self.cap)
 
     def share(self, members: int) -> Fraction:
-        """Of capacity used."""
+        """The share of capacity that a coalition uses."""
         return self.rule.share(self.union(members), self.cap)
 
     def bound(self) -> int:

@@ -89,7 +89,7 @@ class SoundPrefix:
         self.reason = reason or f"entry {self.tree_size}: no checkpoint of the log's key is over it"
 
     def root_at(self, size: int) -> bytes:
-        """The root over the first entries. Raises: KeyError, if there are not so many."""
+        """The root over the first entries. Raises: KeyError, if there are fewer."""
         if size > self.tree_size:
             raise KeyError(size)
         tree = CompactRange()

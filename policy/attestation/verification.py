@@ -36,7 +36,7 @@ TYPE_WANTED: Final = "sevsnpvm"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a token must be bound to: the challenge, the charge and its plan, the clean room's two keys.
+    """The values that a token must be bound to: the challenge, the charge and its plan, the clean room's two keys.
 
     Attributes:
         pipeline: the digest of what is to run; None if the charge names none, and then the token must name none.

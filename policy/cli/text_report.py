@@ -38,7 +38,7 @@ def price_lines(offers: Sequence[Corner]) -> Iterator[str]:
 
 
 def impact_lines(impact: Impact) -> Iterator[str]:
-    """What a policy would change."""
+    """The impact of a policy."""
     yield f"{impact.policy}, as of {format_time(impact.at)}"
     for check in impact.refused:
         yield f"  the policy would be refused: {plain(check.text)} ({check.code})"

@@ -40,7 +40,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True)
 class LastRunBounds:
-    """What bounds one more run like the last one, at a time (ms).
+    """The bounds on one more run like the last one, at a time (ms).
 
     Attributes:
         contract: by which it would be charged; None if no single one is known: then only the policy applies.

@@ -19,7 +19,7 @@ DATASETS_MAX: Final = 64
 RUNS_MAX: Final = 1_000_000
 WAIVERS_MAX: Final = 32
 WAIVABLE: Final = ("join_unbounded", "metrics_exact", "preprocessing_fitted")
-"""What a pipeline does with data beside training that has no price, by the codes of the DEPA import."""
+"""Operations of a pipeline beside training that have no price, by the codes of the DEPA import."""
 
 
 class LineageBound(Record, frozen=True):

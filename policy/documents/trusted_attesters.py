@@ -164,7 +164,7 @@ _FORMS: Final = Meta(
 
 
 class Claims(tuple[tuple[str, str | int | bool], ...]):
-    """What a token must claim, by name, beyond what is always checked."""
+    """The claims that a token must make, by name, beyond those that are always checked."""
 
     __slots__ = ()
 

@@ -52,7 +52,7 @@ class Swap(Record, frozen=True):
 
 
 class Advice(Record, frozen=True):
-    """What would pass, each by itself.
+    """The smallest changes that would pass, each by itself.
 
     Attributes:
         blocked: checks that fail for every noise and number of steps.

@@ -82,7 +82,7 @@ class PendingChange(Record, frozen=True):
 
 
 class Impact(Record, frozen=True):
-    """What a policy would change; what stays the same is not listed.
+    """The changes by a policy; unchanged values are not listed.
 
     Attributes:
         caps: those of the policy under which the declared plan, or without one any run, would not fit.
@@ -109,7 +109,7 @@ class Impact(Record, frozen=True):
 
 
 def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared: Declared = lambda _: None) -> Impact:
-    """What a policy of these bytes would change.
+    """The impact of a policy with these bytes.
 
     Args:
         pending: the ids of the charges to check; settled ones are skipped.

@@ -54,7 +54,7 @@ Signature = Annotated[str, text(detached_jws.SIGNATURE_BYTES_MAX)]
 
 
 class ClockClaim(Record, frozen=True):
-    """What every SRO signs: the command without its signatures, under its id."""
+    """The claim that every SRO signs: the command without its signatures, under its id."""
 
     ahead: Time
     id: Name

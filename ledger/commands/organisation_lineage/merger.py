@@ -47,7 +47,7 @@ class Acquire(Join, frozen=True):
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """As those of a merger."""
+        """The organisations that are taken over."""
         return self.acquired
 
 

@@ -65,7 +65,7 @@ def decide(context: Context[Publish]) -> Decision:
 
 
 def brought_by(context: Context[Record], giver: Organisation, charge: Charge, *, declared: bool) -> Arrow:
-    """What a model brings: its own ancestry, if its charge declared for whom it is; else all that its giver knows."""
+    """The knowledge in a model: its own ancestry, if its charge declared the recipients; else all its giver knows."""
     # A colluder that was reported later knew more at its request than its own node shows.
     colluded = any(context.facts.nodes[node].kind is NodeKind.COLLUSION for _, node in giver.moves)
     if declared and giver.did == charge.actor and not colluded:

@@ -31,7 +31,7 @@ class Transfer(Record, frozen=True):
 
 
 class Handover(Record, frozen=True):
-    """What was handed over, as the entry records it: what the giver's node knew at ``before``."""
+    """The transferred knowledge, as the entry records it: what the giver's node knew at ``before``."""
 
     before: Index
     giver: Did

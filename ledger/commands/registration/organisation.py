@@ -23,7 +23,7 @@ Role = Annotated[str, words(*ORGANISATION_ROLES)]
 
 
 class OrganisationClaim(Record, frozen=True):
-    """What the possession signature of a registration covers."""
+    """The claim that the possession signature of a registration covers."""
 
     organisation: Did
     name: Annotated[str, text(200)]

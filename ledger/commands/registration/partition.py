@@ -164,7 +164,7 @@ def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
 
 
 def opening_of(body: OpenPartition, lineage: Fraction) -> Opening:
-    """What a partition declares for its rule, and the cap of a lineage. Raises: Malformed, Rejected."""
+    """The opening that a partition declares for its rule, and the cap of a lineage. Raises: Malformed, Rejected."""
     slack = body.slack or Fraction(0)
     if slack and slack >= body.delta:
         raise Rejected(Code.MALFORMED, "body.slack: must be less than δ", "body.slack")

@@ -1,4 +1,4 @@
-"""What the entry of a charge records, and what it changes: the charge, its clean room's key and its accounts."""
+"""The entry of a charge and its effect: the charge, its clean room's key and its accounts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MakeCharge(Record, frozen=True):
     ranges: Ranges = ()
 
     def __post_init__(self) -> None:
-        """Some partition is named. Raises: Malformed."""
+        """Check that some partition is named. Raises: Malformed."""
         super().__post_init__()
         require_partitions(self.partitions, self.ranges)
 
@@ -143,7 +143,7 @@ class BudgetAlert(Record, frozen=True):
 
 
 class Reserved(Record, frozen=True):
-    """What a charge's entry records: the node of its author, every limit, and the price of each partition.
+    """The recorded part of a charge's entry: the node of its author, every limit, and the price of each partition.
 
     Attributes:
         refund: of a run that leases its steps, what the policies of all its partitions state about leased steps that it
@@ -222,7 +222,7 @@ def _prices(recorded: tuple[tuple[str, bytes], ...]) -> Prices:
 
 
 def effect(entry: Recorded[MakeCharge]) -> Charged:
-    """What a charge changes."""
+    """The effect of a charge's entry."""
     body = entry.body
     derived: Any = entry.derived
     recorded = derived["prices"]

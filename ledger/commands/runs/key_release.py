@@ -56,7 +56,7 @@ def decide(context: Context[ReleaseKey]) -> Decision:
 
 
 def effect(entry: Recorded[ReleaseKey]) -> Released:
-    """What a key release changes."""
+    """The effect of a key release's entry."""
     return Released(entry.id, entry.body.charge)
 
 

@@ -1,4 +1,4 @@
-"""What a recorded run reveals by its whole plan, alone and together with all runs that its model descends from.
+"""The ε of a recorded run by its whole plan, alone and together with all runs that its model descends from.
 
 A run that starts from models of other runs names their charges (``base``), and those may name others. What the model
 reveals of a partition is bounded by what all these distinct runs reveal together, each in full and counted once.
@@ -43,7 +43,7 @@ def charged_body(book: RecordedFacts, charge: Charge) -> MakeCharge:
 
 
 def charged_epsilon(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ...]:
-    """What the run of a charge reveals, one line a partition; of ranges, one for all of the same terms.
+    """The ε of a charge's run, one line for each partition; for ranges, one for all of the same terms.
 
     Raises:
         Malformed, Rejected.
@@ -53,7 +53,7 @@ def charged_epsilon(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ..
 
 
 def epsilon_with_ancestry(book: RecordedFacts, charge: Charge) -> tuple[RunEpsilon, ...]:
-    """What the run of a charge and all that its model descends from reveal together, one line a partition.
+    """The ε of a charge's run together with all runs that its model descends from, one line for each partition.
 
     None if the run starts from no model. With more than a thousand runs no bound is computed: each ε is None.
 

@@ -32,7 +32,7 @@ class TakeGeneration(Record, frozen=True):
 
 
 class TakenOver(Record, frozen=True):
-    """What the entry of a new generation records: its number, and how many steps were leased before it."""
+    """The recorded part of a new generation's entry: its number, and how many steps were leased before it."""
 
     generation: Generation
     leased: Natural
@@ -67,7 +67,7 @@ def decide(context: Context[TakeGeneration]) -> Decision:
 
 
 def effect(entry: Recorded[TakeGeneration]) -> Resumed:
-    """What a new generation changes."""
+    """The effect of a new generation's entry."""
     return Resumed(entry.body.charge, entry.fixed(TakenOver).generation)
 
 

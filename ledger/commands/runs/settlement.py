@@ -57,13 +57,13 @@ class Settle(Record, frozen=True):
 
 
 class Lapsed(Record, frozen=True):
-    """What the entry of a lapse records beside its request: the steps that were leased, where only they are posted."""
+    """The recorded part of a lapse's entry: the leased steps, if only they are posted."""
 
     steps: Annotated[int, between(0, STEPS_MAX)] | None = None
 
 
 class Settled(Struct, frozen=True):
-    """What a charge is settled for; ``steps`` is None where the entry names no count.
+    """The settlement of a charge; ``steps`` is None if the entry names no count.
 
     Attributes:
         post: the id of the post, empty where none settles it. model: the digest that it names.

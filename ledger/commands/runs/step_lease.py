@@ -119,7 +119,7 @@ def decide(context: Context[LeaseSteps]) -> Decision:
 
 
 def effect(entry: Recorded[LeaseSteps]) -> Leased:
-    """What a lease changes."""
+    """The effect of a lease's entry."""
     return Leased(entry.id, entry.body.charge, entry.body.last, entry.body.taken)
 
 

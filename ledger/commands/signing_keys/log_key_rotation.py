@@ -24,7 +24,7 @@ from ledger.wire.records import Record, write
 
 
 class LogKeyClaim(Record, frozen=True):
-    """What the possession signature of a new key of the log covers."""
+    """The claim that the possession signature of a new key of the log covers."""
 
     key: PublicKey
     retires: PublicKey

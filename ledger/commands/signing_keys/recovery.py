@@ -52,7 +52,7 @@ Signatures = Annotated[tuple[Annotated[str, text(SIGNATURE_BYTES_MAX)], ...], di
 
 
 class QuorumClaim(Record, frozen=True):
-    """What members of a quorum sign to be replaced by another: the command without signatures, under its id."""
+    """The claim that members of a quorum sign to be replaced: the command without signatures, under its id."""
 
     id: Name
     members: tuple[Did, ...]
@@ -80,7 +80,7 @@ class NameQuorum(Record, frozen=True):
 
 
 class RecoveryClaim(Record, frozen=True):
-    """What each member of a quorum signs, and the new key too: the recovery, under the id of its command."""
+    """The claim that each member of a quorum and the new key sign: the recovery, under the id of its command."""
 
     id: Name
     organisation: Did

@@ -26,7 +26,7 @@ WINDOW_MS_MAX: Final = 400 * 86_400_000
 
 
 class RotationClaim(Record, frozen=True):
-    """What the possession signature of a rotation covers."""
+    """The claim that the possession signature of a rotation covers."""
 
     organisation: Did
     key: SignerKey

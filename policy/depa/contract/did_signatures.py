@@ -54,7 +54,7 @@ def read_keys(documents: Iterable[bytes]) -> dict[str, Methods]:
     """The methods of DID documents that sign contracts, by DID.
 
     Raises:
-        Malformed: for a document that is none, or a DID given twice.
+        Malformed: for an invalid document, or a DID given twice.
     """
     methods: dict[str, Methods] = {}
     for place, data in enumerate(documents):
