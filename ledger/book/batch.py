@@ -215,9 +215,8 @@ class Batch:
         if KINDS[kind].effect is None:
             # A verdict may rest on anything but runs.
             self._verdicts.drop()
-            effect = effect_of(
-                Entry(kind, name, time, command.actor, command.key_id, recorded.derived, pending.signature)
-            )
+            entry = Entry(kind, name, time, command.actor, command.key_id, recorded.derived, pending.signature)
+            effect = effect_of(entry)
         else:
             effect = run_effect(kind, recorded)
         self.tree.add(self.state.append(Read(name, kind, time, effect), data))
