@@ -36,6 +36,7 @@ _OF_SOMETHING: Final = {
     "/policies/{domain}": "/policies/health",
     "/runs/{id}": "/runs/banyan-bank-run-6",
     "/runs/{id}/curve": "/runs/banyan-bank-run-6/curve",
+    "/runs/{id}/live": "/runs/banyan-bank-run-6/live",
 }
 
 
