@@ -252,16 +252,22 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
     from client.service.command_documents import submit_signed_document, submit_with_documents
 
     profile = Profile.load(path)
-    signer = profile.signer()
-    with profile.open() as service:
-        if isinstance(sent, BodyWithDocuments):
-            answer, body = submit_with_documents(service, signer, profile.actor, kind, sent, id=name, dry_run=dry_run)
-            return answer, subject_of(kind, body)
-        if isinstance(sent, SignedDocument):
-            answer, digest = submit_signed_document(
-                service, signer, profile.actor, kind, sent, id=name, dry_run=dry_run
+    # Files are read before anything is sent.
+    if isinstance(sent, BodyWithDocuments):
+        files, signer = sent.read(), profile.signer()
+        with profile.open() as service:
+            answer, body = submit_with_documents(
+                service, signer, profile.actor, kind, sent, data=files, id=name, dry_run=dry_run
             )
-            return answer, named_document(kind, sent.path, digest)
-        answer = service.submit(signer, profile.actor, kind, sent, name, dry_run=dry_run)
+        return answer, subject_of(kind, body)
+    if isinstance(sent, SignedDocument):
+        data, signer = sent.read(), profile.signer()
+        with profile.open() as service:
+            answer, digest = submit_signed_document(
+                service, signer, profile.actor, kind, sent, data=data, id=name, dry_run=dry_run
+            )
+        return answer, named_document(kind, sent.path, digest)
+    with profile.open() as service:
+        answer = service.submit(profile.signer(), profile.actor, kind, sent, name, dry_run=dry_run)
         learn_names(service, sent)
         return answer, subject_of(kind, sent)

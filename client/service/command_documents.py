@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +24,12 @@ class SignedDocument:
     path: Path
     signatures: Sequence[Path] = ()
 
+    def read(self) -> tuple[bytes, dict[str, str]]:
+        """The document's bytes, and the others' signatures by key id. Raises: Malformed, OSError."""
+        from client.service.detached_signatures import read_document, read_signatures
+
+        return read_document(self.path), read_signatures(self.signatures)
+
 
 @dataclass(frozen=True, slots=True)
 class BodyWithDocuments:
@@ -33,6 +39,12 @@ class BodyWithDocuments:
     field: str
     documents: Sequence[Path]
 
+    def read(self) -> list[bytes]:
+        """The documents' bytes. Raises: Malformed, OSError."""
+        from client.service.detached_signatures import read_document
+
+        return [read_document(path) for path in self.documents]
+
 
 def submit_with_documents(  # noqa: PLR0913 - the members of a command
     service: Service,
@@ -41,18 +53,16 @@ def submit_with_documents(  # noqa: PLR0913 - the members of a command
     kind: str,
     sent: BodyWithDocuments,
     *,
+    data: Sequence[bytes],
     id: str,  # noqa: A002 - the wire's name
     dry_run: bool,
 ) -> tuple[Answer, Object]:
-    """Store the documents and send the command; the answer, and the body.
+    """Store the documents, whose bytes are ``data``, and send the command; the answer, and the body.
 
     Raises:
-        Malformed, Refused, Unreachable, OSError.
+        Refused, Unreachable.
     """
-    from client.service.detached_signatures import read_document
-
-    files = [read_document(path) for path in sent.documents]
-    digests: list[Json] = [service.put_document(signer, data).document for data in files]
+    digests: list[Json] = [service.put_document(signer, document).document for document in data]
     body: Object = {**sent.body, sent.field: digests}
     return service.submit(signer, actor, kind, body, id, dry_run=dry_run), body
 
@@ -64,21 +74,23 @@ def submit_signed_document(  # noqa: PLR0913 - the members of a command
     kind: str,
     sent: SignedDocument,
     *,
+    data: tuple[bytes, Mapping[str, str]],
     id: str,  # noqa: A002 - the wire's name
     dry_run: bool,
 ) -> tuple[Answer, str]:
     """Sign and store a document, store the others' signatures, and enter it; the answer, and the document's digest.
 
+    ``data`` is what ``sent.read()`` gave.
+
     Raises:
-        Malformed, Refused, Unreachable, OSError.
+        Refused, Unreachable.
     """
     from client.http.problems import Refused
-    from client.service.detached_signatures import read_document, read_signatures
     from ledger.domain.outcomes import Code
 
-    data, signatures = read_document(sent.path), read_signatures(sent.signatures)
+    document, signatures = data
     # A dry run stores them too: the decision is about documents that the service holds, and storing binds no one.
-    stored = service.put_document(signer, data)
+    stored = service.put_document(signer, document)
     others = [
         service.put_document(signer, signature.encode("ascii")).document
         for key_id, signature in signatures.items()
