@@ -17,7 +17,7 @@ from tests.api.console.conftest import Looked
 from tests.api.console.page_addresses import addresses
 from tests.api.console.test_statements import GROWN, last_time
 from tests.api.console.visitors import ANYONE, PEOPLE, browser, log_in
-from tests.api.console.walk import Walker, browser_path, launched
+from tests.api.console.walk import Walker
 from tests.bench.grown import grown
 from tests.factories.people import LOG_KEY, Clock
 from tests.factories.service import ServedWorld, open_world
@@ -97,10 +97,10 @@ def test_every_page_is_walked_by_keyboard_alone(looked: Looked, walker: Walker) 
     assert page.locator("nav a[aria-current=page]").inner_text() == "Runs"
 
 
-def _of_one_role(world: ServedWorld, did: str, paths: Iterable[str]) -> dict[str, list[str]]:
-    with world.issuing({"person": Person(did)}) as issuer, browser(world.url) as http, launched() as chromium:
+def _of_one_role(at: Walker, world: ServedWorld, did: str, paths: Iterable[str]) -> dict[str, list[str]]:
+    with world.issuing({"person": Person(did)}) as issuer, browser(world.url) as http:
         log_in(http, issuer, "person")
-        walker = Walker(chromium, world.url, {"": http})
+        walker = Walker(at.chromium, world.url, {"": http})
         known = [*paths]
         return {
             f"{path} {scheme}": wrong
@@ -109,20 +109,18 @@ def _of_one_role(world: ServedWorld, did: str, paths: Iterable[str]) -> dict[str
         }
 
 
-def test_a_book_of_a_hundred_thousand_entries(tmp_path: Path) -> None:
+def test_a_book_of_a_hundred_thousand_entries(walker: Walker, tmp_path: Path) -> None:
     """The same, of the regulator's pages."""
-    assert browser_path() is not None, "apt install chromium"
     book = copy(grown(100_000), tmp_path / "book.sqlite")
     clock = Clock(last_time(book))
     with open_world(tmp_path, clock=clock, log_key=LOG_KEY, database=f"sqlite:///{book}") as world:
-        assert _of_one_role(world, PEOPLE["SRO"].organisation, [f"/console{path}" for path in GROWN]) == {}
+        assert _of_one_role(walker, world, PEOPLE["SRO"].organisation, [f"/console{path}" for path in GROWN]) == {}
 
 
-def test_the_book_of_the_demonstration(tmp_path: Path) -> None:
+def test_the_book_of_the_demonstration(walker: Walker, tmp_path: Path) -> None:
     """Run, and then looked at by its regulator, who may open every page but the operator's."""
-    assert browser_path() is not None, "apt install chromium"
     demonstration.perform(tmp_path / "demo")
     with demonstration.served(tmp_path / "demo", tmp_path) as world:
         known = demonstration.page_addresses(world)
-        wrong = _of_one_role(world, demonstration.REGULATOR, known.values())
+        wrong = _of_one_role(walker, world, demonstration.REGULATOR, known.values())
         assert {path: one for path, one in wrong.items() if known["/operations"] not in path} == {}
