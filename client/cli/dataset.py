@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,12 +18,21 @@ if TYPE_CHECKING:
 
 group = CommandGroup("dataset", "A TDP's datasets and partitions, and a TSO's recommendations for them.")
 
+_NO_MEMBERSHIP: Final = (
+    "states no membership (which partition a person is in). Under a policy that asks for commitments no partition of "
+    "this dataset opens, and a dataset is described once."
+)
 _Document = Annotated[Path, typer.Argument(metavar="FILE", help="The document, JSON or YAML.")]
 
 
 @group.signed_command("dataset", "hospital.toml dataset.yaml", "hospital.toml dataset.json --json")
 def register(document: _Document) -> SignedDocument:
     """Sign and register a dataset's description; its partitions can be opened after that."""
+    from client.service.detached_signatures import read_document
+
+    # By its text, since the service parses it: it is described once, and no later command can add what is missing.
+    if b"membership" not in read_document(document):
+        typer.echo(f"Warning: {document} {_NO_MEMBERSHIP}", err=True)
     return SignedDocument(document)
 
 

@@ -145,6 +145,16 @@ class Profile:
         raise Refused(403, {"code": NO_KEY, "detail": detail, "field": "client.key"})
 
 
+_FILES: Final = {
+    "client": "a profile of a party",
+    "issuer": "a profile of an issuer",
+    "records": "a schema",
+    "serve": "a profile of a service",
+    "train": "a job",
+}
+"""By its table, what a TOML file of this program is."""
+
+
 def read_table(path: Path, table: str, beside: tuple[str, ...] = ("client", "issuer", "serve")) -> dict[str, Any]:
     """One table of a profile or a job, whose own shape is checked strictly. Raises: Malformed, OSError.
 
@@ -166,6 +176,9 @@ def read_table(path: Path, table: str, beside: tuple[str, ...] = ("client", "iss
     except (ValueError, RecursionError):
         # What tomllib leaves to Python: brackets nested too deep, an integer of thousands of digits.
         raise Malformed(str(path), "is nested too deep or holds too long a number") from None
+    if table not in document and (other := next((name for name in _FILES if name in document), "")):
+        rule = f"is {_FILES[other]} ([{other}]); {_FILES[table]} ([{table}]) is needed here"
+        raise Malformed(str(path), rule)
     c.fields(document, "", ("v", table), beside)
     c.integer(document["v"], "v", 1, 1)
     return c.fields(document[table], table, (), tuple(document[table]) if isinstance(document[table], dict) else ())

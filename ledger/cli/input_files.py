@@ -23,7 +23,12 @@ def find_key(log: Path | None, *places: Path | None) -> LogKey | None:
 
     beside = [place.parent / "log.vkey" for place in places if place is not None]
     for path in [log] if log is not None else [file for file in beside if file.is_file()]:
-        return parse_log_key(read_text(path, "log").strip())
+        try:
+            return parse_log_key(read_text(path, "log").strip())
+        except Malformed as error:
+            if error.field == "log":
+                raise
+            raise Malformed("log", f"{path} holds no verifier key of a log, as log.vkey does: {error}") from None
     return None
 
 
