@@ -20,10 +20,16 @@ _PLACES: Final = 1_000
 _ANEW: Final = (
     "the noise follows from the job's ε: the number of steps that would fit is at the noise of this plan only"
 )
+_NOT_ENTERED: Final = (
+    "Nothing was recorded: the contract that the job names was not entered. Enter it (`epsilon contract enter`), or "
+    "name the very file that was."
+)
 
 
 def advise(refused: Refused, service: Service, assignment: Assignment) -> None:
-    """Add lines for people to the refusal of a charge; none where the job states its plan."""
+    """Add lines for people to the refusal of a charge; of its noise none where the job states its plan."""
+    if refused.field == "body.contract" and refused.exit_code == ExitCode.NOT_FOUND:
+        refused.next_step = _NOT_ENTERED
     if assignment.target is None or refused.exit_code != ExitCode.REFUSED:
         return
     try:

@@ -266,6 +266,16 @@ def test_a_fault_of_a_job_is_one_sentence_and_costs_nothing(place: Place, name: 
     assert len(place.kinds()) == size
 
 
+def test_a_contract_that_was_not_entered_is_named_with_the_command_that_enters_it(place: Place) -> None:
+    """By the check as by the run, for a file of other bytes."""
+    job, size = _job(place, "unsigned", contract='"../data/schema.toml"'), len(place.kinds())
+    for words in (("job", "check"), ("train",)):
+        code, _, errors = _invoke(*words, str(job))
+        assert code == 4, errors
+        assert "Enter it (`epsilon contract enter`), or name the very file" in errors.splitlines()[-1]
+    assert len(place.kinds()) == size
+
+
 def test_a_refused_job_that_states_its_epsilon_is_told_one_that_passes(place: Place) -> None:
     """By the check as by the run, whose charge is refused; and it does pass, where a little more does not."""
     told = []
