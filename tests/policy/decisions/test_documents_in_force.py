@@ -11,6 +11,7 @@ from policy.checks.field_readers import format_time
 from policy.decisions.charges import strictest_refund
 from policy.decisions.documents_in_force import Binding, binding, caps_of
 from policy.documents import ContractDocument, Policy
+from tests.factories.decision_facts import decide
 from tests.factories.documented import opened, policy_document
 from tests.factories.documents import NOW, contract
 from tests.factories.memory import ref_of
@@ -108,3 +109,14 @@ def test_of_equal_ages_the_policy_in_force_says_so() -> None:
     unbound = binding(free.state, free.state.partitions[ref_of("one")], free.clock.now)
     assert unbound is not None
     assert (unbound.age_days_max, unbound.age_source) == (None, "")
+
+
+def test_where_a_policy_is_silent_no_leased_step_comes_back() -> None:
+    """The check says that it is never, as where the policy says so."""
+    texts = [
+        check.text
+        for stated in ({}, {"policies|0|refund": "never"})
+        for check in decide("post", {"charge|leased": 4, **stated}).checks
+        if check.code == "refund_not_allowed"
+    ]
+    assert texts == ["refund of leased steps: never is not stated, or attested with evidence"] * 2

@@ -42,6 +42,7 @@ def test_partitions_that_are_alike_are_checked_once_and_each_has_its_caps() -> N
         f"{DATASET}/four": "7",
     }
     assert len(_passed(verdict, "partition_retired")) == len(_passed(verdict, "partition_too_old")) == 2
+    assert _passed(verdict, "partition_retired")[0] == f"{DATASET}[one..two], {DATASET}/four is open"
 
 
 def test_what_is_retired_is_named_and_the_others_are_not() -> None:
