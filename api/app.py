@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Final
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import RedirectResponse, Response
@@ -18,7 +19,7 @@ from api.auth.bad_signatures import BadSignatures
 from api.auth.caller_quotas import CallerLimits, CallerQuotas
 from api.auth.signed_request import Binding
 from api.console.app import Console
-from api.console.frame.addresses import HOME, ROOT
+from api.console.frame.addresses import ROOT
 from api.console.session.login import LoginTerms
 from api.http import problems
 from api.http.body import check_query
@@ -106,7 +107,9 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
     key, terms = _derived(secret, b"console"), console or LoginTerms()
-    _mount(app, Console(context, tokens, trusted, clock, streams, url=base_of(url, "url"), key=key, terms=terms))
+    base = base_of(url, "url")
+    pages = Console(context, tokens, trusted, clock, streams, url=base, key=key, terms=terms)
+    _mount(app, pages, urlsplit(base).path)
     app.add_middleware(Requests, metrics=metrics, quotas=quotas)
     return app
 
@@ -128,10 +131,11 @@ def _empty_app(authenticator: Authenticator) -> FastAPI:
     return app
 
 
-def _mount(app: FastAPI, console: Console) -> None:
+def _mount(app: FastAPI, console: Console, path: str) -> None:
     """The console's pages beside the API's routes, and the way to them from the service's own address."""
-    for path in ("/", ROOT):
-        app.router.routes.append(Route(path, lambda _: RedirectResponse(HOME, 307), methods=["GET"]))
+    home = f"{path}{ROOT}/"
+    for start in ("/", ROOT):
+        app.router.routes.append(Route(start, lambda _: RedirectResponse(home, 307), methods=["GET"]))
     app.mount(ROOT, console)
 
 

@@ -21,7 +21,7 @@ from api.auth.access_tokens import Issuer, Tokens
 from api.auth.authentication import caller_of_token
 from api.auth.authorisation import Caller
 from api.console.frame import headers
-from api.console.frame.addresses import HOME, address, local_path
+from api.console.frame.addresses import address, local_path, served_below, service_path
 from api.console.frame.assets import read_asset
 from api.console.frame.pages import ConsolePage, Inputs, Page
 from api.console.frame.problem_pages import ProblemPage
@@ -41,7 +41,6 @@ FORM_BYTES_MAX: Final = 1 << 20
 """A form with a document in it."""
 FIELDS_MAX: Final = 32
 ANYONE: Final = Caller("", ())
-_SEE_OTHER: Final = 303
 _HTML: Final = "text/html; charset=utf-8"
 _SAME_SITE: Final = frozenset({"", "none", "same-origin"})
 """What a browser says of where a form came from (Fetch Metadata), or says nothing."""
@@ -80,7 +79,7 @@ class Console:
             terms: how the issuers know the console.
         """
         self._context, self._url = context, url
-        self._origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
+        self._origin, self._path = "{0.scheme}://{0.netloc}".format(urlsplit(url)), urlsplit(url).path
         self._streams = RunStreams(context, streams, clock)
         self._form_key = hmac.digest(key, b"forms\x01", "sha256")
         self._cookies = SealedCookies(hmac.digest(key, b"cookies\x01", "sha256"), secure=url.startswith("https:"))
@@ -100,12 +99,13 @@ class Console:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; an error is a page, too."""
-        try:
-            await self._router(scope, receive, send)
-        except Exception as error:  # noqa: BLE001 - whatever it was, people get a page
-            request = Request(scope, receive)
-            page = ProblemPage.of_error(request, error)
-            await self._problem(request, page)(scope, receive, send)
+        with served_below(self._path):
+            try:
+                await self._router(scope, receive, send)
+            except Exception as error:  # noqa: BLE001 - whatever it was, people get a page
+                request = Request(scope, receive)
+                found = ProblemPage.of_error(request, error)
+                await self._problem(request, found)(scope, receive, send)
 
     def _route(self, path: str, name: str, endpoint: Endpoint, *methods: str) -> ConsoleRoute:
         async def guarded(request: Request) -> Response:
@@ -194,14 +194,14 @@ class Console:
             session=session,
             form_token="" if session is None else form_token(self._form_key, session.id),
             navigation=[link for link in NAVIGATION if link.is_for(caller)],
-            here=request.url.path,
+            here=service_path(request.url.path),
             query=dict(request.query_params),
             origin=self._context.log.origin,
         )
 
     def _problem(self, request: Request, problem: ProblemPage) -> Response:
         session = self._session(request)
-        following = _here(request) if request.method == "GET" else HOME
+        following = _here(request) if request.method == "GET" else address()
         values = {"problem": problem, "title": problem.title, "following": following}
         page = self._html(request, "problem.html", session, ANYONE, values)
         response = Response(page, problem.status, headers.PAGE, _HTML)
@@ -233,7 +233,7 @@ class Console:
 
     def _begin(self, request: Request) -> Response:
         self._context.quotas.admit_anonymous(request.scope)
-        issuer, following = request.query_params.get("issuer"), local_path(request.query_params.get("next", HOME))
+        issuer, following = request.query_params.get("issuer"), local_path(request.query_params.get("next", ""))
         if issuer is None:
             values = {"title": "Log in", "issuers": self._logins.issuers, "following": following}
             page = self._html(request, "login.html", self._session(request), ANYONE, values)
@@ -285,7 +285,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _redirect(location: str, *cookies: str) -> Response:
-    response = RedirectResponse(location, _SEE_OTHER, headers.PAGE)
+    response = RedirectResponse(location, 303, headers.PAGE)
     for cookie in cookies:
         response.headers.append("set-cookie", cookie)
     return response
@@ -297,4 +297,4 @@ def _cookies(request: Request) -> str:
 
 def _here(request: Request) -> str:
     """The requested page, with its query."""
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return service_path(request.url.path) + (f"?{request.url.query}" if request.url.query else "")

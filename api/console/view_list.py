@@ -21,7 +21,6 @@ from api.console.views import (
     policies,
     runs,
 )
-from api.console.views.live import live_run
 from api.console.views.public import register
 
 VIEWS: Final = (
@@ -30,7 +29,6 @@ VIEWS: Final = (
     partition,
     knowledge,
     runs,
-    live_run,
     planner,
     decisions,
     contracts,

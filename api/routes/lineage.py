@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -17,6 +18,7 @@ from ledger.domain.facts import Facts, Partition, holder_of
 from ledger.domain.organisation_graph import Arrow, Node, NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.coalitions import exposure_of
+from ledger.store.snapshot import Snapshot
 from ledger.wire.exact_numbers import ceil_decimal, parse_positive
 from ledger.wire.malformed import Malformed
 from policy.planning.account_caps import AccountStatus, account_status, partition_bounds
@@ -38,14 +40,15 @@ def read_lineage(view: View, did: PathDid) -> Lineage:
     own = caller.sees_all or did == caller.organisation
     if not own and (registered is None or not _knows_own(facts, registered.node, caller.organisation)):
         raise not_found(f"organisation {did}")
-    found = organisation_of(facts, did)
-    nodes, complete = nodes_around(facts, found.node)
+    organisation = organisation_of(facts, did)
+    nodes, complete = nodes_around(facts, organisation.node)
     if not own:
         nodes = [node for node in nodes if _knows_own(facts, node.index, caller.organisation)]
         kept = {node.index for node in nodes}
-        nodes = [shown_among(one, kept) for one in nodes]
-    shown = tuple(LineageNode.of_node(facts, one) for one in nodes)
-    return Lineage(complete=complete, node=found.node, nodes=shown, organisation=did)
+        nodes = [shown_among(node, kept) for node in nodes]
+    fetch_names(facts, nodes)
+    shown = tuple(LineageNode.of_node(facts, node) for node in nodes)
+    return Lineage(complete=complete, node=organisation.node, nodes=shown, organisation=did)
 
 
 def _knows_own(facts: Facts, node: int, provider: str) -> bool:
@@ -53,6 +56,12 @@ def _knows_own(facts: Facts, node: int, provider: str) -> bool:
     return any(
         facts.partitions[account.partition].provider == provider for account in facts.accounts_of(holder_of(node))
     )
+
+
+def fetch_names(facts: Facts, nodes: Iterable[Node]) -> None:
+    """Read the organisations that name these nodes, in one statement."""
+    if isinstance(facts, Snapshot):
+        facts.organisations.fetch_keys([*{did for node in nodes for did in (*node.members, node.organisation)}])
 
 
 def shown_among(node: Node, nodes: set[int]) -> Node:

@@ -287,6 +287,7 @@ def open_world(  # noqa: PLR0913 - the parts of a service
     database: str | None = None,
     quotas: CallerQuotas | None = None,
     origin: str = ORIGIN,
+    volatile: bool = False,
 ) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
@@ -300,7 +301,16 @@ def open_world(  # noqa: PLR0913 - the parts of a service
     log = LogKey(origin, log_key.public_key().public_bytes_raw())
     keys = FileKeyStore(folder / "keys")
     watch = clock.watch() if isinstance(clock, MachineClock) else None
-    book = Book.open(database, gate=gate, log_key=log_key, origin=origin, clock=clock, watch=watch, statements=False)
+    book = Book.open(
+        database,
+        gate=gate,
+        log_key=log_key,
+        origin=origin,
+        clock=clock,
+        watch=watch,
+        statements=False,
+        volatile=volatile,
+    )
     try:
         listener = listen(LOOPBACK, 0)
         everybody = Everybody(base_url(listener), origin, clock)

@@ -9,7 +9,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.console.frame import cells
-from api.console.frame.addresses import address
+from api.console.frame.addresses import address, service_path
 from api.console.frame.assets import asset
 
 _FOLDER: Final = files("api.console") / "templates"
@@ -25,7 +25,7 @@ def _environment(*folders: str) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals.update(address=address, asset=asset, cells=cells)
+    made.globals.update(address=address, asset=asset, cells=cells, service_path=service_path)
     return made
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import Final
+
+from markupsafe import Markup
 
 from api.console.charts.graph import Edge, Vertex, layered
 from api.console.frame import cells
@@ -15,8 +18,8 @@ from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import lineage as lineage_routes
 from api.routes import planning, registry
+from api.routes.overviews import lineage_graph
 from api.wire.lineage_answers import LineageNode
-from ledger.organisation_lineage.holder_names import organisation_names
 from ledger.wire import canonical_json as c
 
 PAGES: Final = Pages()
@@ -44,8 +47,11 @@ def lineage(reader: Reader, inputs: Inputs) -> Page:
         for item in found.items
     )
     columns = ("Organisation", "DID", "Roles", "Changes of lineage", "Entry")
-    following = address("lineage", cursor=found.next_cursor) if found.next_cursor else ""
-    return Page("list.html", "Lineage", (Table("organisations", "Organisations", columns, rows, following=following),))
+    following, words = address("lineage-graph"), "The whole graph"
+    if found.next_cursor:
+        following, words = address("lineage", cursor=found.next_cursor), "Next rows"
+    table = Table("organisations", "Organisations", columns, rows, following=following, following_words=words)
+    return Page("list.html", "Lineage", (table,))
 
 
 @PAGES.page("/lineage/{did}", "", lineage_routes.read_lineage)
@@ -53,44 +59,50 @@ def lineage_of(reader: Reader, inputs: Inputs) -> Page:
     """The graph around one organisation. Raises: Malformed, Problem."""
     did = inputs.path["did"]
     answer = reader.read(lineage_routes.read_lineage, did)
-    nodes = sorted(answer.nodes, key=lambda node: node.index)
-    shown = {node.index for node in nodes}
-    names = {node.index: _name(reader, node) for node in nodes}
+    table, chart = _drawn(answer.nodes, answer.node)
+    return Page(
+        "lineage.html",
+        "Lineage of " + (organisation(reader, did).text),
+        (table,),
+        {"chart": chart, "complete": answer.complete, "did": did, "merges": reader.may(planning.ask_merger_impact)},
+    )
+
+
+@PAGES.page("/lineage-graph", "", lineage_graph.list_lineage)
+def whole_lineage(reader: Reader, inputs: Inputs) -> Page:
+    """The graph of all that the caller may see, a page of nodes at a time. Raises: Malformed."""
+    found = reader.page(lineage_graph.list_lineage, ROWS_MAX, inputs.get("cursor"))
+    following = address("lineage-graph", cursor=found.next_cursor) if found.next_cursor else ""
+    table, chart = _drawn(found.items, None, following)
+    return Page(
+        "lineage.html", "The whole lineage", (table,), {"chart": chart, "complete": True, "did": "", "merges": False}
+    )
+
+
+def _drawn(nodes: Iterable[LineageNode], own: int | None, following: str = "") -> tuple[Table, Markup | None]:
+    """Nodes as rows and as a graph; ``own`` is marked in it."""
+    ordered = sorted(nodes, key=lambda node: node.index)
+    names = {node.index: node.name for node in ordered}
     edges = [
         Edge(arrow.node, node.index, arrow.before is not None)
-        for node in nodes
+        for node in ordered
         for arrow in node.parents
-        if arrow.node in shown
+        if arrow.node in names
     ]
-    vertices = [Vertex(node.index, names[node.index], node.index == answer.node) for node in nodes]
+    vertices = [Vertex(node.index, node.name, node.index == own) for node in ordered]
     rows = tuple(
         (
             cells.count(node.index, address("log", str(node.index))),
-            cells.text(names[node.index]),
+            cells.text(node.name),
             cells.text(_KINDS.get(node.kind, node.kind)),
             cells.moment(node.time),
             cells.text(_knows(node, names)),
             cells.bound(node.epsilon) if node.epsilon else cells.text("–"),
         )
-        for node in nodes
+        for node in ordered
     )
-    table = Table("nodes", "In words", ("Entry", "Who", "What", "Since", "Knows what was known by", "Cap in ε"), rows)
-    return Page(
-        "lineage.html",
-        "Lineage of " + (organisation(reader, did).text),
-        (table,),
-        {
-            "chart": layered(vertices, edges),
-            "complete": answer.complete,
-            "did": did,
-            "merges": reader.may(planning.ask_merger_impact),
-        },
-    )
-
-
-def _name(reader: Reader, node: LineageNode) -> str:
-    members = organisation_names(reader.facts, node.members)
-    return members or (organisation(reader, node.organisation).text if node.organisation else str(node.index))
+    columns = ("Entry", "Who", "What", "Since", "Knows what was known by", "Cap in ε")
+    return Table("nodes", "In words", columns, rows, following=following), layered(vertices, edges)
 
 
 def _knows(node: LineageNode, names: dict[int, str]) -> str:

@@ -11,6 +11,7 @@ from api.console.frame.names import organisation, partition, run
 from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
+from api.console.views.live.run_frame import run_frame
 from api.routes import accounts
 from api.routes.overviews.inbox import pending_runs
 from api.wire.charge_answers import Charge, ChargeWithProgress
@@ -63,10 +64,20 @@ def run_page(reader: Reader, inputs: Inputs) -> Page:
     """One run. Raises: Malformed, Problem."""
     answer = reader.read(accounts.read_charge, inputs.path["id"])
     values = {"about": _facts(reader, answer), "known": answer}
-    return Page("run.html", f"Run {answer.id}", (epsilon_table(reader, answer.id),), values)
+    return Page("run.html", f"Run {answer.id}", (_epsilon_table(reader, answer.id),), values)
 
 
-def epsilon_table(reader: Reader, charge: str) -> Table:
+@PAGES.page("/runs/{id}/live", "", accounts.read_charge, accounts.read_charge_epsilon, slow=True)
+def live_run(reader: Reader, inputs: Inputs) -> Page:
+    """One run as it goes on. Raises: Malformed, Problem."""
+    answer = reader.read(accounts.read_charge, inputs.path["id"])
+    charge = reader.facts.charges[answer.id]
+    frame = run_frame(charge, reader.view.context.progress.paced(charge.id), reader.view.time)
+    values = {"frame": frame, "frames": address("runs", charge.id, "frames"), "run": charge.id}
+    return Page("live.html", f"Run {charge.id}, live", (_epsilon_table(reader, charge.id),), values)
+
+
+def _epsilon_table(reader: Reader, charge: str) -> Table:
     """The ε of a run by its whole plan, alone and with its ancestry. Raises: Malformed, Problem."""
     found = reader.read(accounts.read_charge_epsilon, charge)
     rows = [_line(line, "the run alone") for line in found.run_epsilon]

@@ -9,6 +9,7 @@ from msgspec import Meta
 from api.auth.authorisation import sees_entry
 from api.http.field_types import Digest, Index, Natural, Ref, Steps, Time, one_of
 from api.http.pagination import fetch_from
+from api.routes.lineage import fetch_names
 from api.routes.overviews.alerts import AlertedEntry, alerts_of
 from api.routes.read_routes import ReadRoutes, View
 from ledger.commands.entry import Entry
@@ -210,6 +211,9 @@ def _frozen(view: View, facts: Snapshot, partitions: list[domain.Partition]) -> 
     # References are in the order of code points; no holder comes before an empty one.
     stored = facts.accounts.page((min(by_ref), ""), ACCOUNTS_MAX)
     facts.forgiven.fetch_keys([key for key, _ in stored if key[0] in by_ref])
+    holders = {key[1] for key, _ in stored if key[0] in by_ref} - {GLOBAL}
+    facts.nodes.fetch_keys([int(holder.partition(":")[2]) for holder in holders])
+    fetch_names(facts, [facts.nodes[int(holder.partition(":")[2])] for holder in holders])
     bounds = {ref: partition_bounds(facts, one, view.time) for ref, one in by_ref.items()}
     found = []
     for (ref, holder), account in stored:

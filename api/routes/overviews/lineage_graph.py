@@ -6,7 +6,7 @@ from typing import Final
 
 from api.auth.authorisation import Caller
 from api.http.pagination import Page, fetch_from
-from api.routes.lineage import nodes_around, shown_among
+from api.routes.lineage import fetch_names, nodes_around, shown_among
 from api.routes.read_routes import LISTED, ReadRoutes, View
 from api.wire.lineage_answers import LineageNode
 from ledger.domain.facts import GLOBAL
@@ -23,14 +23,21 @@ def list_lineage(view: View) -> Page[LineageNode]:
     """The nodes of the lineage that the caller may see, with the arrows between them. Raises: Malformed."""
     facts = view.facts
     assert isinstance(facts, Snapshot)
+    read = fetch_from(facts.nodes)
     seen = None if view.caller.sees_all else _seen(facts, view.caller)
+
+    def fetch(after: int | None, most: int) -> list[tuple[int, Node]]:
+        found = read(after, most)
+        facts.nodes.fetch_keys([index for index, _ in found])
+        fetch_names(facts, (node for _, node in found))
+        return found
 
     def show(node: Node) -> LineageNode | None:
         if seen is not None and node.index not in seen:
             return None
         return LineageNode.of_node(facts, node if seen is None else shown_among(node, seen))
 
-    return view.page("lineage", fetch_from(facts.nodes), show)
+    return view.page("lineage", fetch, show)
 
 
 def _seen(facts: Snapshot, caller: Caller) -> set[int]:

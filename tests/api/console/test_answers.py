@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
-from api.console.views.public import register
+from api.routes.overviews import register
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.checks.calendar_periods import period_before, period_of

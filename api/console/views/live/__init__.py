@@ -1,1 +1,1 @@
-"""Runs while they go on: a page, and the frames that keep it up to date."""
+"""Runs while they go on: the frames that keep their page up to date."""

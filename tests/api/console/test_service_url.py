@@ -1,0 +1,111 @@
+"""The console where its service is: below a path of a proxy, on PostgreSQL, with many partitions, by a wrong clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.app import create_app
+from api.routes.overviews.inbox import PARTITIONS_MAX
+from api.server.http_server import LOOPBACK, base_url, listen, serving
+from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.factories.people import HOSPITAL
+from tests.factories.service import ServedWorld, founded_world, open_world
+from tests.postgres import new_book
+
+PREFIX: Final = "/privacy/ledger"
+PAGES: Final = ("/", "/datasets", f"/partitions/{HOSPITAL}/digits/2026-q4", "/decisions", "/log", "/models", "/lineage")
+
+
+class Stripping:
+    """A proxy's part: it takes a path away from requests; one beside the path is none of the application's."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Before ``app``."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] == "http":
+            path = scope["path"]
+            scope = {**scope, "path": path.removeprefix(PREFIX) if path.startswith(PREFIX) else "/elsewhere"}
+        await self._app(scope, receive, send)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[ServedWorld]:
+    """A founded one."""
+    with founded_world(tmp_path) as found:
+        yield found
+
+
+def test_below_a_proxy_s_path_every_address_begins_with_it(world: ServedWorld) -> None:
+    """From the service's own address over the log-in to each page, its style, its rows and its way out."""
+    door = listen(LOOPBACK, 0)
+    url = base_url(door) + PREFIX
+    app = create_app(
+        world.book, world.keys, url=url, log=world.log, clock=world.clock, issuers=[world.everybody.issuer()]
+    )
+    app.add_middleware(Stripping)
+    with serving(app, door), world.issuing({"tdp": PEOPLE["TDP"]}) as issuer, browser(url) as http:
+        assert http.get("/").headers["location"] == f"{PREFIX}/console/"
+        assert http.get("/console/datasets").headers["location"].startswith(f"{PREFIX}/console/login?next=%2Fprivacy")
+        answer = log_in(http, issuer, "tdp", f"{PREFIX}/console/datasets")
+        assert answer.headers["location"] == f"{PREFIX}/console/datasets"
+        for page in PAGES:
+            text = http.get(f"/console{page}").raise_for_status().text
+            local = re.findall(r'(?:href|src|action|data-[a-z]+)="(/[^"]*)"', text)
+            assert local
+            assert [one for one in local if not one.startswith(f"{PREFIX}/")] == [], page
+            assert 'aria-current="page"' in text or page.startswith("/partitions")
+        style = next(one for one in local if one.endswith(".css"))
+        assert http.get(style.removeprefix(PREFIX)).status_code == 200
+        missing = http.get("/console/nothing")
+        assert (missing.status_code, f'href="{PREFIX}/console/' in missing.text) == (404, True)
+
+
+def test_pages_are_the_same_on_postgresql(tmp_path: Path) -> None:
+    """Each that asks the book something of its own: overviews, histories, the lineage, the register."""
+    with (
+        new_book() as database,
+        open_world(tmp_path, database=database.url, volatile=True) as found,
+        found.issuing({"sro": PEOPLE["SRO"], "tdp": PEOPLE["TDP"]}) as issuer,
+    ):
+        found.contract = found.found_service()
+        for person in ("sro", "tdp"):
+            with browser(found.url) as http:
+                log_in(http, issuer, person)
+                for page in (*PAGES, "/runs", "/runs?state=pending", f"/knowledge/{HOSPITAL}/digits", "/register"):
+                    assert http.get(f"/console{page}").status_code == 200, (person, page)
+        shown = found.everybody.shown(HOSPITAL)
+        for path in ("inbox", "alerts", "lineage", "key-releases", "register", "decisions?newest=true"):
+            assert found.http.get(f"/v1/{path}", headers=shown).status_code == 200, path
+
+
+def test_a_clock_that_is_off_lengthens_no_session(world: ServedWorld) -> None:
+    """Set back, a session would last longer than one may: it is none, and the page says so."""
+    with world.issuing({"tdp": PEOPLE["TDP"]}) as issuer, browser(world.url) as http:
+        log_in(http, issuer, "tdp")
+        now = world.clock.now
+        try:
+            world.clock.now = now - 901_000
+            answer = http.get("/console/")
+            assert (answer.status_code, "Your session has ended" in answer.text) == (401, True)
+        finally:
+            world.clock.now = now
+
+
+@pytest.mark.soak
+def test_many_partitions_are_cut_and_said_to_be(world: ServedWorld) -> None:
+    """The first page says that not all of them were looked at; the list goes on page by page."""
+    with world.issuing({"tdp": PEOPLE["TDP"]}) as issuer, browser(world.url) as http:
+        log_in(http, issuer, "tdp")
+        assert "more partitions than are looked at" not in http.get("/console/").text
+        for number in range(PARTITIONS_MAX):
+            world.open_partition(f"many-{number}")
+        assert "more partitions than are looked at" in http.get("/console/").text
