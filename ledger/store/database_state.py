@@ -130,9 +130,10 @@ class DatabaseState:
     def holders_of_provider(self, provider: str, most: int) -> list[str]:
         """The first so many holders of accounts of a provider's partitions, in order."""
         # References are in the order of code points, where the slash comes right before the zero.
-        within = t.ACCOUNTS.table.c.partition.between(f"{provider}/", f"{provider}0")
+        partition = t.ACCOUNTS.table.c.partition
+        within = (partition >= f"{provider}/", partition < f"{provider}0")
         holder = t.ACCOUNTS.table.c.holder
-        chosen = select(holder).where(within).distinct().order_by(holder).limit(most)
+        chosen = select(holder).where(*within).distinct().order_by(holder).limit(most)
         return [str(one) for one in self.connection.execute(chosen).scalars()]
 
     def begun(self, ref: str, spans: Iterable[Span], most: int) -> list[Charge]:

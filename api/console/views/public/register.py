@@ -10,7 +10,7 @@ from api.console.frame.cells import Cell
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
-from api.routes.overviews.register import PARTITIONS_MAX, register_entries
+from api.routes.overviews import register as register_route
 from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
 
@@ -61,7 +61,7 @@ def register_json(reader: Reader, inputs: Inputs) -> Page:
 def _entries(reader: Reader, inputs: Inputs) -> tuple[list[c.Object], str]:
     """One page, as the API answers it; and after which dataset the next begins."""
     provider, _, name = inputs.get("after").rpartition("/")
-    entries, following = register_entries(reader.view, (provider, name) if provider else None)
+    entries, following = register_route.register_entries(reader.view, (provider, name) if provider else None)
     return [entry.to_json() for entry in entries], "/".join(following) if following else ""
 
 
@@ -72,5 +72,5 @@ def _cell(name: str, entry: c.Object) -> Cell:
     if name == "spent":
         return cells.loss(None if value is None else str(value))
     if value is None:
-        return cells.text(f"not shown: more than {PARTITIONS_MAX:,} partitions")
+        return cells.text(f"not shown: more than {register_route.PARTITIONS_MAX:,} partitions")
     return cells.bound(str(value)) if name in {"epsilon", "delta"} else cells.text(value)
