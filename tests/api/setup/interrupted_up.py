@@ -2,8 +2,8 @@
 
 The moment is ``NAME:EVENT:NUMBER``: the function, ``call`` or ``return``, and which of them, from 1; a context manager
 returns where its block begins. Or ``any:N``: whatever the program does as its N-th step, and again 300 calls later; or
-``count:FILE``, which writes into FILE how many steps there are until the program waits. The signal is a real one, and
-comes at the same place each time.
+``count:FILE``, which writes into FILE how many steps there are until the program waits, and interrupts it there. The
+signal is a real one, and comes at the same place each time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def interrupt_after(number: int) -> None:
 
 
 def count_into(path: Path) -> None:
-    """Write how many steps of :func:`main` there are until the program waits for a signal."""
+    """Write how many steps of :func:`main` there are until the program waits for a signal, and interrupt it."""
     seen = 0
 
     def watch(frame: FrameType, happened: str, _value: Any) -> None:  # noqa: ANN401 - whatever is returned
@@ -86,6 +86,7 @@ def count_into(path: Path) -> None:
         if happened == "call" and above is not None and above.f_code.co_name == "run_development":
             sys.setprofile(None)
             path.write_text(str(seen), encoding="ascii")
+            _interrupt()
 
     sys.setprofile(watch)
 
