@@ -61,8 +61,8 @@ def shows_tagged(kind: Any, *problems: int) -> Responses:  # noqa: ANN401 - a ty
 
 
 def shows_page(kind: Any, *problems: int) -> Responses:  # noqa: ANN401 - a type
-    """The same, for a page of a list: the address of the next page is a link (RFC 8288)."""
-    shown = shows(kind, *problems)
+    """The same, for a page of a list: the address of the next page is a link (RFC 8288). A URL may be too long."""
+    shown = shows(kind, 414, *problems)
     link = {"link": {"description": '<address of the next page>; rel="next"', "schema": {"type": "string"}}}
     return {**shown, 200: {**shown[200], "headers": link}}
 

@@ -19,7 +19,7 @@ from ledger.commands.governance.state_statement import STATEMENT
 from ledger.domain.memory_state import MemoryState
 from ledger.log.checkpoint import receipt
 from ledger.log.merkle import CompactRange
-from ledger.log.verification import open_checkpoint, verify_receipt
+from ledger.log.verification import check_extends, open_checkpoint, verify_receipt
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.cosignatures import best_size, cosigned_checkpoint
 from ledger.store.documents import StoredDocuments
@@ -27,7 +27,7 @@ from ledger.store.engine import Executor
 from ledger.store.log_key.rotation_proofs import Trust
 from ledger.store.merkle_tables import entries_of_kind
 from ledger.store.snapshot import Log
-from ledger.verifier import Checkpoint, VerificationError, check_extends
+from ledger.verifier import Checkpoint
 from ledger.wire.malformed import Malformed
 
 
@@ -102,7 +102,7 @@ class EvidenceBook(PastSnapshot):
             ours = Checkpoint(head.origin, tree.size, tree.root())
             between = self._whole.consistency(tree.size) if tree.size < head.size else []
             check_extends(ours, head, between)
-        except (Malformed, VerificationError) as error:
+        except Malformed as error:
             raise VerificationFailed(None, f"the log's key has signed other entries: {error}") from None
         return head
 
@@ -118,7 +118,7 @@ class EvidenceBook(PastSnapshot):
         made = receipt(index, self._whole.tree.proof(index), self.note)
         try:
             verify_receipt(made, self.entry(index), self.trust)
-        except (Malformed, VerificationError) as error:
+        except Malformed as error:
             raise VerificationFailed(index, f"the stored hashes do not prove it: {error}") from None
         return made
 

@@ -125,7 +125,7 @@ import sys
 from fractions import Fraction
 from api.cli.service_process import preload_pricing
 from ledger.accounting.epsilon_report import reported_epsilon
-from ledger.mechanisms.plan import parse_plan
+from ledger.mechanisms.plan_reader import parse_plan
 preload_pricing().join()
 loaded = set(sys.modules)
 plan = parse_plan({plan})

@@ -52,6 +52,9 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoOfEach]:
 
 def _document(pairs: TwoOfEach) -> Any:  # noqa: ANN401 - the library's own
     document = schemathesis.openapi.from_url(f"{pairs.world.url}/v1/openapi.json")
+    # A cursor that is too long may make a URL that is: the library's own list has no 414.
+    rejection = document.config.checks.negative_data_rejection
+    rejection.expected_statuses = [*rejection.expected_statuses, "414"]
     return document.exclude(path=sorted(UNBOUNDED))
 
 

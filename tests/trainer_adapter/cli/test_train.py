@@ -153,9 +153,23 @@ def _no_archive(place: Place) -> bytes:
     return encrypt(place.data_key, place.ref, b"PK\x03\x04 Mrs Rao, 47")
 
 
-@pytest.mark.parametrize("stored", [_flipped, _of_another_partition, _under_another_key, _no_archive])
+def test_data_that_open_and_hold_no_archive(place: Place) -> None:
+    """The room had the records, so the whole charge stands: the run ends before its first noise, and quotes none."""
+    place.sealed.write_bytes(_no_archive(place))
+    with pytest.raises(Malformed) as caught:
+        place.run(place.job("run-1"))
+    assert "Rao" not in str(caught.value)
+    charge = place.charge("run-1")
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.PENDING, None)
+    with place.book.read() as facts:
+        account = facts.accounts[place.ref, "global"]
+    assert min(account.pending.finite[:-1]) > 0
+
+
+@pytest.mark.parametrize("stored", [_flipped, _of_another_partition, _under_another_key])
 def test_data_that_do_not_open(place: Place, stored: object) -> None:
-    """The key was released, so the whole charge stands: the run ends before its first noise and quotes no record."""
+    """A partition stayed closed, so no step was taken, and that is posted; no record is quoted."""
     assert callable(stored)
     place.sealed.write_bytes(stored(place))
     with pytest.raises(Malformed) as caught:
@@ -163,12 +177,11 @@ def test_data_that_do_not_open(place: Place, stored: object) -> None:
     assert "Rao" not in str(caught.value)
     charge = place.charge("run-1")
     assert charge is not None
-    assert charge.state is ChargeState.PENDING
+    assert (charge.state, charge.steps_posted, charge.model) == (ChargeState.POSTED, 0, None)
     assert charge.key_release is not None
     with place.book.read() as facts:
         account = facts.accounts[place.ref, "global"]
-    assert min(account.pending.finite[:-1]) > 0
-    assert not any(account.posted.finite)
+    assert not any((*account.pending.finite, *account.posted.finite))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +191,7 @@ def test_data_that_do_not_open(place: Place, stored: object) -> None:
         (("2026-q3.sealed", "nowhere.sealed"), "nowhere.sealed"),
         (("[train]", '[train]\npipeline = "nowhere.json"'), "nowhere.json"),
         (("test.npz", "book.sqlite"), "book.sqlite"),
-        (("data/test.npz", "jobs/run-1.toml"), "test: is not a NumPy archive"),
+        (("data/test.npz", "jobs/run-1.toml"), "test: run-1.toml is neither a table nor an archive"),
     ],
 )
 def test_what_can_fail_before_the_charge_does(shared: Place, change: tuple[str, str], says: str) -> None:

@@ -77,7 +77,7 @@ def test_a_resumed_run_has_the_slices_of_its_charge(tmp_path: Path) -> None:
         for name in names:
             sealed = folder / name / "share" / "records.sealed"
             sealed.parent.mkdir(parents=True)
-            sealed.write_bytes(b"sealed")
+            sealed.write_bytes(place.sealed.read_bytes())
         known, sent = dict[str, Job](), {}
         for run, (named, charged) in CASES.items():
             files = {f"{dataset}{one}": folder / one[1:] / SEALED if one[0] == "/" else folder for one in named}
