@@ -21,13 +21,18 @@ from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.check import check_job
-from trainer_adapter.cli.train import train_job
+from trainer_adapter.cli.train import MICROBATCH, train_job
 from trainer_adapter.cli.tune import TuningReport, tune_job
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job.tuning_terms import Point
+from trainer_adapter.job_models.job_model import JobModel
+from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.training.attach import attach
+from trainer_adapter.training.named_losses import cross_entropy
+from trainer_adapter.training.run_options import Options
 from trainer_adapter.tuning.points import draw_point, job_at, plan_at
 from trainer_adapter.tuning.trial_number import BITS, number_of
-from trainer_adapter.tuning.tuning_run import POINT, Clock
+from trainer_adapter.tuning.tuning_run import POINT, Candidate, Clock, TuningRun
 
 (PAGE,) = (block.text for block in blocks(ROOT / "docs" / "tuning.md"))
 WIDE = mpmath.mp.clone()
@@ -35,6 +40,7 @@ WIDE.dps = 90
 TRAINING = Plan(Fraction(1, 8), Fraction(16), Fraction(1), 12, 64)
 ONE_TRIAL = ('law = "poisson"\nmean = "10"\nmost = 34', 'law = "geometric"\nmean = "1"\nmost = 1')
 FEW_TRIALS = ('mean = "10"\nmost = 34', 'mean = "1"\nmost = 12')
+MEMBERS_TRIED = ("batch_size_expected", "clipping_norm", "learning_rate", "model")
 ONE_MODEL = ('["digits-linear", "digits-mlp"]', '["digits-linear"]')
 
 
@@ -147,17 +153,32 @@ def test_whatever_number_is_drawn_the_ledger_sees_the_same(place: Place, monkeyp
     assert point["model"] == "digits-linear"
 
 
-def test_the_best_trial_leaves_wherever_it_comes(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three, two of which learn nothing; and what leaves is its model."""
-    learning = ('["0.1", "0.3", "1"]', '["0.000001", "1"]')
-    hardware, rates = secrets.randbits, iter((0, 1, 0))
+@pytest.mark.parametrize("scores", [(0.9, 0.2, 0.4), (0.2, 0.9, float("nan")), (float("nan"), 0.2, 0.9)])
+def test_the_best_trial_leaves_wherever_it_comes(
+    place: Place, monkeypatch: pytest.MonkeyPatch, scores: tuple[float, ...]
+) -> None:
+    """Of three with these scores; no number is the worst. What leaves is the best model, and its point is named."""
+    hardware = secrets.randbits
     monkeypatch.setattr(secrets, "randbits", lambda bits: int(0.95 * 2**bits) if bits == BITS else hardware(bits))
-    monkeypatch.setattr(secrets, "choice", lambda values: values[next(rates) if len(values) == 2 else 0])
-    single = ('noise_multiplier = "16"', 'noise_multiplier = "6"'), ('["0.5", "1"]', '["1"]'), ("[32, 64]", "[64]")
-    report, _, _ = tuned(place, written(place, "best", FEW_TRIALS, ONE_MODEL, learning, *single))
-    assert report.point["learning_rate"] == 1
-    assert report.accuracy > 0.2
-    assert next(rates, None) is None
+    best = scores.index(0.9)
+    job = Job.load(written(place, f"best-{best}", FEW_TRIALS, ONE_MODEL))
+    default, left, made = JobModel.make(job, torch.device("cpu")), iter(scores), list[tuple[Point, torch.nn.Module]]()
+
+    def candidate(point: Point) -> Candidate:
+        model = JobModel.make(job_at(job, point), torch.device("cpu")).model
+        if len(point) == len(MEMBERS_TRIED):
+            made.append((point, model))
+        return Candidate(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda _: next(left))
+
+    seconds = Seconds()
+    options = Options(
+        service=place.service, read=default.records, example=select(default.test, slice(2)), microbatch=MICROBATCH
+    )
+    with TuningRun(default.job, candidate, cross_entropy, options, Clock(seconds.now, seconds.wait)) as run:
+        assert [*run] == [1]
+    assert len(made) == 3
+    assert (run.point, run.model) == made[best]
+    assert next(left, None) is None
 
 
 def test_trials_that_take_too_long_are_charged_and_nothing_of_them_leaves(place: Place) -> None:
