@@ -12,6 +12,7 @@ from api.auth.authorisation import Caller
 from api.console.charts.burn_down import Point, burn_down
 from api.console.charts.run_sums import RunSum, run_sums
 from api.console.frame import cells
+from api.console.frame.account_rows import ACCOUNT_COLUMNS, account_cells
 from api.console.frame.cells import Cell
 from api.console.frame.tables import Table
 from api.report.evidence import EVERY, Evidence
@@ -28,7 +29,6 @@ READER: Final = Caller("", (AUDITOR,))
 ACCOUNTS_MAX: Final = 50
 RUNS_MAX: Final = 100
 """Of one partition: the fullest accounts, and the newest runs."""
-_ACCOUNT_COLUMNS: Final = ("Whose", "ε so far", "Proven by", "Used", "Of what binds", "Runs left", "Closed", "Proof")
 _UNIT_COLUMNS: Final = ("Whose", "Posted", "Pending", "Proof")
 _RUN_COLUMNS: Final = (
     "Run",
@@ -129,23 +129,10 @@ def _fullest(held: AccountBook, accounts: list[domain.Account]) -> list[domain.A
 
 
 def _accounts(evidence: Evidence, held: AccountBook, accounts: list[domain.Account]) -> Table:
-    rows = []
-    for each in accounts:
-        one = held.account(each)
-        rows.append(
-            (
-                Cell(one.name, exact=one.holder),
-                cells.loss(one.odometer),
-                cells.text(one.bound),
-                cells.share(one.share.share, str(one.share)),
-                cells.text(one.binding or "nothing binds"),
-                cells.count(one.runs_like_the_last),
-                cells.text(one.closed or "–"),
-                evidence.account(held.partition, one.holder),
-            )
-        )
+    shown = map(held.account, accounts)
+    rows = tuple((*account_cells(account), evidence.account(held.partition, account.holder)) for account in shown)
     empty = "No run was charged here: the whole budget is left."
-    return Table(f"{held.partition.index}-accounts", "Who knows how much", _ACCOUNT_COLUMNS, tuple(rows), empty)
+    return Table(f"{held.partition.index}-accounts", "Who knows how much", (*ACCOUNT_COLUMNS, "Proof"), rows, empty)
 
 
 def _units(evidence: Evidence, found: domain.Partition, accounts: list[domain.Account]) -> Table:

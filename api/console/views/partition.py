@@ -8,6 +8,7 @@ from typing import Final
 
 from api.console.charts.burn_down import Point, burn_down
 from api.console.frame import cells
+from api.console.frame.account_rows import ACCOUNT_COLUMNS, account_cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
 from api.console.frame.names import dataset, organisation, run
@@ -98,22 +99,11 @@ def _accounts(reader: Reader, held: AccountBook) -> Table:
     reader.facts.fetch_accounts([ref], holders)
     stored = (reader.facts.accounts.get((ref, holder)) for holder in holders)
     shown = [held.account(account) for account in stored if account is not None]
-    rows = tuple(
-        (
-            Cell(account.name, exact=account.holder),
-            cells.loss(account.odometer),
-            cells.text(account.bound),
-            cells.share(account.share.share, str(account.share)),
-            cells.text(account.binding or "nothing binds"),
-            cells.count(account.runs_like_the_last),
-            cells.text(account.closed or "–"),
-        )
-        for account in shown
-    )
+    rows = tuple(map(account_cells, shown))
     return Table(
         "accounts",
         "Everyone's account" + (" and yours" if len(shown) > 1 else ""),
-        ("Whose", "ε so far", "Proven by", "Used", "Of what binds", "Runs left", "Closed"),
+        ACCOUNT_COLUMNS,
         rows,
         "Nothing was charged here yet. A consumer previews a run with:",
         "epsilon quote tdc.toml charge.json --contract contract.yaml",

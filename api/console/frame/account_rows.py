@@ -1,0 +1,24 @@
+"""Rows of accounts: what the API says of each, as the first cells of one row of a table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.console.frame import cells
+from api.console.frame.cells import Cell
+from api.wire.account_answers import Account
+
+ACCOUNT_COLUMNS: Final = ("Whose", "ε so far", "Proven by", "Used", "Of what binds", "Runs left", "Closed")
+
+
+def account_cells(account: Account) -> tuple[Cell, ...]:
+    """Its holder, its ε with the rule that proves it, its share of what binds, and the runs that still fit."""
+    return (
+        Cell(account.name, exact=account.holder),
+        cells.loss(account.odometer),
+        cells.text(account.bound),
+        cells.share(account.share.share, str(account.share)),
+        cells.text(account.binding or "nothing binds"),
+        cells.count(account.runs_like_the_last),
+        cells.text(account.closed or "–"),
+    )
