@@ -87,7 +87,8 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     trusted = issuers if callable(issuers) else _always(tuple(issuers))
     tokens = Tokens(trusted, log.origin, clock)
     book.meter_pricing(quotas.count_pricing)
-    app = _empty_app(Authenticator(book, tokens, quotas))
+    authenticator = Authenticator(book, tokens, quotas)
+    app = _empty_app(authenticator)
     secret = secret or secrets.token_bytes(32)
     cursors, challenges = Cursors(_derived(secret, b"cursors")), Challenges(_derived(secret, b"challenges"), clock)
     context = ReadContext(
@@ -98,7 +99,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     limits = CallerLimits(BadSignatures(metrics.bad_signatures.inc), quotas)
     marks = WatermarkKeys(key_store, log.origin)
     for router in (
-        *_command_routers(book, key_store, binding, challenges, limits, marks),
+        *_command_routers(book, key_store, binding, challenges, limits, marks, authenticator),
         *_read_routers(context, streams, metrics),
         watermark_router(book, marks, quotas),
     ):
@@ -152,11 +153,17 @@ def _read_routers(context: ReadContext, streams: Streams, metrics: Metrics) -> I
 
 
 def _command_routers(  # noqa: PLR0913, PLR0917 - the parts of a service that commands need
-    book: Book, store: KeyStore, binding: Binding, challenges: Challenges, limits: CallerLimits, marks: WatermarkKeys
+    book: Book,
+    store: KeyStore,
+    binding: Binding,
+    challenges: Challenges,
+    limits: CallerLimits,
+    marks: WatermarkKeys,
+    authenticator: Authenticator,
 ) -> tuple[APIRouter, ...]:
     reads = GroupedReads(book)
     return (
-        command_router(book, reads, KeyReleases(book, store, challenges), binding, limits, marks),
+        command_router(book, reads, KeyReleases(book, store, challenges), binding, limits, marks, authenticator),
         batch_router(book, reads, binding, limits),
         challenge_router(book, challenges),
         model_key_router(book, store, binding, limits.signatures),

@@ -100,7 +100,9 @@ def _parameters(dependant: Dependant) -> set[str]:
     return named.union(*map(_parameters, dependant.dependencies))
 
 
-Raw = Annotated[bytes, Depends(_Body(COMMAND_BYTES_MAX))]
+command_body: Final = _Body(COMMAND_BYTES_MAX)
+"""The bytes of a command."""
+Raw = Annotated[bytes, Depends(command_body)]
 Batch = Annotated[bytes, Depends(_Body(BATCH_BYTES_MAX))]
 Document = Annotated[bytes, Depends(_Body(POLICY_DOCUMENT_BYTES_MAX, None))]
 Fingerprint = Annotated[bytes, Depends(_Body(FINGERPRINT_BYTES_MAX, None))]

@@ -75,7 +75,9 @@ def answer(outcome: Outcome, extra: c.Object | None = None, status: int | None =
     """The HTTP answer to an outcome. Raises: Problem, if it is a rejection."""
     if outcome.code.refused:
         raise refusal(outcome)
-    return json_response({**recorded_answer(outcome), **(extra or {})}, status or status_of(outcome))
+    recorded = CommandAnswer.project(outcome, outcome=outcome.code.word)
+    whole = {**structs.asdict(recorded), **extra} if extra else recorded
+    return json_response(whole, status or status_of(outcome))
 
 
 def recorded_answer(outcome: Outcome) -> c.Object:
