@@ -49,8 +49,8 @@ def check(service: Service, document: _File) -> list[Object]:
 @group.profile_command(
     "hospital.toml contract.json > hospital.jws",
     "hospital.toml contract.json --json",
-    note="The signature is not sent. The service reads the contract and stores nothing: a cap under which no run, or "
-    "not the declared plan, could be admitted is a warning. With --offline it is not called.",
+    note="The signature is not sent. The service reads the contract and stores nothing: an invalid one is not signed, and "
+    "a cap under which no run, or not the declared plan, could be admitted is a warning. With --offline it is not called.",
 )
 def sign(
     caller: Profile,
@@ -64,8 +64,9 @@ def sign(
     from client.service.detached_signatures import read_document, sign_document
 
     data = read_document(document)
+    _require_contract(document, data)
     if not offline:
-        _warn(caller, data)
+        _warn(caller, document, data)
     signature = sign_document(caller.signer(), data)
     by = f" (SHA-256 {signature['document']}) with key {signature['key_id']}" if is_verbose() else ""
     typer.echo(f"Signed {document}{by}; it was not sent.", err=True)
@@ -80,15 +81,34 @@ def _is_named(did: str, contract: bytes) -> bool:
     return re.search(rf"(?<![\w.%:-]){re.escape(did)}(?![\w.%:-])".encode(), contract) is not None
 
 
-def _warn(caller: Profile, contract: bytes) -> None:
-    """Write each cap that bars the declared plan to stderr, or that the caps are unknown. Signing goes on."""
+def _require_contract(path: Path, data: bytes) -> None:
+    """Raises: Malformed, for a file of another kind."""
+    from client.service.detached_signatures import parse_document
+    from ledger.wire.malformed import Malformed
+
+    value = parse_document(data)
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind != "contract":
+        held = f"its kind is {kind}" if kind else "no line says 'kind: contract'"
+        raise Malformed(str(path), f"is not a contract ({held}), so it was not signed")
+
+
+def _warn(caller: Profile, path: Path, contract: bytes) -> None:
+    """Write each cap that bars the declared plan to stderr, or that the caps are unknown; then signing goes on.
+
+    Raises:
+        Malformed: where the service reads the file, and it is not a valid contract.
+    """
     from client.http.problems import Refused, Unreachable
+    from ledger.domain.exit_codes import ExitCode
     from ledger.wire.malformed import Malformed
 
     try:
         with caller.open(attempts=1) as service:
             report = service.cap_report(contract)
     except (OSError, Malformed, Refused, Unreachable) as error:
+        if isinstance(error, Refused) and error.exit_code == ExitCode.INVALID:
+            raise Malformed(str(path), f"is not a valid contract, so it was not signed: {error.detail}") from None
         typer.echo(f"What could run under this contract is unknown: {error}", err=True)
         return
     for cap in report:

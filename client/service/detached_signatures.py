@@ -7,9 +7,12 @@ bytes alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 from client.keys.signer import Signer
 from ledger.crypto import detached_jws
@@ -28,6 +31,15 @@ def read_document(path: Path) -> bytes:
     if not 0 < len(data) <= POLICY_DOCUMENT_BYTES_MAX:
         raise Malformed(str(path), f"must have 1 to {POLICY_DOCUMENT_BYTES_MAX} bytes")
     return data
+
+
+def parse_document(data: bytes) -> Any:  # noqa: ANN401 - JSON or YAML
+    """The value that a document holds, whose form the service validates; None for what is neither JSON nor YAML."""
+    try:
+        text = data.decode()
+        return json.loads(text) if text.lstrip()[:1] == "{" else yaml.safe_load(text)
+    except (ValueError, RecursionError, yaml.YAMLError):
+        return None
 
 
 def digest_of(named: str) -> str:
