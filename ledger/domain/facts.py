@@ -138,7 +138,13 @@ class Contract(NamedTuple):
 
     def counting(self, runs: int) -> Contract:
         """The same with ``runs`` more runs (fewer, if negative)."""
-        return Contract._make((*self[:8], self.runs + runs, *self[9:]))
+        fields = [*self]
+        fields[_RUNS] += runs
+        return Contract._make(fields)
+
+
+_RUNS: Final = Contract._fields.index("runs")
+"""The place of a field, read off its name: every charge counts, and `_replace` takes twice as long."""
 
 
 class Account(NamedTuple):
