@@ -39,6 +39,7 @@ from ledger.crypto.public_keys import PublicKey
 from ledger.domain.command import Command
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 ATTEMPTS: Final = 4
 NAMES_ONE_BY_ONE: Final = 4
@@ -151,6 +152,22 @@ class Service(WhatIfQuestions, LogReads):
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""
         return self._get(f"/v1/policies/{path_of(domain)}")
+
+    def policy_in_force(self, domain: str) -> c.Object:
+        """The version of a domain's policy in force now. Raises: Refused, Unreachable."""
+        return self._get(f"/v1/policies/{path_of(domain)}/in-force")
+
+    def dataset(self, ref: str) -> c.Object:
+        """A dataset by its reference, ``provider/dataset``. Raises: Refused, Unreachable."""
+        provider, _, name = ref.rpartition("/")
+        return self._get(f"/v1/datasets/{path_of(provider)}/{path_of(name)}")
+
+    def document(self, digest: str) -> bytes:
+        """The bytes of a stored document with this SHA-256. Raises: Refused, Unreachable, Malformed."""
+        data = self._guard.send("GET", f"{DOCUMENTS}/{path_of(digest)}").content
+        if c.digest(data) != digest:
+            raise Malformed("document", f"is not {digest}: the service sent other bytes")
+        return data
 
     def lineage(self, organisation: str) -> c.Object:
         """An organisation's node in the lineage graph and those near it. Raises: Refused, Unreachable."""

@@ -18,6 +18,7 @@ from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
+from trainer_adapter.cli.attester_check import check_attester
 from trainer_adapter.cli.train import best_device, run_of
 from trainer_adapter.cli.tune import tuning_run
 from trainer_adapter.job.job_spec import Job
@@ -93,9 +94,14 @@ def load_for_check(path: Path) -> Job:
 
 
 def check_job(job: Job, service: Service) -> JobCheck:
-    """Try id, output, model, data files, test set, loss and plan. Raises: Malformed, Refused, Unreachable, OSError."""
+    """Try id, output, attester, model, data files, test set, loss and plan.
+
+    Raises:
+        Malformed, Refused, Unreachable, OSError.
+    """
     if job.resume is None:
         _refuse_used_names(job, service)
+    check_attester(job, service)
     try_models(job)
     made = JobModel.make(job, best_device())
     inputs, targets = made.test

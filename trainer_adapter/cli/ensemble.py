@@ -17,6 +17,7 @@ from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.mechanisms.ensembles import USERS, Answer, ClippedMean, EnsemblePlan, Plurality
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
+from trainer_adapter.cli.attester_check import check_attester
 from trainer_adapter.cli.train import best_device
 from trainer_adapter.ensembles.chunks import KEY_BYTES, chunks_of
 from trainer_adapter.ensembles.ensemble_run import EnsembleRun
@@ -154,11 +155,12 @@ class EnsembleCheck:
 
 
 def check_ensemble(job: Job, service: Service, say: Say) -> EnsembleCheck:
-    """Try model, test set and plan, and get the decision on the charge; nothing is recorded.
+    """Try attester, model, test set and plan, and get the decision on the charge; nothing is recorded.
 
     Raises:
         Malformed, Refused, Unreachable, OSError.
     """
+    check_attester(job, service)
     ensemble = EnsembleJob.make(job, service)
     quote = ensemble.run(service, say).plan()
     return EnsembleCheck(job, ensemble.plan, len(ensemble.made.test[1]), quote)
