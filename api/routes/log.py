@@ -166,7 +166,7 @@ def list_decisions(  # noqa: PLR0913 - each narrows the list
     *,
     refused: Annotated[Switch | None, Query(description="refusals alone, or none")] = None,
     signer: Annotated[str | None, Query(description="those signed by a key that this organisation has or had")] = None,
-    actor: Annotated[str | None, Query(description="those that this organisation asked for")] = None,
+    actor: Annotated[str | None, Query(description="those that this organisation requested")] = None,
     since: Since = None,
     newest: Annotated[Switch, Query(description="the newest first")] = False,
 ) -> Page[Decision]:

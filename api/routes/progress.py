@@ -70,7 +70,7 @@ class Progress:
         return self._reports.get(charge)
 
     def paced(self, charge: str) -> ProgressReport | None:
-        """The report of a charge that everybody is shown for ten seconds; None without one."""
+        """The report of a charge that every caller is shown for ten seconds; None without one."""
         slot = self._clock() // PACE_MS
         with self._lock:
             held = self._paced.get(charge)

@@ -88,7 +88,7 @@ class Connection(HttpToolsProtocol):
         self._watched: _Part | None = _Part.REQUEST
         self._timer: asyncio.TimerHandle | None = None
         self._unsent: asyncio.TimerHandle | None = None
-        self._told: Problem | None = None
+        self._problem: Problem | None = None
         self._input_over = False
         self._head_bytes = self._unread_bytes = 0
         self._progressed = False
@@ -146,7 +146,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
             return
         except httptools.HttpParserError:
-            self._refuse(self._told or Problem(ServiceCode.BAD_REQUEST, "this is no HTTP request"))
+            self._refuse(self._problem or Problem(ServiceCode.BAD_REQUEST, "this is no HTTP request"))
             return
         # Bytes without a callback may be part of one long line that the parser buffers.
         self._unread_bytes = 0 if self._progressed else self._unread_bytes + len(piece)
@@ -258,10 +258,10 @@ class Connection(HttpToolsProtocol):
         """Some of its target."""
         super().on_url(url)
         if len(self.url) > self.limits.url_bytes:
-            self._told = Problem(
+            self._problem = Problem(
                 ServiceCode.URL_TOO_LONG, f"the URL has more than the {self.limits.url_bytes} bytes allowed"
             )
-            raise self._told
+            raise self._problem
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -273,8 +273,8 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The end of the head. Raises: Problem, unless it names one host (RFC 9112, section 3.2)."""
         if rule := host_error(self.headers, self.parser.get_http_version()):
-            self._told = Problem(ServiceCode.BAD_REQUEST, rule, field="host")
-            raise self._told
+            self._problem = Problem(ServiceCode.BAD_REQUEST, rule, field="host")
+            raise self._problem
         super().on_headers_complete()
         self._part, self._watched = _Part.BODY, None
 
@@ -293,5 +293,5 @@ class Connection(HttpToolsProtocol):
         self._progressed = True
         self._head_bytes += size
         if self._head_bytes > self.limits.head_bytes:
-            self._told = self._head_too_large()
-            raise self._told
+            self._problem = self._head_too_large()
+            raise self._problem

@@ -130,13 +130,13 @@ def make(  # noqa: PLR0913 - each an option
             body = fix_ranges(body, service)
             sent = {**body, **room_keys}
 
-            def ask() -> Answer:
+            def send() -> Answer:
                 return service.submit(signer, caller.actor, "charge", sent, name, dry_run=dry_run)
 
             refs = shown_partitions(service, body)
             before = accounts_of(service, caller.actor, refs)
             more = (*(("--room", room) if room else ()), *(("--dry-run",) if dry_run else ()))
-            answer = advised(service, ask, Attempt(("charge", "make", profile), charge, changes, named, body, more))
+            answer = advised(service, send, Attempt(("charge", "make", profile), charge, changes, named, body, more))
             after = {} if answer.index is None else accounts_of(service, caller.actor, refs)
     shown: Any = changed_accounts(before, after)
     print_outcome(answer, as_json=as_json, extra={"accounts": shown})

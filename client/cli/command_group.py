@@ -117,7 +117,7 @@ class CommandGroup:
         return declare
 
     def signed_command(
-        self, kind: str, *examples: str, note: str = "", preview: Preview | None = None, asks: str = ""
+        self, kind: str, *examples: str, note: str = "", preview: Preview | None = None, question: str = ""
     ) -> Decorator:
         """Declare a command that signs one command of ``kind``, one of :data:`ledger.commands.registry.PATHS`.
 
@@ -125,9 +125,9 @@ class CommandGroup:
 
         Args:
             preview: the accounts that a body would change, which are shown first.
-            asks: the question to confirm before it is sent, if any of them would change; such a command takes --yes.
+            question: to confirm before it is sent, if any of them would change; such a command takes --yes.
         """
-        own_options = (_YES, *_SIGNED) if asks else _SIGNED
+        own_options = (_YES, *_SIGNED) if question else _SIGNED
 
         def declare(function: Function) -> Function:
             def run(
@@ -144,7 +144,7 @@ class CommandGroup:
                 with errors_reported(as_json=as_json, id=name, fields=fields):
                     sent = function(**own)
                     if preview is not None:
-                        _show_first(profile, kind, sent, preview, "" if yes or dry_run else asks, quiet=as_json)
+                        _show_first(profile, kind, sent, preview, "" if yes or dry_run else question, quiet=as_json)
                     answer, what = _send(profile, kind, sent, name, dry_run=dry_run)
                 print_outcome(answer, what, as_json=as_json)
 
@@ -215,7 +215,7 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is confirmed
     kind: str,
     sent: Sent,
     preview: Preview,
-    asks: str,
+    question: str,
     *,
     quiet: bool,
 ) -> None:
@@ -232,7 +232,7 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is confirmed
     signer = profile.signer()
     with profile.open() as service:
         try:
-            if asks:
+            if question:
                 service.submit(signer, profile.actor, kind, sent, dry_run=True)
             changes = preview(service, sent)
             learn_names(service, changes)
@@ -241,9 +241,9 @@ def _show_first(  # noqa: PLR0913 - what is sent and what is confirmed
             return
     if not quiet:
         print_exposures(changes)
-    if asks:
+    if question:
         required = "accounts of organisations grow, for good" if changes else ""
-        confirm(asks, "was not confirmed: nothing was recorded", required=required)
+        confirm(question, "was not confirmed: nothing was recorded", required=required)
 
 
 def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tuple[Answer, str]:

@@ -43,7 +43,7 @@ def _handed_over(service: Service, body: Object) -> list[Object]:
     "sro.toml did:web:bank-ab.example did:web:bank-a.example did:web:bank-b.example --only-within-caps",
     note="`epsilon plan merger` previews the effect on all budgets. " + _CONFIRMATION,
     preview=_merged,
-    asks="Record the merger?",
+    question="Record the merger?",
 )
 def merge(
     organisation: _Survivor,
@@ -68,7 +68,7 @@ def merge(
     "sro.toml did:web:bank-a.example did:web:fintech.example --json",
     note=_CONFIRMATION,
     preview=_merged,
-    asks="Record the acquisition?",
+    question="Record the acquisition?",
 )
 def acquire(organisation: _Survivor, acquired: _Others) -> Object:
     """Record an acquisition: the acquirer inherits the exposure of the acquired organisations."""
@@ -81,7 +81,7 @@ def acquire(organisation: _Survivor, acquired: _Others) -> Object:
     "sro.toml did:web:bank-a.example did:web:bank-b.example --since 2026-03-01T00:00:00Z --json",
     note=_CONFIRMATION,
     preview=_merged,
-    asks="Record the collusion?",
+    question="Record the collusion?",
 )
 def collude(organisations: _Others, *, since: Time) -> Object:
     """Record detected collusion: the organisations and their descendants are one lineage from then on."""
@@ -125,7 +125,7 @@ def transfer(
     note="A model whose charge said `recipients: everyone` brings its own ancestry alone. `epsilon plan publication` "
     "previews the effect on all budgets. " + _CONFIRMATION,
     preview=_handed_over,
-    asks="Record the publication?",
+    question="Record the publication?",
 )
 def publish(charge: ChargeId, *, giver: _Giver = "") -> Object:
     """Record that a charge's model was published: every organisation, now and later, gets the giver's exposure."""

@@ -51,7 +51,7 @@ class RetryPolicy:
         def remaining_s() -> float:
             return 0.0 if self.until is None else max(0.0, self.until - clock())
 
-        def asked_s(state: RetryCallState) -> float:
+        def requested_s(state: RetryCallState) -> float:
             """The seconds after which a quota has room again: an earlier attempt would be refused."""
             error = state.outcome.exception() if state.outcome is not None else None
             is_quota = isinstance(error, Refused) and error.status == HTTPStatus.TOO_MANY_REQUESTS
@@ -66,7 +66,7 @@ class RetryPolicy:
             sleep=sleep,
             retry=retry_if_exception(self.is_transient),
             stop=lambda state: state.attempt_number >= self.attempts and not remaining_s(),
-            wait=lambda state: min(max(backoff(state), asked_s(state)), remaining_s() or PAUSE_MAX_S),
+            wait=lambda state: min(max(backoff(state), requested_s(state)), remaining_s() or PAUSE_MAX_S),
             before_sleep=report,
             reraise=True,
         )

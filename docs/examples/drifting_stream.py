@@ -56,7 +56,7 @@ DAY_MS = 86_400_000
 
 
 def records(week: int, count: int, stream: int) -> tuple[np.ndarray, np.ndarray]:
-    """``count`` records of a week, inputs (count, COLUMNS) and classes (count,); ``stream`` tells draws apart."""
+    """``count`` records of a week, inputs (count, COLUMNS) and classes (count,); ``stream`` separates the draws."""
     random = np.random.default_rng((SEED, week, stream))
     inputs = random.normal(size=(count, COLUMNS)).astype(np.float32)
     boundary = math.cos(week * TURN) * inputs[:, 0] + math.sin(week * TURN) * inputs[:, 1]
@@ -103,7 +103,7 @@ class Parties:
     parties: list[Organisation] = field(default_factory=list)
 
     def found(self) -> None:
-        """Register everybody, and enter policy, dataset, stream and contract."""
+        """Register every party, and enter policy, dataset, stream and contract."""
         attester, now = Signer.generate(), self.clock.now
         attester.save(self.folder / "attester.pem")
         for slug, role in (("council", "SRO"), ("hospital", "TDP"), ("bank", "TDC")):
@@ -165,7 +165,7 @@ class Parties:
         return done
 
     def stream(self) -> Any:
-        """What `epsilon stream show` tells the hospital."""
+        """What `epsilon stream show` shows the hospital."""
         return self.hospital.service.stream(self.hospital.did, DATASET)
 
     def train(self) -> torch.nn.Module:

@@ -144,7 +144,7 @@ def _lenient(gate: Gate, *, denied: bool) -> Gate:
     """
     sign = 1 if denied else -1
 
-    def ask(request: Request, facts: Facts) -> Verdict:
+    def decide(request: Request, facts: Facts) -> Verdict:
         exact = gate(request, facts)
         if exact.permit is not denied:
             return exact
@@ -154,7 +154,7 @@ def _lenient(gate: Gate, *, denied: bool) -> Gate:
         )
         return gate(replace(request, epsilon=epsilon, permitted=not denied), facts)
 
-    return ask
+    return decide
 
 
 def _recorded_gate(entry: Entry) -> Gate:

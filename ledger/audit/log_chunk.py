@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ledger.audit.signed_run import SignedRun, read_signed
+from ledger.audit.run_entry import SignedRun, read_signed
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry
 from ledger.commands.entry_reader import Read, read_entry

@@ -19,9 +19,9 @@ from sqlalchemy.exc import DatabaseError
 from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Stored, describe_error, read_chunk
 from ledger.audit.projection_check import check_sums, find_invalid_text
-from ledger.audit.run_permits import RunPermits
+from ledger.audit.permit_cache import PermitCache
 from ledger.audit.signature_batch import SignatureBatch, helper_count, helping
-from ledger.audit.signed_run import SignedRun
+from ledger.audit.run_entry import SignedRun
 from ledger.audit.statement_check import StatementCheck
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted
@@ -159,7 +159,7 @@ class _Replay:
         self._log_x = first_x(self.trust, key)
         self._statements = StatementCheck(entries_of_kind(book.connection, STATEMENT.name))
         self._state = self._statements.state(StoredDocuments(book.connection))
-        self._permits = RunPermits(self._state, gate, self._log_x)
+        self._permits = PermitCache(self._state, gate, self._log_x)
         self._growth = TreeRebuild(book, self.trust)
         self._last = 0
 

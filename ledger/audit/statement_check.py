@@ -7,7 +7,7 @@ from typing import Any
 
 from ledger.accounts.summed_state import SummedState
 from ledger.audit.log_chunk import Stored
-from ledger.audit.signed_run import SignedRun
+from ledger.audit.run_entry import SignedRun
 from ledger.book.state.state_statements import StatedTree
 from ledger.commands.apply import Effect
 from ledger.commands.entry import Entry

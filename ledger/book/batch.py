@@ -21,7 +21,7 @@ from ledger.commands.decide import decide, verify_signer
 from ledger.commands.entry import Entry, entry_bytes
 from ledger.commands.entry_reader import Read
 from ledger.commands.governance.state_statement import STATEMENT, StateStatement
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import KINDS, read_body
 from ledger.commands.runs.key_release import ReleaseKey
@@ -99,7 +99,7 @@ class Batch:
         reads: Executor,
         recorder: Recorder,
         state: WriterState,
-        verdicts: KeptVerdicts[Any],
+        verdicts: VerdictCache[Any],
         before: Batch | None = None,
     ) -> None:
         """Begin; charges whose deadline has passed lapse first.
@@ -272,7 +272,7 @@ class Recorder:
         """Decide as the next entry would be decided, for a quote or to compute prices; changes nothing.
 
         Args:
-            shown: the state as the asker may be told of it, if it is another.
+            shown: the state as the caller may see it, if it is another.
 
         Raises:
             BookPaused: if the clock is not believed.

@@ -171,7 +171,7 @@ class Book:
         """The decision that a command would get now (a dry run), its signature verified; it is not recorded.
 
         Args:
-            views: what the asker may be told of, if it is not the true state.
+            views: what the caller may see, if it is not the true state.
 
         Raises:
             BookBusy: if too many runs are being priced.

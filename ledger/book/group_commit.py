@@ -39,7 +39,7 @@ from ledger.book.state.pinned_state import Pinned
 from ledger.book.submitted_command import BookPaused, BookStopped, Outcome, Submission, reason_to_stop
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import Partition
 from ledger.store.engine import ShortReads
@@ -82,7 +82,7 @@ class Writer:
         self._lock, self._recorder = lock, recorder
         self._queue: CallQueue[Finished | Future[Pinned | None] | Exception | str] = CallQueue()
         self._calls: deque[Call] = deque()
-        self._verdicts: KeptVerdicts[Any] = KeptVerdicts()
+        self._verdicts: VerdictCache[Any] = VerdictCache()
         self._deciding: list[Call] = []
         self._batch: Batch | None = None
         self._transaction: Connection | None = None
@@ -216,7 +216,7 @@ class Writer:
             elif isinstance(message, str):
                 self._ending = True
             elif isinstance(message, Future):
-                self._pins.ask(message)
+                self._pins.request(message)
             elif isinstance(message, Exception):
                 raise message
             else:

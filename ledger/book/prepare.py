@@ -71,7 +71,7 @@ def read_submission(one: Submission) -> PendingCommand | Outcome:
 
 
 def quoted(recorder: Recorder, facts: Snapshot, pending: PendingCommand, views: Views | None) -> Outcome:
-    """The decision that a command would get now, as its sender may be told of it.
+    """The decision that a command would get now, on what its sender may see.
 
     Decided on the state with the least room that there may be; where that has no room, on the one with the most, and
     what that one admits is uncertain.
@@ -119,7 +119,7 @@ class CommandPricing:
 
         Args:
             facts: have the keys that are in memory.
-            verified: whether all are verified now; else another process begins, and :meth:`noted` tells what it has
+            verified: whether all are verified now; else another process begins, and :meth:`noted` takes what it has
                 confirmed by then.
         """
         taken: list[tuple[Call, int]] = []

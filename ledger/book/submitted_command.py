@@ -98,7 +98,7 @@ class Outcome(Struct, frozen=True):
         repeated: the same command was recorded before, and this is the answer that it got then; its id is an
             idempotency key.
         answered: what an answer says beside the body of the entry; of what was recorded before, nothing.
-        uncertain: of a quote, whether the asker may not be told if an account has room.
+        uncertain: of a quote, whether the caller may not learn if an account has room.
     """
 
     code: Code
@@ -114,5 +114,5 @@ class Outcome(Struct, frozen=True):
 
     @property
     def receipt(self) -> str | None:
-        """Proof of the entry under a signed checkpoint (C2SP tlog-proof), which is made when it is asked for."""
+        """Proof of the entry under a signed checkpoint (C2SP tlog-proof), which is made when it is read."""
         return None if self.prove is None else self.prove()

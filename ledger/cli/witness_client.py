@@ -114,7 +114,7 @@ def witness_newest(
         known_size = newest_size(connection, witness.key)
     if stored is not None and not again:
         return Cosigned(size, stored, repeated=True)
-    done = _ask(reads or engine, witness, known_size, empty)
+    done = _request(reads or engine, witness, known_size, empty)
     if done.size and (stored is None or done.size != size):
         with suppress(IntegrityError), engine.begin() as connection:
             # Another process may have stored a cosignature for the same size just before: that one stays.
@@ -127,7 +127,7 @@ def _newest(connection: Connection, empty: str | None) -> tuple[int, str]:
     return book.size, empty if not book.size and empty is not None else book.checkpoint
 
 
-def _ask(engine: Engine, witness: Witness, known_size: int, empty: str | None) -> Cosigned:
+def _request(engine: Engine, witness: Witness, known_size: int, empty: str | None) -> Cosigned:
     # A proxy from the environment must not be used for a witness on this machine.
     with httpx.Client(timeout=TIMEOUT, trust_env=not _is_loopback(witness.url.host)) as http:
         for _ in range(ATTEMPTS):

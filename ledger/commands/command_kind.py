@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ledger.accounts.account_sums import AccountSums
 from ledger.commands.context import Context, PendingCommand
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.domain.command import Command
 from ledger.domain.decision import Decision
 from ledger.domain.facts import Facts
@@ -119,7 +119,7 @@ class CommandKind(Generic[B]):
             edit.apply_to(change.state)
 
     @property
-    def asks_role(self) -> bool:
+    def requires_role(self) -> bool:
         """Whether every sender needs a registered role, which is checked first."""
         return bool(self.roles) and not {FIRST, CCR} & set(self.roles)
 
@@ -130,7 +130,7 @@ class CommandKind(Generic[B]):
         now: int,
         index: int,
         gate: Gate,
-        kept: KeptVerdicts[Any] | None = None,
+        kept: VerdictCache[Any] | None = None,
     ) -> Context[B]:
         """The context in which a command of this kind is decided. Raises: TypeError, for the body of another kind."""
         if not isinstance(pending.body, self.body):

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from ledger.accounts.pricing import COMPUTED, ComputedPrices
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.crypto.public_keys import CleanRoomKeys
 from ledger.domain.charge_record import Charge
 from ledger.domain.command import Command
@@ -62,7 +62,7 @@ class Context(Struct, Generic[B_co], frozen=True):
     now: int
     index: int
     gate: Gate
-    kept: KeptVerdicts[Any] | None = None
+    kept: VerdictCache[Any] | None = None
 
     def require_role(self) -> Organisation:
         """The organisation that sent the command, in a permitted role and by a key of its own. Raises: Rejected."""
@@ -98,7 +98,7 @@ class Context(Struct, Generic[B_co], frozen=True):
         self.require_permit()
         return Decision(code, derived={} if recorded is None else recorded.to_json())
 
-    def permit_alike(self, code: Code) -> Decision:
+    def permit_equal(self, code: Code) -> Decision:
         """As :meth:`permit`, for a verdict that is the same for every run of the actor: by the cached one, if any.
 
         Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledger.commands.context import PendingCommand
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.registration.organisation import RegisterOrganisation
 from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.commands.signing_keys.key_authority import require_key_in_force
@@ -32,7 +32,7 @@ def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, 
     index: int,
     gate: Gate,
     log_x: str,
-    kept: KeptVerdicts[Any] | None = None,
+    kept: VerdictCache[Any] | None = None,
 ) -> Decision:
     """Decide a command now, as the entry at ``index``. Raises nothing, whatever a caller sends.
 
@@ -48,14 +48,14 @@ def decide(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, 
 
 
 def decide_unsigned(  # noqa: PLR0913, PLR0917 - as above
-    facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate, kept: KeptVerdicts[Any] | None = None
+    facts: Facts, pending: PendingCommand, now: int, index: int, gate: Gate, kept: VerdictCache[Any] | None = None
 ) -> Decision:
     """Decide a command without its signature: one that is recorded already (replay), or a quote that no one signed."""
     kind = KINDS[pending.command.kind]
     context = kind.context(facts, pending, now, index, gate, kept)
     try:
         require_key_in_force(facts, pending.command.key_id, now)
-        if kind.asks_role:
+        if kind.requires_role:
             context.require_role()
         return kind.decide(context)
     except Rejected as refusal:

@@ -233,7 +233,7 @@ class StateJournal:
                 self._sums.settle(charge)
             kept.append(("keys", charge.key_id, None))
         place = charge.author, self._sums.start(charge)
-        # Many charges change the same sums: where only the last value is kept, it is looked up when it is asked for.
+        # Many charges change the same sums: where only the last value is kept, it is looked up when it is needed.
         last_only = self._expected or self.is_alone
         kept.append((SPANS, place, _LATER if last_only else SpanFacts(*self._sums.bucket(*place))))
 

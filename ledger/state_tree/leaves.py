@@ -1,7 +1,7 @@
 """The leaves of the state: which parts it has, which of their records decide, and each record's name and bytes.
 
 A part of :class:`ledger.domain.memory_state.MemoryState` is a mapping, and each of its records has a leaf under the
-name of the part and its key. A settled charge and the key of its clean room have none: what is asked of them is read
+name of the part and its key. A settled charge and the key of its clean room have none: what is needed of them is read
 from their entries. Neither has a document, whose digest is in the records that refer to it. One leaf more is of the
 log: the names that are used, and the time of the last entry, before which no later one may lie. The losses of settled
 charges are in the accounts, and in the sums by author and cut of the lineage, of which each has a leaf too.

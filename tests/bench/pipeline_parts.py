@@ -15,7 +15,7 @@ from ledger.book.submitted_command import Submission
 from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.log.checkpoint import LogSigner
 from ledger.store.engine import ShortReads, engine_of
 from policy.decisions.gate import gate
@@ -39,7 +39,7 @@ class Pipeline:
         with self._reads.begin() as connection:
             self._state.catch_up(connection)
         self._pricing = CommandPricing(self._reads, self._recorder, lambda *_: None)
-        self._verdicts: KeptVerdicts[None] = KeptVerdicts()
+        self._verdicts: VerdictCache[None] = VerdictCache()
         self._spent: dict[str, float] = defaultdict(float)
 
     def spent(self, submissions: Sequence[Submission]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """``epsilon answer``: a room opens what a job sealed and answers the questions of the contract's consumer.
 
 Of an ensemble each answer is a step of the run, leased and durable before it leaves. Of a model that was trained with
-privacy an answer is post-processing: the room holds no records, the model's whole run was charged to the asker before,
+privacy an answer is post-processing: the room holds no records, the model's whole run was charged to the client before,
 and answers are counted and cost nothing.
 """
 
@@ -30,7 +30,7 @@ from trainer_adapter.ensembles.answer_log import LOG_FILE, AnswerLog
 from trainer_adapter.ensembles.answer_room import AnswerRoom, next_time
 from trainer_adapter.ensembles.ensemble_run import EnsembleAnswers
 from trainer_adapter.ensembles.model_answers import ModelAnswers
-from trainer_adapter.ensembles.question_door import Door, serving
+from trainer_adapter.ensembles.question_server import QuestionServer, serving
 from trainer_adapter.job.answer_terms import AnswerTerms
 from trainer_adapter.job.job_spec import LOSSES, Job
 from trainer_adapter.job.signals import stop_signals
@@ -70,9 +70,9 @@ class AnswerReport:
 
 @dataclass
 class Serving:
-    """A room while it serves: its door, its times, and what ends it."""
+    """A room while it serves: its HTTP server, its times, and what ends it."""
 
-    door: Door
+    server: QuestionServer
     room: AnswerRoom
     service: Service
     actor: str
@@ -94,9 +94,9 @@ class Serving:
         """Read from the ledger which callers may ask, and whether any may; whether it answered."""
         try:
             self.room.ended = self.room.ended or self.over()
-            self.door.keys = keys_in_force(self.service, self.actor)
+            self.server.keys = keys_in_force(self.service, self.actor)
         except Unreachable:
-            self.door.keys = {}
+            self.server.keys = {}
             return False
         return True
 
@@ -147,9 +147,9 @@ def _ensemble(job: Job, service: Service, say: Say, *, end: bool, wait: Wait) ->
         log = run.answer_log()
         answers = EnsembleAnswers(run, run.teachers(ensemble.made.model), log, ensemble.constants.inputs)
         room = AnswerRoom(ensemble.terms, log, answers.give, answers.left)
-        door = Door(job.id, room, run.session.identity.signer, ensemble.made.test[0][0])
-        at = Serving(door, room, service, job.actor, ensemble.terms, run.ends, wait)
-        with _open_door(door, ensemble.terms, say), stop_signals() as stopped:
+        server = QuestionServer(job.id, room, run.session.identity.signer, ensemble.made.test[0][0])
+        at = Serving(server, room, service, job.actor, ensemble.terms, run.ends, wait)
+        with _open_server(server, ensemble.terms, say), stop_signals() as stopped:
             room.ended = "its consumer ended it" if end else ""
             why = room.ended or at.until_over(stopped)
             # A signal leaves the charge as it is, so that another process may go on.
@@ -178,9 +178,9 @@ def _model(job: Job, service: Service, say: Say, wait: Wait) -> AnswerReport:
 
     answers = ModelAnswers(made.model, constants.inputs, log, terms.most, classes=job.loss == LOSSES[0])
     room = AnswerRoom(terms, log, answers.give, answers.left)
-    door = Door(job.id, room, contents.signer, made.test[0][0])
-    at = Serving(door, room, service, job.actor, terms, over, wait)
-    with _open_door(door, terms, say), stop_signals() as stopped:
+    server = QuestionServer(job.id, room, contents.signer, made.test[0][0])
+    at = Serving(server, room, service, job.actor, terms, over, wait)
+    with _open_server(server, terms, say), stop_signals() as stopped:
         why = at.until_over(stopped)
         if room.ended:
             at.linger(stopped)
@@ -196,7 +196,7 @@ def keys_in_force(service: Service, actor: str) -> dict[str, PublicKey]:
 
 
 @contextmanager
-def _open_door(door: Door, terms: AnswerTerms, say: Say) -> Iterator[None]:
-    with serving(door, terms.port) as address:
+def _open_server(server: QuestionServer, terms: AnswerTerms, say: Say) -> Iterator[None]:
+    with serving(server, terms.port) as address:
         say(f"the room answers at {address}, every {terms.cadence_s} s, whom the contract names alone")
         yield

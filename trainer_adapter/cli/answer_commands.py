@@ -66,13 +66,13 @@ def ask(
         loaded = load_job(job)
         with consumer_service(loaded) as service:
             from client.keys.signer import Signer
-            from trainer_adapter.ensembles.asking import Asker, room_key
+            from trainer_adapter.ensembles.question_client import QuestionClient, room_key
             from trainer_adapter.ensembles.question_file import read_questions, write_labelled
 
             rows = read_questions(questions)
             key, answers = room_key(service, loaded.id), []
-            with Asker(room, loaded.id, key, Signer.load(loaded.key), time.sleep) as asker:
-                for reply in asker.ask(rows):
+            with QuestionClient(room, loaded.id, key, Signer.load(loaded.key), time.sleep) as client:
+                for reply in client.ask(rows):
                     answers.append(reply)
                     typer.echo(json.dumps(reply))
             if labels is not None:

@@ -82,7 +82,7 @@ def _run(function: str, source: bytes, chunk: Arrays, seconds: float) -> bytes:
     np.savez(file, inputs=chunk[0], targets=chunk[1])
     given = b"%d\n" % len(source) + source + file.getvalue()
     with TemporaryDirectory() as folder:
-        process = subprocess.Popen(  # noqa: S603 - what the command is asked to run
+        process = subprocess.Popen(  # noqa: S603 - what the command's caller names
             [sys.executable, "-I", "-c", _RUNNER, function],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

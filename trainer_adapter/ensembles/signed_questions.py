@@ -4,7 +4,7 @@
     {"charge":"run-1","id":"question-1","inputs":"<base64url>","kind":"question","sealing":"<base64url>","v":1}
 
 ``inputs`` are one record's, little-endian, in the type and shape of the job's public test set: the numbers that the
-model is asked about. An answer is signed by the clean room that the charge names, and HPKE (RFC 9180) seals what is
+model is queried about. An answer is signed by the clean room that the charge names, and HPKE (RFC 9180) seals what is
 inside:
 
     {"charge":"run-1","id":"question-1","kind":"answer","question":"<sha256>","sealed":"<base64url>","v":1}

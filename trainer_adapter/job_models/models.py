@@ -170,7 +170,7 @@ def _module(path: Path, file: str) -> ModuleType:
     # Under a name, for classes that look up the module they were made in.
     sys.modules[module.__name__] = module
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - what the command is asked to run
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - what the job names
     except (Exception, SystemExit) as error:
         raise _raised(file, error) from error
     return module

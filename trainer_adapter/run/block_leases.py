@@ -108,7 +108,7 @@ class BlockLeases:
         self._clock, self._cpu_clock = clock, cpu_clock
         self._least, self._lease_s = max(block_steps, math.ceil(steps / SHARES)), lease_s
         self._sent, self._cost_s = 0, 0.0
-        self._until, self._ask_at = self.granted, self.granted + 1
+        self._until, self._request_at = self.granted, self.granted + 1
         self._finished = ""
         self._output, self._snapshot = output or FencedOutput(), snapshot
         self._output.fence()
@@ -132,12 +132,12 @@ class BlockLeases:
             Refused: if another copy of this run has gone on. What this process has trained cannot leave.
         """
         # Nearly every step goes by these comparisons alone.
-        if self._pending is None and step < self._ask_at and self._began is not None:
+        if self._pending is None and step < self._request_at and self._began is not None:
             return ""
         if self._pending is not None and not self._pending.heeded and self._pending.done.is_set():
             self._heed(self._pending)
         if step > self._until:
-            pending = self._pending or self._ask(step)
+            pending = self._pending or self._request(step)
             while not pending.done.wait(POLL_S):
                 if why := ends():
                     return why
@@ -146,8 +146,8 @@ class BlockLeases:
                 return self.refused
         if self._began is None:
             self._began = (step, self._clock(), self._cpu_clock())
-        if self._pending is None and step >= self._ask_at and not self.refused and self._until < self._steps:
-            self._ask(step)
+        if self._pending is None and step >= self._request_at and not self.refused and self._until < self._steps:
+            self._request(step)
         return ""
 
     def settle(self, wait_s: float | None = None) -> None:
@@ -174,7 +174,7 @@ class BlockLeases:
         if self._pending is not None and self._pending.done.is_set() and self._pending.error is None:
             self._output.let_out()
 
-    def _ask(self, step: int) -> _Request:
+    def _request(self, step: int) -> _Request:
         first = self.granted + 1
         last = min(self._steps, max(first, step, self._until + 1) - 1 + self._size(step))
         # Of a torn step log more steps count than are leased.
@@ -227,5 +227,5 @@ class BlockLeases:
         self._add(pending.wanted)
         self._until = pending.wanted.last
         # The next lease is requested with the step that begins the second half of this one.
-        self._ask_at = pending.wanted.first + (pending.wanted.last - pending.wanted.first + 1) // 2
+        self._request_at = pending.wanted.first + (pending.wanted.last - pending.wanted.first + 1) // 2
         self.entered += 1

@@ -73,12 +73,12 @@ def _question(reader: Reader, given: dict[str, str]) -> bytes:
     found = reader.facts.partitions.get(given["partition"])
     if found is not None and found.unit == "user":
         plan["unit"] = "user"
-    asked: c.Object = {"contract": given["contract"], "partitions": [given["partition"]], "plan": plan}
+    charge: c.Object = {"contract": given["contract"], "partitions": [given["partition"]], "plan": plan}
     binds = None if found is None else binding(reader.facts, found, reader.view.time)
     if binds is not None and binds.policy.step_leases:
         # A run does as its policy asks; without, each plan would be denied for that alone.
-        asked["step_leases"] = True
-    return c.dump(asked)
+        charge["step_leases"] = True
+    return c.dump(charge)
 
 
 def _command(given: dict[str, str]) -> list[str]:

@@ -47,7 +47,7 @@ def read_decision_checks(view: View, id: PathName) -> DecisionChecks:  # noqa: A
 
 
 def _may_plan(view: View, entry: Entry) -> bool:
-    """Whether the caller may be told of the state that a charge was decided on: who made it, and who sees all of it."""
+    """Whether the caller may see the state that a charge was decided on: who made it, and who sees all of it."""
     if TDC in view.caller.roles and not view.caller.sees_all:
         return entry.actor == view.caller.organisation
     return view.caller.sees_all or all(

@@ -1,4 +1,4 @@
-"""The public register: per dataset what its domain's policy in force makes public, for anybody."""
+"""The public register: per dataset what its domain's policy in force makes public, for any caller."""
 
 from __future__ import annotations
 

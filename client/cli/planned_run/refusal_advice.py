@@ -58,11 +58,11 @@ def named_partitions(body: Object) -> list[str]:
     return [ref for ref in named if isinstance(ref, str)] if isinstance(named, list) else []
 
 
-def advised(service: Service, ask: Callable[[], Answer], attempt: Attempt) -> Answer:
+def advised(service: Service, send: Callable[[], Answer], attempt: Attempt) -> Answer:
     """The answer; a refusal says which smallest changes would pass, with the command for each. Raises: Refused."""
     body, contract = attempt.body, attempt.changes.contract
     try:
-        return ask()
+        return send()
     except Refused as refused:
         if refused.exit_code == ExitCode.REFUSED:
             refused.advice = _advice(service, attempt)

@@ -23,7 +23,7 @@ from ledger.book.publish import close_batch, commit_batch
 from ledger.book.submitted_command import BookUnusable
 from ledger.book.wall_clock import ClockWatch, WallClock
 from ledger.book.writer_state import WriterState
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.domain.gate import Gate
 from ledger.files.atomic_file import SHARED, replace_file
 from ledger.log.checkpoint import LogSigner, RotatingSigner
@@ -126,7 +126,7 @@ def _recorded(
     reads: Engine, recorder: Recorder, state: WriterState, new_key: Ed25519PrivateKey
 ) -> tuple[Rotated, Batch]:
     """The batch that ends with the rotation, its checkpoint signed by both keys. Raises: BookUnusable, BookPaused."""
-    batch = Batch(ShortReads(reads), recorder, state, KeptVerdicts(), None)
+    batch = Batch(ShortReads(reads), recorder, state, VerdictCache(), None)
     outcome = batch.record(recorder.log_key_rotation(new_key))
     if outcome.index is None:
         raise BookUnusable(f"the log's key cannot be replaced by this one: {outcome.detail}")

@@ -29,7 +29,7 @@ from ledger.crypto.ed25519 import KEY_BYTES, SIGNATURE_BYTES, Check, checked_lib
 ANSWER_S: Final = 10.0
 """How long an answer is waited for: a request takes some 0.05 s."""
 PIPE_BYTES_MAX: Final = 1_048_576
-"""The size that the pipe to the process is asked to have, which Linux gives to anyone; a request is smaller."""
+"""The size that is requested for the pipe to the process, which Linux grants to any user; a request is smaller."""
 ANSWERED_TOGETHER: Final = 8
 """Checks whose answers the process writes at once."""
 _COUNT: Final = struct.Struct("<I")
@@ -59,19 +59,19 @@ class SignatureProcess:
         self._answers.register(self._from, POLLIN)
         self._room = _pipe_bytes(self._to)
         self._ready = False
-        self._asked, self._asked_at = 0, 0.0
+        self._requested, self._requested_at = 0, 0.0
         self._found = b""
 
     @property
     def is_ready(self) -> bool:
         """Whether it takes a request now, so that sending one does not wait; ended if it is late with an answer."""
-        if self._asked and not self.confirms(self._asked - 1) and monotonic() - self._asked_at > ANSWER_S:
+        if self._requested and not self.confirms(self._requested - 1) and monotonic() - self._requested_at > ANSWER_S:
             self.close()
         if not self.has_ended and not self._ready and self.has_answered(0):
             self._ready = os.read(self._from, 1) == b"\x01"
             if not self._ready:
                 self.close()
-        return self._ready and len(self._found) == self._asked
+        return self._ready and len(self._found) == self._requested
 
     @property
     def has_ended(self) -> bool:
@@ -98,25 +98,25 @@ class SignatureProcess:
         except OSError:
             self.close()
             return 0
-        self._asked, self._asked_at, self._found = count, monotonic(), b""
+        self._requested, self._requested_at, self._found = count, monotonic(), b""
         return count
 
     def confirms(self, place: int) -> bool:
         """Whether it has said by now that a check verifies, by its place in the last request."""
-        if len(self._found) <= place < self._asked:
+        if len(self._found) <= place < self._requested:
             self._read_more(0)
         return self._found[place : place + 1] == b"\x01"
 
     def receive(self) -> list[bool]:
-        """Whether each check that was asked for verifies, waited for; empty if there is no answer."""
-        while len(self._found) < self._asked:
+        """Whether each requested check verifies, waited for; empty if there is no answer."""
+        while len(self._found) < self._requested:
             if not self._read_more(ANSWER_S):
                 self.close()
         return [one == 1 for one in self._found]
 
     def _read_more(self, timeout_s: float) -> bool:
         """Read what it has answered; whether there was anything, in time."""
-        some = os.read(self._from, self._asked) if self.has_answered(timeout_s) else None
+        some = os.read(self._from, self._requested) if self.has_answered(timeout_s) else None
         if some == b"":
             self.close()
         self._found += some or b""
@@ -124,7 +124,7 @@ class SignatureProcess:
 
     def close(self) -> None:
         """End it."""
-        self._ready, self._asked, self._found = False, 0, b""
+        self._ready, self._requested, self._found = False, 0, b""
         if not self.has_ended:
             self._process.kill()
             # Closes the pipes too.

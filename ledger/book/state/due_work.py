@@ -42,7 +42,7 @@ class DueWork:
         """Whether a charge lapses or the state is stated now, or another process has appended entries.
 
         Args:
-            idle: whether there is time to ask the database; without an answer it is asked later.
+            idle: whether there is time to query the database; otherwise it is queried later.
 
         Raises:
             BookPaused: if the clock is not believed.

@@ -34,7 +34,7 @@ class PinnedSnapshots:
         """Whether one is requested."""
         return bool(self._requests)
 
-    def ask(self, future: Future[Pinned | None]) -> None:
+    def request(self, future: Future[Pinned | None]) -> None:
         """Note who waits for a snapshot."""
         self._requests.append(future)
 

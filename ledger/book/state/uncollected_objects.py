@@ -36,7 +36,7 @@ class UncollectedObjects:
                 gc.freeze()
 
     def hold_more(self) -> None:
-        """The same of what has become alive since, for somebody who holds."""
+        """The same of what has become alive since, for a holder."""
         gc.freeze()
 
     def release(self) -> None:

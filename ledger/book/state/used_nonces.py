@@ -24,7 +24,7 @@ class UsedNonces:
     """The nonces of the entries of the last ten minutes, for the one thread that appends to the log."""
 
     def __init__(self) -> None:
-        """None yet: those of before the book was opened have been read by whoever sends a command."""
+        """None yet: those of before the book was opened are read by the route that takes a command."""
         self._entries: dict[str, int] = {}
         self._times: deque[tuple[int, str]] = deque()
 

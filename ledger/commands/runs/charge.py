@@ -15,7 +15,7 @@ from ledger.accounts.headroom import GroupLimit
 from ledger.accounts.limits import no_room
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.runs.charge_entry import MakeCharge, Reserved, effect, shared_terms
 from ledger.commands.runs.charge_reader import read_request
 from ledger.commands.runs.priced_charge import DEADLINE_MS_MAX, PricedCharge, price
@@ -45,7 +45,7 @@ class CachedCharge(NamedTuple):
 
 def decide(context: Context[MakeCharge]) -> Decision:
     """Reserve a whole run's loss on every account that it touches, or refuse it with every reason."""
-    cache: KeptVerdicts[CachedCharge] | None = context.kept
+    cache: VerdictCache[CachedCharge] | None = context.kept
     if cache is None:
         return _admit(context, price(context))
     key, body = verdict_key(context), context.body
@@ -66,7 +66,7 @@ def decide(context: Context[MakeCharge]) -> Decision:
     return decided
 
 
-def _has_room(facts: Facts, cache: KeptVerdicts[CachedCharge], cached: CachedCharge) -> bool:
+def _has_room(facts: Facts, cache: VerdictCache[CachedCharge], cached: CachedCharge) -> bool:
     """Whether every account has room for one more such charge: counted since the one before it, or looked up."""
     priced = cached.priced
     if priced.body.ranges:

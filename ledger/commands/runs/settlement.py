@@ -113,7 +113,7 @@ def _post(context: Context[Post]) -> Decision:
         rule = "is for a post that returns leased steps"
         raise Rejected(Code.MALFORMED, f"body.evidence: {rule}", "body.evidence")
     if recorded.returned is None:
-        return context.permit_alike(Code.POSTED)
+        return context.permit_equal(Code.POSTED)
     if context.body.evidence is not None:
         context.require_evidence(context.body.evidence)
     return context.permit(recorded, Code.POSTED)
@@ -144,7 +144,7 @@ def _void(context: Context[Settle]) -> Decision:
     if charge.key_release is not None:
         detail = f"the keys of charge {charge.id} were released: post what ran, zero steps included"
         raise Rejected(Code.CONFLICT, detail, "body.charge")
-    return context.permit_alike(Code.VOIDED)
+    return context.permit_equal(Code.VOIDED)
 
 
 def _lapse(context: Context[Settle]) -> Decision:

@@ -2,7 +2,7 @@
 
 A slice is open only if nothing closes it for all lineages: it is not retired, not past its age, under a policy, and its
 global account, where that is capped, has room: it is full where all of its capacity is used, and frozen where more is,
-as it may be after the policy got tighter. The account of a single lineage may be closed besides.
+as it may be after the policy got tighter. The account of a single lineage may be closed in addition.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.ensembles.answer_log import AnswerLog, StoredAnswer
 from trainer_adapter.ensembles.answer_room import WAITING_MAX, AnswerRoom, Leave, Question, next_time
-from trainer_adapter.ensembles.question_door import Door, serving
+from trainer_adapter.ensembles.question_server import QuestionServer, serving
 from trainer_adapter.ensembles.signed_questions import (
     BODY_BYTES_MAX,
     PATH,
@@ -66,12 +66,12 @@ class Counting:
         self.held = []
 
 
-def opened(folder: Path, steps: int = 20, **terms: Any) -> tuple[Door, Counting]:  # noqa: ANN401 - of every type
+def opened(folder: Path, steps: int = 20, **terms: Any) -> tuple[QuestionServer, Counting]:  # noqa: ANN401 - of every type
     """A room of so many steps, and its door."""
     log = AnswerLog(folder / "answers.log", BOUND, SECRET)
     source = Counting(log, steps)
     room = AnswerRoom(AnswerTerms(**terms), log, source.give, source.left)
-    return Door("run-1", room, ROOM, LIKE, {CONSUMER.public.thumbprint: CONSUMER.public}), source
+    return QuestionServer("run-1", room, ROOM, LIKE, {CONSUMER.public.thumbprint: CONSUMER.public}), source
 
 
 def row(value: float) -> torch.Tensor:
@@ -79,7 +79,7 @@ def row(value: float) -> torch.Tensor:
     return torch.full((2, 3), float(value))
 
 
-def send(door: Door, name: str, value: float, signer: Signer = CONSUMER) -> tuple[HTTPStatus, Any]:
+def send(door: QuestionServer, name: str, value: float, signer: Signer = CONSUMER) -> tuple[HTTPStatus, Any]:
     """A question's status, and its answer where it has one, else the sentence."""
     private, sealing = fresh_sealing()
     data = question_bytes("run-1", name, row(value), sealing)

@@ -25,7 +25,7 @@ from trainer_adapter.cli.answer import AnswerReport, answer_job
 from trainer_adapter.cli.ensemble import EnsembleJob, seal_ensemble
 from trainer_adapter.ensembles.answer_log import StoredAnswer
 from trainer_adapter.ensembles.answer_room import Question
-from trainer_adapter.ensembles.asking import Asker, room_key
+from trainer_adapter.ensembles.question_client import QuestionClient, room_key
 from trainer_adapter.ensembles.ensemble_run import EnsembleAnswers, EnsembleRun
 from trainer_adapter.ensembles.signed_questions import input_bytes
 from trainer_adapter.job.job_spec import Job
@@ -115,8 +115,8 @@ def _asked(place: Place, job: Job, rows: list[torch.Tensor]) -> tuple[AnswerRepo
     def wait(seconds: float) -> None:
         never.wait(seconds)
 
-    with Asker(address[0], job.id, key, Signer.load(job.key), wait) as asker:
-        told = list(asker.ask(rows))
+    with QuestionClient(address[0], job.id, key, Signer.load(job.key), wait) as client:
+        told = list(client.ask(rows))
     thread.join(60)
     return found[0], told
 

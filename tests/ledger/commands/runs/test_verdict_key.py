@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from ledger.accounts.pricing import COMPUTED
-from ledger.audit.signed_run import read_signed
+from ledger.audit.run_entry import read_signed
 from ledger.commands.context import Context
 from ledger.commands.entry import Entry
 from ledger.commands.registry import read_body

@@ -1,4 +1,4 @@
-"""The door to a room that answers: HTTP on the loopback interface, for the contract's consumer alone.
+"""The HTTP server of a clean room that answers: on the loopback interface, for the contract's consumer alone.
 
 ``POST /v1/questions`` with a signed question: 202 while it waits, 200 with its answer once that has left, the same
 bytes each time. Everything else is one sentence, as ``{"detail": ...}``: 401 without the consumer's signature, 400 for
@@ -32,7 +32,7 @@ IDLE_S: Final = 10.0
 
 
 @dataclass
-class Door:
+class QuestionServer:
     """What decides on a request.
 
     Attributes:
@@ -76,11 +76,11 @@ def _status(error: Malformed) -> HTTPStatus:
 
 
 @contextmanager
-def serving(door: Door, port: int) -> Iterator[str]:
+def serving(questions: QuestionServer, port: int) -> Iterator[str]:
     """Serve while the block runs; the address. Raises: OSError, if the port is taken."""
 
     class Handler(_Handler):
-        at = door
+        at = questions
 
     with ThreadingHTTPServer((HOST, port), Handler) as server:
         server.daemon_threads = True
@@ -94,7 +94,7 @@ def serving(door: Door, port: int) -> Iterator[str]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    at: ClassVar[Door]
+    at: ClassVar[QuestionServer]
     timeout = IDLE_S
     protocol_version = "HTTP/1.1"
     server_version = "epsilon"

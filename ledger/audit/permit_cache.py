@@ -16,11 +16,11 @@ from ledger.accounts.account_loss import counted_loss
 from ledger.accounts.account_sums import Places
 from ledger.audit.entry_check import PERMIT
 from ledger.audit.recorded_prices import RecordedPrices
-from ledger.audit.signed_run import SignedRun
+from ledger.audit.run_entry import SignedRun
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned, signing_key
 from ledger.commands.entry import Entry
-from ledger.commands.kept_verdicts import KeptVerdicts
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import CHARGE, OwnTerms, still_holds
 from ledger.commands.runs.charge_entry import Charged
@@ -44,7 +44,7 @@ class _Permitted(NamedTuple):
     limits: tuple[tuple[Places, Rule, Cap], ...]
 
 
-class RunPermits:
+class PermitCache:
     """Decisions on runs since the last entry of another kind.
 
     Attributes:
@@ -54,12 +54,12 @@ class RunPermits:
     def __init__(self, state: MemoryState, gate: Gate | None, log_x: str) -> None:
         """For a state that the entries change; ``log_x`` is the log's first public key."""
         self._state, self._gate, self._log_x = state, gate, log_x
-        self._charges: KeptVerdicts[_Permitted] = KeptVerdicts()
-        self._others: KeptVerdicts[Verdict] = KeptVerdicts()
+        self._charges: VerdictCache[_Permitted] = VerdictCache()
+        self._others: VerdictCache[Verdict] = VerdictCache()
         self._verdict: Verdict | None = None
-        self.gate: Gate | None = None if gate is None else self._ask
+        self.gate: Gate | None = None if gate is None else self._decide
 
-    def _ask(self, request: Request, facts: Facts) -> Verdict:
+    def _decide(self, request: Request, facts: Facts) -> Verdict:
         assert self._gate is not None
         self._verdict = self._gate(request, facts)
         return self._verdict

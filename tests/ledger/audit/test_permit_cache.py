@@ -17,7 +17,7 @@ from msgspec import structs
 
 from client.keys.signer import Signer
 from ledger.audit.replay import VerificationFailed, verify_book
-from ledger.audit.signed_run import read_signed
+from ledger.audit.run_entry import read_signed
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Check, Request, Verdict
@@ -212,6 +212,6 @@ def test_one_of_so_many_is_decided_in_full(honest: Path, tmp_path: Path, monkeyp
     log += [charge(log, f"more-{number}") for number in range(3)]
     url = f"sqlite:///{forged(honest, tmp_path / 'b', log, LOG_KEY)}"
     assert verify_book(url, LOG, no_step, gate=Counting(2)).entries == len(log)
-    monkeypatch.setattr("ledger.commands.kept_verdicts.SAMPLE", 4)
+    monkeypatch.setattr("ledger.commands.verdict_cache.SAMPLE", 4)
     with pytest.raises(VerificationFailed, match="policy_denied follows"):
         verify_book(url, LOG, no_step, gate=Counting(2))

@@ -21,7 +21,7 @@ SAMPLE: Final = 1_000
 """One in this many decisions by a cached verdict is also made in full, and compared."""
 
 
-class KeptVerdicts(Generic[T]):
+class VerdictCache(Generic[T]):
     """Cached decisions, by the parts that equal requests share. For one thread."""
 
     def __init__(self) -> None:

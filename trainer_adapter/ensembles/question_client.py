@@ -41,7 +41,7 @@ def room_key(service: Service, charge: str) -> PublicKey:
     return PublicKey.parse(request["clean_room"]["signing"], "clean_room.signing", "Ed25519")
 
 
-class Asker:
+class QuestionClient:
     """Sends questions to one room, as its contract's consumer."""
 
     def __init__(self, address: str, charge: str, room: PublicKey, signer: Signer, wait: Wait) -> None:

@@ -145,7 +145,7 @@ def test_a_verdict_that_differs_stops_the_book(
     world: StoredWorld, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of so many is decided in full too: a gate that changed its mind without an entry is found out."""
-    monkeypatch.setattr("ledger.commands.kept_verdicts.SAMPLE", 4)
+    monkeypatch.setattr("ledger.commands.verdict_cache.SAMPLE", 4)
     world.clock.now += HOUR_MS // 2
     counting.denies = True
     assert words(world.submit(*(world.charge(f"run-{n}", run=SMALL) for n in range(3)))) == ["pending"] * 3
@@ -160,7 +160,7 @@ def test_a_settlement_that_would_be_denied_in_full_stops_the_book(
     world: StoredWorld, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same of what is no charge."""
-    monkeypatch.setattr("ledger.commands.kept_verdicts.SAMPLE", 4)
+    monkeypatch.setattr("ledger.commands.verdict_cache.SAMPLE", 4)
     sent = (world.settle("first", 0), *(world.charge(f"run-{n}", run=SMALL) for n in range(3)))
     assert words(world.submit(*sent)) == ["posted", "pending", "pending", "pending"]
     counting.denies = True
