@@ -83,7 +83,7 @@ async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> 
 
 
 async def check_query(request: Request) -> None:
-    """Allow only the route's own parameters, each once: a misspelt one must not count as absent. Raises: Problem."""
+    """Allow only the route's own parameters, each once: a misspelt one must not count as absent. Raises: Malformed."""
     route = request.scope.get("route")
     if not request.scope["query_string"] or not isinstance(route, APIRoute):
         return

@@ -119,7 +119,7 @@ def is_ours_or_free(folder: Path) -> bool:
 
 
 def read_mark(folder: Path) -> Mark | None:
-    """The mark of a folder; None if it has none. Raises: Malformed, OSError."""
+    """The mark of a folder; None if it has none. Raises: FolderTaken, for a mark of another form; OSError."""
     try:
         with (folder / MARK).open("rb") as file:
             return read(Mark, file.read(MARK_BYTES_MAX + 1), MARK_BYTES_MAX, "mark")

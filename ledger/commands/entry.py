@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def request(self) -> c.Object:
-        """The body of the command."""
+        """The body of the command. Raises: Malformed."""
         request = self.body["request"]
         if not isinstance(request, dict):
             raise Malformed("body.request", "must be an object")

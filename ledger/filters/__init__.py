@@ -24,7 +24,11 @@ RULES: Final[dict[str, type[Rule]]] = {rule.kind(): rule for rule in Terms.__arg
 
 
 def choose_rule(kind: str, opening: Opening) -> Rule:
-    """The rule for a new partition; :meth:`Rule.cap` decides whether each cap has room. See :meth:`Rule.choose`."""
+    """The rule for a new partition; :meth:`Rule.cap` decides whether each cap has room. See :meth:`Rule.choose`.
+
+    Raises:
+        Malformed: for a rule that is not there, or not for such a budget. NoRoom.
+    """
     if opening.delta == 0 and kind != Renyi.kind():
         raise Malformed("rule", f"must be '{Renyi.kind()}' for a budget with δ = 0")
     if kind not in RULE_NAMES:

@@ -31,6 +31,9 @@ def checkpoint(count: int, capacity: int) -> Checkpoint:
     """The least checkpoint that ``count`` has not passed; beyond the budget they go on doubling.
 
     The i-th one beyond has the weight 3/(10·i²), and Σ 3/(10·i²) = π²/20 < 1/2.
+
+    Raises:
+        ArithmeticError: without a capacity.
     """
     if capacity < 1:
         raise ArithmeticError("an account without capacity has no checkpoints")

@@ -108,7 +108,7 @@ class Reference(Rule, frozen=True, tag="reference", dict=True):
         """The number of steps that keep (ε, δ). Slow at first, cached afterwards.
 
         Raises:
-            NoRoom: if not even one does, with the least ε for which one would.
+            NoRoom: if not even one does, with the least ε for which one would. Malformed: if there is no such ε.
         """
         count = count_capacity(self.step, epsilon, self.delta)
         if count == 0:

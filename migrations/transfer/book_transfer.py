@@ -125,7 +125,11 @@ def _new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_book(place: Place, limits: Limits) -> Iterator[Connection]:
-    """An empty book on a connection of its own; it is committed only if the block ends without an error."""
+    """An empty book on a connection of its own; it is committed only if the block ends without an error.
+
+    Raises:
+        NotDone: where there is something already, or the book is locked.
+    """
     if place.path is None:
         with exclusive_transaction(place, limits) as connection:
             if inspect(connection).get_table_names():

@@ -49,7 +49,11 @@ class Stream:
     """The keystream of one purpose and step, read from its beginning and only forwards."""
 
     def __init__(self, key: bytes, nonce: bytes, counter: int = 0, most: int = STREAM_BYTES_MAX) -> None:
-        """Open it: a key of 32 bytes, a nonce of 12, the number of the first block (64 bytes), bytes at most."""
+        """Open it: a key of 32 bytes, a nonce of 12, the number of the first block (64 bytes), bytes at most.
+
+        Raises:
+            ValueError: for another length of key or nonce.
+        """
         if len(key) != SECRET_BYTES or len(nonce) != NONCE_BYTES:
             raise ValueError("a stream takes a key of 32 bytes and a nonce of 12")
         start = counter.to_bytes(4, "little") + nonce

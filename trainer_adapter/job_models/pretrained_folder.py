@@ -53,7 +53,7 @@ class Scores(nn.Module):
         self.vocabulary = known.num_embeddings if isinstance(known, nn.Embedding) else None
 
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
-        """The scores of each record."""
+        """Scores: (records, classes) or (records, tokens, vocabulary). Raises: Malformed, for arrays without names."""
         if len(inputs) > 1:
             raise Malformed("inputs", f"are {len(inputs)} arrays without names: name them, as inputs.{self._main}")
         main = {self._main: inputs[0]} if inputs else {}

@@ -240,7 +240,8 @@ class Run:
     def release_model(self, data: bytes, pause: Pause | None = None) -> str:
         """After the block: request the release of the model, as safetensors; its SHA-256 if it left, or nothing.
 
-        See :meth:`~trainer_adapter.session.model_release.ModelReleaseRequest.submit_or_seal`.
+        See :meth:`~trainer_adapter.session.model_release.ModelReleaseRequest.submit_or_seal`. Raises: Malformed, before
+        :meth:`open_data`, and what that raises.
         """
         if self._session is None:
             raise Malformed("run", "was never open")
