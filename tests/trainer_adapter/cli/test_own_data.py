@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from api.demo import participants
 from client.cli.main import app as client
+from client.keys.signer import Signer
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire.exact_numbers import format_number
@@ -263,6 +264,23 @@ def test_a_fault_of_a_job_is_one_sentence_and_costs_nothing(place: Place, name: 
     assert (code in {2, 4}, told) == (True, ""), errors
     assert says in errors.splitlines()[0]
     assert len(errors.splitlines()) == 2
+    assert len(place.kinds()) == size
+
+
+def test_an_attester_that_no_policy_trusts_is_named(place: Place) -> None:
+    """Another key under its name, and another name: such a run would be charged and get no data key."""
+    Signer.generate().save(place.folder / "keys" / "other.pem")
+    size = len(place.kinds())
+    for trusted, other, field in (
+        ("../keys/attester.pem", "../keys/other.pem", "key"),
+        (participants.ATTESTER, "https://other.example", "issuer"),
+    ):
+        job = _job(place, "attested")
+        job.write_text(job.read_text().replace(trusted, other))
+        code, _, errors = _invoke("job", "check", str(job))
+        assert code == 2, errors
+        assert errors.startswith(f"malformed: train.attester.{field}: ")
+        assert "no data key would be released to this run" in errors
     assert len(place.kinds()) == size
 
 
