@@ -94,8 +94,8 @@ class TwoOfEach:
 
     def _release(self, charge: str, did: str, room: CleanRoom) -> None:
         nonce = self.world.service.challenge(charge)
-        asked: c.Object = {"charge": charge, "evidence": self.world.attest(room, charge, nonce), "nonce": nonce}
-        self.world.service.submit(room.signer, did, "key_release", asked, f"key-of-{charge}")
+        requested: c.Object = {"charge": charge, "evidence": self.world.attest(room, charge, nonce), "nonce": nonce}
+        self.world.service.submit(room.signer, did, "key_release", requested, f"key-of-{charge}")
 
     def _run(self, things: Things, did: str, signer: Signer) -> None:
         """From charge to the model's release."""

@@ -90,9 +90,9 @@ def fresh(how_many: int) -> list[str]:
     return [f"raw-{next(NAMES)}" for _ in range(how_many)]
 
 
-def pairs(engine: str, clients: int, asked: argparse.Namespace, condition: Condition) -> None:
+def pairs(engine: str, clients: int, requested: argparse.Namespace, condition: Condition) -> None:
     """Clients in threads."""
-    how_many = max(64, clients * asked.pairs)
+    how_many = max(64, clients * requested.pairs)
     with both(engine) as (world, floor), ThreadPoolExecutor(clients) as pool:
 
         def ours() -> Callable[[], object]:
@@ -103,12 +103,12 @@ def pairs(engine: str, clients: int, asked: argparse.Namespace, condition: Condi
             names = fresh(how_many)
             return lambda: [*pool.map(floor.pair, names)]
 
-        report(f"pairs, {engine}, {clients} clients", in_turns(asked.rounds, ours, raw), condition)
+        report(f"pairs, {engine}, {clients} clients", in_turns(requested.rounds, ours, raw), condition)
 
 
-def two_processes(asked: argparse.Namespace) -> None:
+def two_processes(requested: argparse.Namespace) -> None:
     """As many clients in two processes that write one book."""
-    how_many = CLIENTS * asked.pairs
+    how_many = CLIENTS * requested.pairs
     children: list[subprocess.Popen[str]] = []
     with both("postgresql") as (world, floor), ThreadPoolExecutor(CLIENTS) as pool:
 
@@ -122,14 +122,14 @@ def two_processes(asked: argparse.Namespace) -> None:
                 "--client",
                 world.url,
                 "--pairs",
-                str(asked.pairs),
+                str(requested.pairs),
             ]
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             children.append(child)
             assert child.stdin is not None
             assert child.stdout is not None
-            go, told = child.stdin, child.stdout
-            assert told.readline() == "ready\n"
+            go, reported = child.stdin, child.stdout
+            assert reported.readline() == "ready\n"
             ready = made(world, how_many // 2)
 
             def run() -> None:
@@ -137,7 +137,7 @@ def two_processes(asked: argparse.Namespace) -> None:
                 go.flush()
                 for _ in pool.map(lambda pair: send(world, pair), ready):
                     pass
-                assert told.readline() == "done\n"
+                assert reported.readline() == "done\n"
 
             return run
 
@@ -145,7 +145,7 @@ def two_processes(asked: argparse.Namespace) -> None:
             names = fresh(how_many)
             return lambda: [*pool.map(floor.pair, names)]
 
-        ratios = in_turns(asked.rounds, ours, raw)
+        ratios = in_turns(requested.rounds, ours, raw)
         report("pairs, postgresql, 32 clients in two processes", ratios, Condition(least=0.3))
 
 
@@ -166,7 +166,7 @@ def client(url: str, how_many: int) -> None:
         world.book.close()
 
 
-def coroutines(asked: argparse.Namespace) -> None:
+def coroutines(requested: argparse.Namespace) -> None:
     """Clients that are coroutines, against the floor of as many threads."""
     waits: list[float] = []
 
@@ -181,7 +181,7 @@ def coroutines(asked: argparse.Namespace) -> None:
     async def all_of(world: StoredWorld, ready: list[Pair]) -> None:
         await asyncio.gather(*(one(world, ready[place::CLIENTS]) for place in range(CLIENTS)))
 
-    how_many = CLIENTS * asked.pairs
+    how_many = CLIENTS * requested.pairs
     with both("sqlite") as (world, floor), ThreadPoolExecutor(CLIENTS) as pool:
 
         def ours() -> Callable[[], object]:
@@ -192,23 +192,23 @@ def coroutines(asked: argparse.Namespace) -> None:
             names = fresh(how_many)
             return lambda: [*pool.map(floor.pair, names)]
 
-        report("pairs, sqlite, 32 coroutines", in_turns(asked.rounds, ours, raw), Condition(least=0.8))
+        report("pairs, sqlite, 32 coroutines", in_turns(requested.rounds, ours, raw), Condition(least=0.8))
     # Those of the first round, which warms up, are left out.
     cuts = statistics.quantiles(waits[how_many:], n=100)
     report("pairs, sqlite, 32 coroutines: p50", [cuts[49] * 1e3], unit="ms")
     report("pairs, sqlite, 32 coroutines: p99", [cuts[98] / cuts[49]], Condition(most=5), unit="of p50")
 
 
-def calls(asked: argparse.Namespace) -> None:
+def calls(requested: argparse.Namespace) -> None:
     """Calls of thousands of charges, then of as many settlements."""
     with both("sqlite") as (world, floor):
 
         def ours() -> Callable[[], object]:
-            ready = made(world, asked.batch)
+            ready = made(world, requested.batch)
             return lambda: [world.submit(*phase) for phase in zip(*ready, strict=True)]
 
         def raw() -> Callable[[], object]:
-            names = fresh(asked.batch)
+            names = fresh(requested.batch)
 
             def run() -> None:
                 for phase in (0, 1):
@@ -216,10 +216,10 @@ def calls(asked: argparse.Namespace) -> None:
 
             return run
 
-        report(f"pairs, sqlite, calls of {asked.batch}", in_turns(asked.rounds, ours, raw), Condition(least=0.4))
+        report(f"pairs, sqlite, calls of {requested.batch}", in_turns(requested.rounds, ours, raw), Condition(least=0.4))
 
 
-def over_http(asked: argparse.Namespace) -> None:
+def over_http(requested: argparse.Namespace) -> None:
     """Signed charges on 32 connections, against 32 coroutines in process."""
     took: list[float] = []
     with (
@@ -259,7 +259,7 @@ def over_http(asked: argparse.Namespace) -> None:
 
         report(
             "signed charges over HTTP, 32 connections",
-            in_turns(asked.rounds, http, inside),
+            in_turns(requested.rounds, http, inside),
             Condition(least=0.4),
             unit="of 32 coroutines in process",
         )
@@ -279,9 +279,9 @@ def straight(entries: list[bytes], documents: dict[str, bytes], *, signatures: b
         apply(state, entry, index)
 
 
-def verification(asked: argparse.Namespace) -> None:
+def verification(requested: argparse.Namespace) -> None:
     """``epsilon verify`` with every policy decided again, against the straight path of one process."""
-    path = grown(asked.verified)
+    path = grown(requested.verified)
     engine = engine_of(url_of(path), writes=False)
     with engine.begin() as connection:
         book = Snapshot(connection)
@@ -298,12 +298,12 @@ def verification(asked: argparse.Namespace) -> None:
             return lambda: straight(entries, documents, signatures=signed)
 
         name = f"verify {len(entries)} entries, everything decided, {'all' if signatures else 'no'} signatures"
-        report(name, in_turns(asked.rounds, ours, peer), Condition(least=least), unit="of the straight path")
+        report(name, in_turns(requested.rounds, ours, peer), Condition(least=least), unit="of the straight path")
 
 
-def openings(asked: argparse.Namespace) -> None:
+def openings(requested: argparse.Namespace) -> None:
     """Processor time and memory of opening a book, by the length of the log, with a snapshot and without."""
-    for entries in asked.entries:
+    for entries in requested.entries:
         long = entries >= 10**6
         with TemporaryDirectory() as folder:
             shutil.copy(grown(entries), Path(folder) / "book.sqlite")
@@ -323,11 +323,11 @@ def openings(asked: argparse.Namespace) -> None:
                 book.close()
 
 
-def grown_books(asked: argparse.Namespace) -> None:
+def grown_books(requested: argparse.Namespace) -> None:
     """The cost of a charge, by the length of the log."""
     contract = c.digest(c.dump(ENDLESS))
     costs: dict[int, list[float]] = {}
-    for entries in asked.entries:
+    for entries in requested.entries:
         with TemporaryDirectory() as folder:
             shutil.copy(grown(entries), Path(folder) / "book.sqlite")
             world = StoredWorld(Path(folder))
@@ -336,12 +336,12 @@ def grown_books(asked: argparse.Namespace) -> None:
                 ready = [world.charge(f"cost-{next(NAMES)}", run=TINY, contract=contract) for _ in range(128)]
                 return lambda: world.submit(*ready)
 
-            costs[entries] = [seconds(charges()) for _ in range(asked.rounds * 3 + 1)][1:]
+            costs[entries] = [seconds(charges()) for _ in range(requested.rounds * 3 + 1)][1:]
             world.book.close()
-    first = statistics.median(costs[asked.entries[0]])
+    first = statistics.median(costs[requested.entries[0]])
     for entries, took_each in costs.items():
         ratios = [one / first for one in took_each]
-        report(f"a charge after {entries} entries", ratios, Condition(most=1.2), f"of one after {asked.entries[0]}")
+        report(f"a charge after {entries} entries", ratios, Condition(most=1.2), f"of one after {requested.entries[0]}")
 
 
 def _resident() -> float:
@@ -349,18 +349,18 @@ def _resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def parts(asked: argparse.Namespace) -> None:
+def parts(requested: argparse.Namespace) -> None:
     """Microseconds of one command, by what they are spent on: of the core alone, one after the other, nothing kept."""
     world = MemoryWorld()
     world.found()
-    sent = [world.charge(f"part-{number}", run=TINY) for number in range(asked.parts)]
+    sent = [world.charge(f"part-{number}", run=TINY) for number in range(requested.parts)]
     pending = [read_command(one.raw, one.signature) for one in sent]
     decided = [world.decide_pending(one) for one in pending]
     entries = [entry_of(one, found, world.clock()) for one, found in zip(pending, decided, strict=True)]
     data = [one.to_bytes() for one in entries]
     state = world.fork().state
     edge = dict.fromkeys(range(64), bytes(32))
-    later = [read_command(*_raw(world, number)) for number in range(asked.parts)]
+    later = [read_command(*_raw(world, number)) for number in range(requested.parts)]
     spent: dict[str, Callable[[], object]] = {
         "read the command": lambda: [read_command(one.raw, one.signature) for one in sent],
         "verify its signature": lambda: [verify_signer(state, one, LOG_PUBLIC.x) for one in pending],
@@ -375,17 +375,17 @@ def parts(asked: argparse.Namespace) -> None:
         ],
     }
     for name, run in spent.items():
-        times = [seconds(run) / asked.parts * 1e6 for _ in range(asked.rounds + 1)][1:]
+        times = [seconds(run) / requested.parts * 1e6 for _ in range(requested.rounds + 1)][1:]
         report(f"a charge: {name}", times, unit="µs")
 
 
-def stages(asked: argparse.Namespace) -> None:
+def stages(requested: argparse.Namespace) -> None:
     """Microseconds of processor time of one command in the book's own pipeline, by stage."""
     with TemporaryDirectory() as folder, open_world(Path(folder)) as world:
         send(world, *made(world, 1))
         pipeline, found = Pipeline(world), dict[str, list[float]]()
-        for _ in range(asked.rounds + 1):
-            ready = made(world, asked.parts)
+        for _ in range(requested.rounds + 1):
+            ready = made(world, requested.parts)
             for kind, phase in zip(("charge", "settlement"), zip(*ready, strict=True), strict=True):
                 for stage, spent in pipeline.spent(phase).items():
                     found.setdefault(f"a {kind} in a batch: {stage}", []).append(spent)
@@ -400,11 +400,11 @@ def _raw(world: MemoryWorld, number: int) -> tuple[bytes, str]:
 
 
 ROWS: Final[dict[str, Callable[[argparse.Namespace], None]]] = {
-    "threads": lambda asked: pairs("sqlite", CLIENTS, asked, Condition(least=0.5)),
-    "one": lambda asked: pairs("sqlite", 1, asked, Condition(least=0.5)),
+    "threads": lambda requested: pairs("sqlite", CLIENTS, requested, Condition(least=0.5)),
+    "one": lambda requested: pairs("sqlite", 1, requested, Condition(least=0.5)),
     "coroutines": coroutines,
     "calls": calls,
-    "postgresql": lambda asked: pairs("postgresql", CLIENTS, asked, Condition(least=0.3)),
+    "postgresql": lambda requested: pairs("postgresql", CLIENTS, requested, Condition(least=0.3)),
     "processes": two_processes,
     "http": over_http,
     "verify": verification,
@@ -427,18 +427,18 @@ def main() -> None:
     parser.add_argument("--entries", default="1000,100000,1000000", help="lengths of the logs that are opened")
     parser.add_argument("--parts", type=int, default=500, help="commands by which the parts are timed")
     parser.add_argument("--client", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.client:
-        client(asked.client, CLIENTS * asked.pairs // 2)
+    requested = parser.parse_args()
+    if requested.client:
+        client(requested.client, CLIENTS * requested.pairs // 2)
         return
-    asked.entries = [int(one) for one in asked.entries.split(",")]
+    requested.entries = [int(one) for one in requested.entries.split(",")]
     if postgres.NAMED not in os.environ:
         # A server of its own, which waits for the disk; it ends after what the tests keep on it.
         server = postgres.Server(max_connections="200")
         atexit.register(server.close)
         os.environ[postgres.NAMED] = server.dsn
-    for name in asked.rows or ROWS:
-        ROWS[name](asked)
+    for name in requested.rows or ROWS:
+        ROWS[name](requested)
 
 
 if __name__ == "__main__":

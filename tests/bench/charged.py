@@ -51,22 +51,22 @@ def charged(folder: Path, name: str, plan: Plan, records: int, epsilon: Fraction
     with open_world(folder) as world:
         run = plan.to_json()
         digest = _furnish(world, plan, records, epsilon)
-        told = Charged(name, reported_epsilon(plan.whole, DELTA, RELATION))
+        reported = Charged(name, reported_epsilon(plan.whole, DELTA, RELATION))
         where: dict[str, Any] = {"partitions": (f"{HOSPITAL}/digits/train",), "contract": digest}
         _expect("pending", world.submit(world.charge(name, run=run, **where)))
         _expect("permitted", world.submit(world.release(name, run)))
         try:
-            yield told
+            yield reported
         except BaseException:
-            told.steps = plan.steps
+            reported.steps = plan.steps
             raise
         finally:
-            (posted,) = world.submit(world.settle(name, plan.steps if told.steps is None else told.steps))
+            (posted,) = world.submit(world.settle(name, plan.steps if reported.steps is None else reported.steps))
             _expect("posted", [posted])
-            told.posted = posted.index
+            reported.posted = posted.index
         one = {**run, "steps": 1}
         (more,) = world.submit(world.charge(f"{name}-more", run=one, **where))
-        assert told.steps != plan.steps or more.code.refused, "the budget must be spent to the last step"
+        assert reported.steps != plan.steps or more.code.refused, "the budget must be spent to the last step"
 
 
 def _furnish(world: StoredWorld, plan: Plan, records: int, epsilon: Fraction) -> str:

@@ -85,10 +85,10 @@ def compare(
         "peer": peer.what,
         "peer_per_second": 1 / statistics.median(theirs[-rounds:]),
     }
-    told = benchmark.extra_info
+    reported = benchmark.extra_info
     line = (
-        f"{told['ratio']:>10.3g} x  ({told['ratio_least']:.3g} to {told['ratio_most']:.3g})  "
-        f"{ours.what} ({told['ours_per_second']:.4g}/s) : {peer.what} ({told['peer_per_second']:.4g}/s)"
+        f"{reported['ratio']:>10.3g} x  ({reported['ratio_least']:.3g} to {reported['ratio_most']:.3g})  "
+        f"{ours.what} ({reported['ours_per_second']:.4g}/s) : {peer.what} ({reported['peer_per_second']:.4g}/s)"
     )
     took = statistics.median(mine[-rounds:])
     if limit is not None:

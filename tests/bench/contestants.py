@@ -73,8 +73,8 @@ def ours(
     def step() -> None:
         engine.step(next(numbers), optimiser, randomness)
 
-    told = "" if precision == "float32" else f", {precision}"
-    return Contestant(f"ours, {'compiled' if engine.compiled else 'eager'}{told}", step)
+    reported = "" if precision == "float32" else f", {precision}"
+    return Contestant(f"ours, {'compiled' if engine.compiled else 'eager'}{reported}", step)
 
 
 def vmapped(network: Network, device: torch.device) -> Contestant:
@@ -219,7 +219,7 @@ def _jax_contestant(jax: Any, name: str, update: Any, start: Any, batch: Any) ->
         now["value"] = jax.block_until_ready(compiled(now["value"], *batch))
 
     def memory() -> int:
-        told = compiled.memory_analysis()
-        return int(told.temp_size_in_bytes + told.output_size_in_bytes)
+        reported = compiled.memory_analysis()
+        return int(reported.temp_size_in_bytes + reported.output_size_in_bytes)
 
     return Contestant(name, step, memory)

@@ -100,9 +100,9 @@ def _pairs(opened: StoredWorld, first: Entry) -> Iterator[Entry]:
         request: Any = {**first.request, "clean_room": room.to_json()}
         charge = replace(first, id=name, body={**body, "request": request})
         yield replace(charge, signature=bank.sign(charge.command.to_bytes()))
-        asked: c.Object = {"charge": name, "steps": 1}
+        requested: c.Object = {"charge": name, "steps": 1}
         post = Entry(
-            "post", f"post-{name}", first.time, BANK_A, room.signer.key_id, {"outcome": "posted", "request": asked}, ""
+            "post", f"post-{name}", first.time, BANK_A, room.signer.key_id, {"outcome": "posted", "request": requested}, ""
         )
         yield replace(post, signature=room.signer.sign(post.command.to_bytes()))
         number += 1

@@ -53,8 +53,8 @@ class History(PermissiveWorld):
 
     def sent(self, kind: str, name: str, actor: str, body: c.Object) -> Sent:
         """A command as it is sent."""
-        asked = self.pending(kind, name, actor, body)
-        return asked.raw, asked.signature
+        requested = self.pending(kind, name, actor, body)
+        return requested.raw, requested.signature
 
     def admission(self, name: str, contract: str) -> Sent:
         """One more run of the hub's."""
@@ -72,9 +72,9 @@ class History(PermissiveWorld):
 
     def answer(self, state: MemoryState, sent: Sent) -> str:
         """What the core does with a command: read, verify, decide, write the entry, apply."""
-        asked = read_command(*sent)
-        decided = decide(state, asked, self.clock(), self.index, self.gate, LOG_PUBLIC.x)
-        entry = entry_of(asked, decided, self.clock())
+        requested = read_command(*sent)
+        decided = decide(state, requested, self.clock(), self.index, self.gate, LOG_PUBLIC.x)
+        entry = entry_of(requested, decided, self.clock())
         entry.to_bytes()
         apply(state, entry, self.index)
         return decided.code.word

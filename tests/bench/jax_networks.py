@@ -66,8 +66,8 @@ def _transformer(sizes: Sizes, values: Values, words: Any, *, causal: bool) -> A
 
 def _attention(values: Values, place: str, tokens: Any, heads: int, *, causal: bool) -> Any:  # noqa: ANN401
     records, length, width = tokens.shape
-    asked = _linear(values, f"{place}.asked", _normed(values, f"{place}.before", tokens))
-    parts = asked.reshape(records, length, 3, heads, width // heads)
+    requested = _linear(values, f"{place}.asked", _normed(values, f"{place}.before", tokens))
+    parts = requested.reshape(records, length, 3, heads, width // heads)
     attend = import_module("jax").nn.dot_product_attention
     mixed = attend(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=causal)
     return _linear(values, f"{place}.out", mixed.reshape(records, length, width))

@@ -43,7 +43,7 @@ def _slice(place: int) -> str:
     return f"s{place:04d}"
 
 
-def range_charges(asked: argparse.Namespace) -> None:
+def range_charges(requested: argparse.Namespace) -> None:
     """By width, the cost of a charge beside that of one over a single partition."""
     with TemporaryDirectory() as folder, open_world(Path(folder), "sqlite") as world:
         names = [_slice(place) for place in range(PARTITIONS_MAX)]
@@ -53,7 +53,7 @@ def range_charges(asked: argparse.Namespace) -> None:
         for width in (1, *WIDTHS):
             charge_over(world, width)
         ratios: dict[int, list[float]] = {width: [] for width in WIDTHS}
-        for _ in range(4 * asked.rounds):
+        for _ in range(4 * requested.rounds):
             one = charge_over(world, 1)
             for width, found in ratios.items():
                 found.append(charge_over(world, width) / one)

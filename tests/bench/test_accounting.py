@@ -56,7 +56,7 @@ def test_the_epsilon_of_a_new_plan(benchmark: BenchmarkFixture, plan: tuple[str,
     """A plan that nobody has asked for, against dp_accounting's own accountant at its own grid."""
     probability, noise, steps = Fraction(plan[0]), Fraction(plan[1]), plan[2]
     made = 0
-    told: dict[PoissonGaussian, float] = {}
+    reported: dict[PoissonGaussian, float] = {}
 
     def fresh() -> PoissonGaussian:
         nonlocal made
@@ -67,7 +67,7 @@ def test_the_epsilon_of_a_new_plan(benchmark: BenchmarkFixture, plan: tuple[str,
         accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
         step = PoissonSampledDpEvent(float(mechanism.probability), GaussianDpEvent(float(mechanism.noise_multiplier)))
         accountant.compose(step, steps)
-        told[mechanism] = accountant.get_epsilon(float(DELTA))
+        reported[mechanism] = accountant.get_epsilon(float(DELTA))
 
     compare(
         benchmark,
@@ -75,5 +75,5 @@ def test_the_epsilon_of_a_new_plan(benchmark: BenchmarkFixture, plan: tuple[str,
         Side("dp_accounting's PLDAccountant", 1, fresh, theirs),
     )
     assert all(
-        float(reported_epsilon(one, DELTA, "REPLACE_SPECIAL")) == pytest.approx(told[one], rel=0.01) for one in told
+        float(reported_epsilon(one, DELTA, "REPLACE_SPECIAL")) == pytest.approx(reported[one], rel=0.01) for one in reported
     )

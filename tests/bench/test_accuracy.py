@@ -105,10 +105,10 @@ SPENT: Final = Plan(Fraction(1, 4), Fraction(21_377, 10_000), Fraction(1, 10), 1
 
 def test_a_run_that_broke_is_posted_in_full(tmp_path: Path) -> None:
     """Whatever broke it, and after how many steps."""
-    with pytest.raises(ZeroDivisionError), charged(tmp_path, "run", SPENT, 1_000, Fraction(2)) as told:
+    with pytest.raises(ZeroDivisionError), charged(tmp_path, "run", SPENT, 1_000, Fraction(2)) as reported:
         raise ZeroDivisionError
-    assert told.steps == SPENT.steps
-    assert told.posted is not None
+    assert reported.steps == SPENT.steps
+    assert reported.posted is not None
 
 
 def test_a_run_beyond_its_budget_is_never_begun(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_run_is_made_once(tmp_path: Path) -> None:
     assert len(accuracy.known(into)) == 3
 
 
-def test_a_mean_below_its_floor_is_told() -> None:
+def test_a_mean_below_its_floor_is_reported() -> None:
     """Mean and range of the runs of a recipe; the verdict falls when one mean is not above its floor."""
     recipe = accuracy.RECIPES["mnist-1"].to_json()
     runs = {str(seed): {**recipe, "seed": seed, "accuracy": value} for seed, value in enumerate((0.981, 0.984))}

@@ -42,15 +42,15 @@ def _ours(charges: int, organisations: int = ORGANISATIONS) -> Side[MemoryState]
 @pytest.mark.parametrize("charges", [100, 1_000, 10_000, 100_000])
 def test_ours_after_more_charges(benchmark: BenchmarkFixture, charges: int) -> None:
     """Independent of history."""
-    told = compare(benchmark, _ours(charges), _ours(LEAST))
-    assert told.median < INDEPENDENT, told.line
+    reported = compare(benchmark, _ours(charges), _ours(LEAST))
+    assert reported.median < INDEPENDENT, reported.line
 
 
 @pytest.mark.parametrize("organisations", [630, 6_300])
 def test_ours_of_a_larger_lineage(benchmark: BenchmarkFixture, organisations: int) -> None:
     """Independent of how many organisations became one, in one merger after another."""
-    told = compare(benchmark, _ours(LEAST, organisations), _ours(LEAST))
-    assert told.median < INDEPENDENT, told.line
+    reported = compare(benchmark, _ours(LEAST, organisations), _ours(LEAST))
+    assert reported.median < INDEPENDENT, reported.line
 
 
 @cache

@@ -50,7 +50,7 @@ def opening(kinds: int, budget: tuple[Fraction, Fraction]) -> Opening:
 @pytest.mark.parametrize("kinds", [1, 2, 8])
 def test_a_partition_opens(benchmark: BenchmarkFixture, kinds: int, budget: tuple[Fraction, Fraction]) -> None:
     """Within 5 s of one processor, against one kind of steps: what each further kind costs."""
-    told = compare(
+    reported = compare(
         benchmark,
         Side(
             f"opened for {kinds} kinds of steps, ε {budget[0]}",
@@ -63,4 +63,4 @@ def test_a_partition_opens(benchmark: BenchmarkFixture, kinds: int, budget: tupl
         3,
         limit=OPENED_S,
     )
-    assert told.within, told.line
+    assert reported.within, reported.line

@@ -150,9 +150,9 @@ def _release(world: ServedWorld, name: str, room: CleanRoom) -> bytes:
     nonce = world.service.challenge(name)
     evidence = world.attest(room, name, nonce, c.digest(c.dump(TINY)))
     body: c.Object = {"charge": name, "evidence": evidence, "nonce": nonce}
-    asked = world.command_bytes(room.signer, BANK_A, "key_release", body, f"key-of-{name}")
-    signed = world.sign(room.signer, PATHS["key_release"], asked, f"key-of-{name}")
-    return packed(world, "key_release", asked, signed, world.everybody.shown_by(room.signer))
+    requested = world.command_bytes(room.signer, BANK_A, "key_release", body, f"key-of-{name}")
+    signed = world.sign(room.signer, PATHS["key_release"], requested, f"key-of-{name}")
+    return packed(world, "key_release", requested, signed, world.everybody.shown_by(room.signer))
 
 
 def _tell(benchmark: BenchmarkFixture, what: str, rounds: list[Heard]) -> None:

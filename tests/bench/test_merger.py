@@ -38,10 +38,10 @@ def _two(runs: int) -> tuple[History, Sent]:
 def _merge(runs: int, state: MemoryState) -> None:
     """Read, verify, decide and apply; the hub then knows all that the partition has lost."""
     world, sent = _two(runs)
-    asked = read_command(*sent)
-    decided = decide(state, asked, world.clock.now, world.index, world.gate, LOG_PUBLIC.x)
+    requested = read_command(*sent)
+    decided = decide(state, requested, world.clock.now, world.index, world.gate, LOG_PUBLIC.x)
     assert decided.code.word == "permitted", decided
-    apply(state, entry_of(asked, decided, world.clock.now), world.index)
+    apply(state, entry_of(requested, decided, world.clock.now), world.index)
     ref, hub = ref_of("q4"), holder_of(state.organisations[HUB].node)
     assert state.accounts[ref, hub].loss == state.accounts[ref, GLOBAL].loss
 
@@ -58,5 +58,5 @@ def _in_memory(runs: int) -> Side[MemoryState]:
 
 def test_in_memory(benchmark: BenchmarkFixture) -> None:
     """In 2 s, against one with a hundredth of the runs."""
-    told = compare(benchmark, _in_memory(MANY), _in_memory(FEW), rounds=5, limit=LIMIT_S)
-    assert told.within, told.line
+    reported = compare(benchmark, _in_memory(MANY), _in_memory(FEW), rounds=5, limit=LIMIT_S)
+    assert reported.within, reported.line

@@ -64,14 +64,14 @@ def test_a_new_plan(benchmark: BenchmarkFixture, question: str, load: str) -> No
         accountant.compose(step, whole.steps)
         accountant.get_epsilon(1e-5)
 
-    told = compare(
+    reported = compare(
         benchmark,
         Side(f"{question} of a new plan, {load}", 1, lambda: market.ask(_new(load)), ask, process_time),
         Side("one ε by dp_accounting's PLDAccountant", 1, lambda: _new(load), theirs, process_time),
         3,
         limit=limit,
     )
-    assert told.within, told.line
+    assert reported.within, reported.line
 
 
 @pytest.mark.parametrize("load", LOADS)
@@ -82,11 +82,11 @@ def test_a_question(benchmark: BenchmarkFixture, question: str, load: str) -> No
     probability, noise, steps = LOADS[load]
     known = dense_plan(steps, noise, probability)
     ask(market.ask(known))
-    told = compare(
+    reported = compare(
         benchmark,
         Side(f"{question} of a plan seen before, {load}", 1, lambda: market.ask(known), ask),
         Side("of a new one", 1, lambda: market.ask(_new(load)), ask),
         3,
         limit=SEEN_S,
     )
-    assert told.within, told.line
+    assert reported.within, reported.line

@@ -80,13 +80,13 @@ def test_a_new_plan(benchmark: BenchmarkFixture, name: str, budget: str) -> None
     """In 5 ms under `renyi`, against the same plan seen before."""
     office = Office(PLANS[name], BUDGETS[budget])
     office.price([office.read()])
-    told = compare(
+    reported = compare(
         benchmark,
         Side(f"new plan priced, {name}, {budget} budget", 5, lambda: [office.new() for _ in range(5)], office.price),
         Side("seen before", AGAIN, lambda: [office.read() for _ in range(AGAIN)], office.price),
         limit=NEW_S,
     )
-    assert told.within, told.line
+    assert reported.within, reported.line
 
 
 def test_a_plan_seen_before(benchmark: BenchmarkFixture) -> None:
@@ -99,10 +99,10 @@ def test_a_plan_seen_before(benchmark: BenchmarkFixture) -> None:
         for _ in range(times):
             hashlib.sha256(data).hexdigest()
 
-    told = compare(
+    reported = compare(
         benchmark,
         Side("plan priced that was seen before", AGAIN, lambda: [office.read() for _ in range(AGAIN)], office.price),
         Side("SHA-256 of its bytes", AGAIN, lambda: AGAIN, hashed),
         limit=SEEN_S,
     )
-    assert told.within, told.line
+    assert reported.within, reported.line

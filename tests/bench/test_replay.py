@@ -129,8 +129,8 @@ def test_replay_of_a_longer_log(benchmark: BenchmarkFixture) -> None:
             lambda _: verify_book(url_of(path), LOG, no_step, signatures=False),
         )
 
-    told = compare(benchmark, replay(FEW), replay(FEW // 10), rounds=3)
-    assert told.median < ABOUT_THE_SAME, told.line
+    reported = compare(benchmark, replay(FEW), replay(FEW // 10), rounds=3)
+    assert reported.median < ABOUT_THE_SAME, reported.line
 
 
 def test_inclusion_proof(benchmark: BenchmarkFixture) -> None:
@@ -149,8 +149,8 @@ def test_inclusion_proof(benchmark: BenchmarkFixture) -> None:
             assert verify_receipt(receipt, entries[place], LOG)[0] == place
         floor = Side("SHA-256 of a kilobyte, 40 times", len(places), nothing, lambda _: _hashes(40 * len(places)))
         ours = Side(f"inclusion proof of {MANY}", len(places), nothing, proofs)
-        told = compare(benchmark, ours, floor, rounds=7, limit=0.001)
-        assert told.within, told.line
+        reported = compare(benchmark, ours, floor, rounds=7, limit=0.001)
+        assert reported.within, reported.line
     engine.dispose()
 
 

@@ -27,14 +27,14 @@ def test_a_row_above_the_load_is_not_measured(monkeypatch: pytest.MonkeyPatch, l
     seen = iter([0.1, load, 0.2])
     monkeypatch.setattr(os, "getloadavg", lambda: (next(seen), 9.0, 9.0))
     makers = {"non-private": contestants.plain, "vmap": contestants.vmapped, "a peer": _no_peer}
-    told = row("cnn-64", ROWS["cnn-64"], CPU, 2, 2.0, makers)
-    assert (told["row"], told["load"]) == ("cnn-64", load)
+    reported = row("cnn-64", ROWS["cnn-64"], CPU, 2, 2.0, makers)
+    assert (reported["row"], reported["load"]) == ("cnn-64", load)
     if not measured:
-        assert told["result"] == "not measured"
+        assert reported["result"] == "not measured"
         return
-    assert told["refused"] == {"a peer": "NotImplementedError: has no rule for this layer"}
-    assert told["result"]["non-private"]["ratio"] == [1, 1, 1]
-    assert told["result"]["vmap"]["ms"] > 0
+    assert reported["refused"] == {"a peer": "NotImplementedError: has no rule for this layer"}
+    assert reported["result"]["non-private"]["ratio"] == [1, 1, 1]
+    assert reported["result"]["vmap"]["ms"] > 0
 
 
 def test_every_kind_of_network_has_two_sizes() -> None:

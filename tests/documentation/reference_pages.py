@@ -85,8 +85,8 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
     yield f"**{operation['summary']}.** {operation.get('description', '')}"
     token = "needs an access token" if operation["security"] else "public"
     body = operation.get("requestBody", {}).get("content", {})
-    told = [f"`{operation['operationId']}`", token]
-    told += [f"body: {kind_of(one['schema'], {}, _schema_link)}" for one in body.values() if "schema" in one]
+    reported = [f"`{operation['operationId']}`", token]
+    reported += [f"body: {kind_of(one['schema'], {}, _schema_link)}" for one in body.values() if "schema" in one]
     for status, answer in operation["responses"].items():
         if status < "400":
             kinds = [
@@ -94,9 +94,9 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
                 for one in answer.get("content", {}).values()
                 if "schema" in one
             ]
-            told.append(f"{status}: {', '.join(kinds) or answer.get('description', 'no body')}")
-    told.append("problems: " + ", ".join(status for status in operation["responses"] if status >= "400"))
-    yield "\n".join(f"- {one}" for one in told)
+            reported.append(f"{status}: {', '.join(kinds) or answer.get('description', 'no body')}")
+    reported.append("problems: " + ", ".join(status for status in operation["responses"] if status >= "400"))
+    yield "\n".join(f"- {one}" for one in reported)
     if operation.get("parameters"):
         rows = ["| parameter | in | value | needed | meaning |", "|---|---|---|---|---|"]
         rows += [

@@ -49,7 +49,7 @@ def _pasted_into(place: Path, text: str) -> str:
 def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path) -> None:
     """No command fails; the model was released, and the book verifies."""
     printed = ""
-    with served(tmp_path, _up()) as told:
+    with served(tmp_path, _up()) as reported:
         for language, where, text in BLOCKS:
             if where in OWN:
                 continue
@@ -58,7 +58,7 @@ def test_a_reader_gets_from_a_table_to_a_verified_model(tmp_path: Path) -> None:
             elif not where:
                 printed += _pasted_into(tmp_path, text)
         # What `epsilon up` printed is of another dataset: a reader may follow both.
-        commands = [line.strip() for line in told if line.startswith("  ") and " first/" in line]
+        commands = [line.strip() for line in reported if line.startswith("  ") and " first/" in line]
         assert len(commands) == 7
         for command in commands[:-2]:
             _pasted_into(tmp_path, command)

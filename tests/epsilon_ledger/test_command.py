@@ -73,8 +73,8 @@ def test_what_is_built_alone_is_what_is_built_with_all() -> None:
             if names[:1] == (first,):
                 assert [one.opts for one in alone[names].params] == [one.opts for one in command.params], names
                 assert alone[names].epilog == command.epilog
-        told = [(name, one.get_short_help_str(500)) for name, one in alone[()].commands.items()]
-        assert told == [(name, one.get_short_help_str(500)) for name, one in whole[()].commands.items()]
+        reported = [(name, one.get_short_help_str(500)) for name, one in alone[()].commands.items()]
+        assert reported == [(name, one.get_short_help_str(500)) for name, one in whole[()].commands.items()]
 
 
 def _environment() -> dict[str, str]:

@@ -119,11 +119,11 @@ def test_every_line_to_type_parses(page: Path) -> None:
 
 def test_the_page_lists_every_command() -> None:
     """docs/commands.md has the program's own commands and sentences, no more and no less."""
-    told = re.findall(r"^\| `epsilon ([a-z -]+)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert told == [(" ".join(names), one.get_short_help_str(500)) for names, one in sorted(leaves())]
+    reported = re.findall(r"^\| `epsilon ([a-z -]+)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert reported == [(" ".join(names), one.get_short_help_str(500)) for names, one in sorted(leaves())]
 
 
-def test_exit_codes_are_told_in_full() -> None:
+def test_exit_codes_are_reported_in_full() -> None:
     """The page and the root's help name the same codes, and each code of an outcome is among them."""
     rows = re.findall(r"^\| ([0-9]+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     helped = re.findall(r"(?:: |· )([0-9]+) ", root().epilog.replace("\n", " "))
@@ -141,14 +141,14 @@ def test_no_help_loads_what_takes_long() -> None:
 
 def test_the_shell_completes_commands() -> None:
     """As bash asks after the tabulator key."""
-    asked = {"COMP_CWORD": "1", "COMP_WORDS": "epsilon con", "_EPSILON_COMPLETE": "complete_bash"}
+    requested = {"COMP_CWORD": "1", "COMP_WORDS": "epsilon con", "_EPSILON_COMPLETE": "complete_bash"}
     script = 'import sys; sys.argv = ["epsilon"]; from epsilon_ledger.__main__ import main; main()'
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, **asked},
+        env={**os.environ, **requested},
         cwd=ROOT,
     )
     assert done.stdout.split() == ["contract"]

@@ -152,7 +152,7 @@ def test_what_ran_is_posted_and_the_rest_returns(tmp_path: Path) -> None:
 
 def test_a_run_tells_what_its_numbers_mean(tmp_path: Path) -> None:
     """ε and budget, δ, unit, relation, rule, Level, and what is not given."""
-    told = str(_run(tmp_path / "book.sqlite"))
+    reported = str(_run(tmp_path / "book.sqlite"))
     for words in (
         "ε 1.6",
         "budget of ε 2",
@@ -162,7 +162,7 @@ def test_a_run_tells_what_its_numbers_mean(tmp_path: Path) -> None:
         "Level 1",
         "not given: other parties",
     ):
-        assert words in told
+        assert words in reported
 
 
 def test_keys_and_budget_are_the_book_s_own(spent: Path) -> None:

@@ -81,8 +81,8 @@ class Everybody(httpx.Auth):
     def _of(self, request: httpx.Request) -> str:
         key_id = _signed_by(request)
         body = _body(request)
-        asked = body.get("body")
-        room = asked.get("clean_room") if isinstance(asked, dict) else None
+        requested = body.get("body")
+        room = requested.get("clean_room") if isinstance(requested, dict) else None
         signing = room.get("signing") if isinstance(room, dict) else None
         if isinstance(signing, dict):
             self.charges[str(body["id"])] = c.base64url(sha256(c.dump(signing)).digest())

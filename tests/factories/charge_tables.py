@@ -185,11 +185,11 @@ class ChargeTable:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The events of the table, each with the outcome that it has here and the charge's state after it."""
-        told: list[tuple[str, ...]] = []
+        reported: list[tuple[str, ...]] = []
         for row in TABLES[self.table].strip().splitlines():
             event, outcomes, state = (cell.strip() for cell in row.split("|"))
-            told.append((event, outcomes.split(" / ")[-1 if self.over_http else 0], state))
-        return told
+            reported.append((event, outcomes.split(" / ")[-1 if self.over_http else 0], state))
+        return reported
 
     def run(self) -> list[tuple[str, ...]]:
         """The rows as they come out, down to the first that differs; after each the accounts are computed again."""

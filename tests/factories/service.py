@@ -273,8 +273,8 @@ class ServedWorld(World):
         return Command(kind, id, actor, signer.key_id, body).to_bytes()
 
 
-def _loss(told: dict[str, Any]) -> Loss:
-    return Loss(tuple(int(one) for one in told["finite"]), tuple(told["infinite"]))
+def _loss(reported: dict[str, Any]) -> Loss:
+    return Loss(tuple(int(one) for one in reported["finite"]), tuple(reported["infinite"]))
 
 
 @contextmanager

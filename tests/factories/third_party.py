@@ -68,14 +68,14 @@ def serving(folder: Path, name: str, origin: str, log: str) -> Iterator[Witness]
     ) as process:
         assert process.stderr is not None
         try:
-            told = []
+            reported = []
             for line in process.stderr:
-                told.append(line)
+                reported.append(line)
                 found = re.search(r"listening on (http://127\.0\.0\.1:\d+)", line)
                 if found:
                     yield Witness(config, made.stdout.strip(), found[1])
                     return
-            raise AssertionError("".join(told))
+            raise AssertionError("".join(reported))
         finally:
             process.terminate()
 

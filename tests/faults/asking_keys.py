@@ -42,8 +42,8 @@ class AskingKeys:
         if name is None:
             return None
         run = self.model.runs.get(name)
-        told = {"charge": name, "by": (run.room if run and b % 21 != 13 else self._room(b))}
-        return (run.actor if run and b % 33 != 17 else self._bank(b)), told
+        reported = {"charge": name, "by": (run.room if run and b % 21 != 13 else self._room(b))}
+        return (run.actor if run and b % 33 != 17 else self._bank(b)), reported
 
     def _room(self, number: int) -> str:
         """A clean room that may belong to a charge, mostly another one."""
@@ -86,8 +86,8 @@ class AskingKeys:
         if found is None or run is None:
             return None
         first = run.leased + (1 if b % 7 else b % 3)
-        told = {"generation": run.generation - (c % 8 == 3) or 1, "first": max(1, first), "last": max(1, first + c % 3)}
-        return found[0], {**found[1], **told}
+        reported = {"generation": run.generation - (c % 8 == 3) or 1, "first": max(1, first), "last": max(1, first + c % 3)}
+        return found[0], {**found[1], **reported}
 
     def _run_generation(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
@@ -95,8 +95,8 @@ class AskingKeys:
         run = self.model.runs.get(found[1]["charge"]) if found else None
         if found is None or run is None:
             return None
-        told = {"run": plan_of(run.plan, run.steps // steps_of(run.plan, 1)), "flawed": c % 15 == 7}
-        return found[0], {**found[1], **told}
+        reported = {"run": plan_of(run.plan, run.steps // steps_of(run.plan, 1)), "flawed": c % 15 == 7}
+        return found[0], {**found[1], **reported}
 
     def _model_opening(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
@@ -104,13 +104,13 @@ class AskingKeys:
         run = self.model.runs.get(name or "")
         if name is None or run is None:
             return None
-        told = {
+        reported = {
             "charge": name,
             "room": f"opening-{self.made + 1}" if c % 9 else self._room(c),
             "run": plan_of(run.plan, run.steps // steps_of(run.plan, 1)),
             "flawed": c % 15 == 7,
         }
-        return (run.actor if b % 3 else self._anyone(b)), told
+        return (run.actor if b % 3 else self._anyone(b)), reported
 
     # -- documents and time
 
@@ -138,16 +138,16 @@ class AskingKeys:
         names = ["digits", *sorted(self.model.datasets), "none"]
         name = names[b % len(names)]
         version = self.model.recommended.get(name, (0, ""))[0] + bool(c % 5)
-        told = {"name": name, "issuer": TSO, "version": max(1, version), "epsilon": ("8", "2.75")[c % 2]}
-        return (TSO if a % 6 else self._anyone(b)), told
+        reported = {"name": name, "issuer": TSO, "version": max(1, version), "epsilon": ("8", "2.75")[c % 2]}
+        return (TSO if a % 6 else self._anyone(b)), reported
 
     def _clock_correction(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         # Not before the clock: what is due would lapse while the call is decided. And see :meth:`_collusion`.
         if self.model.suspects or now <= self.world.clock.now:
             return None
         signed = (SRO,) if c % 5 else (self._bank(b),)
-        told = {"ahead": now + (b % 6 == 2), "time": self.world.clock.now + (a % 2), "signed": signed}
-        return self._sro(a), told if c % 7 else {**told, "time": told["ahead"]}
+        reported = {"ahead": now + (b % 6 == 2), "time": self.world.clock.now + (a % 2), "signed": signed}
+        return self._sro(a), reported if c % 7 else {**reported, "time": reported["ahead"]}
 
     # -- keys
 
@@ -157,8 +157,8 @@ class AskingKeys:
         starts = now + HOUR_MS * (c % 5 - 1) if c % 3 == 1 else None
         until = now + (HOUR_MS * (b % 40) if b % 9 else -1)
         retires = own[b % len(own)] if b % 13 else self._key(c)
-        told = {"new": self._new_key(c), "retires": retires, "starts": starts, "until": until, "held": bool(a % 10)}
-        return actor, told
+        reported = {"new": self._new_key(c), "retires": retires, "starts": starts, "until": until, "held": bool(a % 10)}
+        return actor, reported
 
     def _names(self, actor: str, b: int, c: int) -> tuple[str, ...]:
         """Keys, mostly of the sender or of whom it may act on."""
@@ -200,5 +200,5 @@ class AskingKeys:
         by_quorum = did in self.model.quorums and (self.model.roles[did] == "SRO" or c % 2)
         signed = self._signed(did, b, c) if by_quorum else ()
         since = None if b % 4 else now + (DAY_MS if b % 8 else -DAY_MS)
-        told = {"did": did, "new": self._new_key(c), "signed": signed, "since": since, "held": bool(a % 10)}
-        return (self._anyone(a) if by_quorum else self._sro(a)), told
+        reported = {"did": did, "new": self._new_key(c), "signed": signed, "since": since, "held": bool(a % 10)}
+        return (self._anyone(a) if by_quorum else self._sro(a)), reported

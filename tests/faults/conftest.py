@@ -12,8 +12,8 @@ import pytest
 def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     """Print a line with the time of day, at once and past pytest, so that the figures stand though a run is stopped."""
 
-    def line(told: str) -> None:
+    def line(reported: str) -> None:
         with capsys.disabled():
-            print(f"\n{time.strftime('%H:%M:%S')} {told}", end="", flush=True)  # noqa: T201 - the figures
+            print(f"\n{time.strftime('%H:%M:%S')} {reported}", end="", flush=True)  # noqa: T201 - the figures
 
     return line

@@ -127,8 +127,8 @@ def _unrecorded(entries: Sequence[Mapping[str, Any]], calls: Sequence[Call], beg
             charge = call.id.partition("-")[2]
             others = [one for one in settling.get(charge, ()) if one != call.id]
             # The book's own lapses are asked for by nobody.
-            asked = min((began.get(one, 0) for one in others), default=NEVER)
-            _require(asked < call.ended, f"{call.id} was told of a conflict, but nothing had settled {charge}")
+            requested = min((began.get(one, 0) for one in others), default=NEVER)
+            _require(requested < call.ended, f"{call.id} was told of a conflict, but nothing had settled {charge}")
 
 
 def _had_room(entries: Sequence[Mapping[str, Any]], place: int) -> bool:

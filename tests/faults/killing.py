@@ -77,8 +77,8 @@ class Book:
 
     def job(self, prefix: str, dice: random.Random, **die: int) -> dict[str, Any]:
         """What a writer is told."""
-        told = {"folder": str(self.folder), "url": self.url, "prefix": prefix, "seed": dice.getrandbits(32)}
-        return {**told, "stated": self.stated, "die": die}
+        reported = {"folder": str(self.folder), "url": self.url, "prefix": prefix, "seed": dice.getrandbits(32)}
+        return {**reported, "stated": self.stated, "die": die}
 
     def kill_one(self, writers: Writers, prefix: str, dice: random.Random) -> None:
         """Let one writer live for a while, by the clock or by its own count; then look."""

@@ -29,19 +29,19 @@ class Leasing(SigningKeys):
             return "not_authorised" if run else "not_found"
         return "" if run.state == "pending" and run.leases and run.released else "conflict"
 
-    def _step_lease(self, ask: Ask, now: int, charge: str, by: str, **told: Any) -> Any:  # noqa: ANN401, PLR0911
+    def _step_lease(self, ask: Ask, now: int, charge: str, by: str, **reported: Any) -> Any:  # noqa: ANN401, PLR0911
         del now
         word = self._leased_run(charge, by)
         if word:
             return word
         run = self.runs[charge]
-        if told["generation"] != run.generation:
+        if reported["generation"] != run.generation:
             return "conflict"
         if len(ask.id) != len("lease-") + 64:
             return "malformed"
-        if told["first"] != run.leased + 1:
+        if reported["first"] != run.leased + 1:
             return "conflict"
-        if not told["first"] <= told["last"] <= run.steps:
+        if not reported["first"] <= reported["last"] <= run.steps:
             return "malformed"
         if run.granted >= LEASES_MAX:
             return "conflict"
@@ -50,7 +50,7 @@ class Leasing(SigningKeys):
 
         def change(index: int) -> None:
             del index
-            run.leased, run.newest, run.granted = told["last"], ask.id, run.granted + 1
+            run.leased, run.newest, run.granted = reported["last"], ask.id, run.granted + 1
 
         return "permitted", change
 
@@ -71,7 +71,7 @@ class Leasing(SigningKeys):
 
         return "permitted", change
 
-    def _model_opening(self, ask: Ask, now: int, charge: str, room: str, **told: Any) -> Any:  # noqa: ANN401, PLR0911
+    def _model_opening(self, ask: Ask, now: int, charge: str, room: str, **reported: Any) -> Any:  # noqa: ANN401, PLR0911
         if self.roles[ask.actor] != "TDC":
             return "not_authorised"
         run = self.runs.get(charge)
@@ -84,6 +84,6 @@ class Leasing(SigningKeys):
         if room in self.rooms:
             return "conflict"
         newest = self.heads[self.contracts[run.contract].id]
-        if told["flawed"] or not self._in_force(newest, now) or newest not in self.rights[ask.actor]:
+        if reported["flawed"] or not self._in_force(newest, now) or newest not in self.rights[ask.actor]:
             return "policy_denied"
         return "permitted", lambda _: self.rooms.update({room: ask.actor})

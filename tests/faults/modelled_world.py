@@ -291,7 +291,7 @@ def model_of() -> Model:
     return model
 
 
-def _apply(model: Model, asked: str, actor: str, /, **told: Any) -> None:  # noqa: ANN401 - whatever the kind needs
-    word, change = getattr(model, f"_{asked}")(Ask(asked, "", actor, told), NOW, **told)
+def _apply(model: Model, requested: str, actor: str, /, **told: Any) -> None:  # noqa: ANN401 - whatever the kind needs
+    word, change = getattr(model, f"_{requested}")(Ask(requested, "", actor, told), NOW, **told)
     assert word == "permitted"
     change(model.size)

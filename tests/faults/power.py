@@ -120,8 +120,8 @@ def found_after(folder: Path, life: Life, kind: type[StoredWorld] = StoredWorld)
         recorded = [(sent, one) for sent, one in life.answered if one.index is not None]
         again = world.submit(*(sent for sent, _ in recorded))
         for (_, before), now in zip(recorded, again, strict=True):
-            told = (now.repeated, now.code, now.index, now.body)
-            assert told == (True, before.code, before.index, before.body), (before, now)
+            reported = (now.repeated, now.code, now.index, now.body)
+            assert reported == (True, before.code, before.index, before.body), (before, now)
         rest = world.submit(*life.unanswered)
         settled = [(one.code, one.index) for one in world.submit(*life.unanswered)]
         assert settled == [(one.code, one.index) for one in rest], "what is answered stays so"

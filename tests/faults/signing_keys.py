@@ -44,8 +44,8 @@ class SigningKeys(Documents):
                 return "conflict"
         return ""
 
-    def _key_rotation(self, ask: Ask, now: int, new: str, retires: str, **told: Any) -> Any:  # noqa: ANN401, PLR0911
-        starts, until, old = told["starts"], told["until"], self.keys.get(retires)
+    def _key_rotation(self, ask: Ask, now: int, new: str, retires: str, **reported: Any) -> Any:  # noqa: ANN401, PLR0911
+        starts, until, old = reported["starts"], reported["until"], self.keys.get(retires)
         if old is None or old.owner != ask.actor:
             return "not_found"
         if old.revoked is not None or (old.until is not None and now >= old.until):
@@ -58,7 +58,7 @@ class SigningKeys(Documents):
         own = [key for key in self.keys.values() if key.owner == ask.actor and key.revoked is None]
         if sum(key.until is None or now < key.until for key in own) >= KEYS_MAX or new in self.keys:
             return "conflict"
-        if not told["held"]:
+        if not reported["held"]:
             return "signature_invalid"
 
         def change(index: int) -> None:
@@ -100,13 +100,13 @@ class SigningKeys(Documents):
 
         return "permitted", change
 
-    def _recovery_quorum(self, ask: Ask, now: int, members: tuple[str, ...], **told: Any) -> Any:  # noqa: ANN401
+    def _recovery_quorum(self, ask: Ask, now: int, members: tuple[str, ...], **reported: Any) -> Any:  # noqa: ANN401
         if any(did not in self.roles for did in members):
             return "not_found"
-        if ask.actor in members or told["threshold"] > len(members):
+        if ask.actor in members or reported["threshold"] > len(members):
             return "malformed"
-        word = self._agreed(ask, ask.actor, told["signed"], now) if ask.actor in self.quorums else ""
-        return word or ("permitted", lambda _: self.quorums.update({ask.actor: (members, told["threshold"])}))
+        word = self._agreed(ask, ask.actor, reported["signed"], now) if ask.actor in self.quorums else ""
+        return word or ("permitted", lambda _: self.quorums.update({ask.actor: (members, reported["threshold"])}))
 
     def _agreed(self, ask: Ask, did: str, signed: tuple[str, ...], now: int) -> str:
         """What is wrong with the signatures of a quorum."""
@@ -120,17 +120,17 @@ class SigningKeys(Documents):
             return ""
         return self._agreed(ask, did, signed, now) if did in self.quorums else "not_authorised"
 
-    def _key_recovery(self, ask: Ask, now: int, did: str, new: str, **told: Any) -> Any:  # noqa: ANN401
+    def _key_recovery(self, ask: Ask, now: int, did: str, new: str, **reported: Any) -> Any:  # noqa: ANN401
         if did not in self.roles:
             return "not_found"
-        if told["since"] is not None and told["since"] > now:
+        if reported["since"] is not None and reported["since"] > now:
             return "malformed"
-        word = self._agreed_to_recover(ask, did, told["signed"], now)
+        word = self._agreed_to_recover(ask, did, reported["signed"], now)
         if word:
             return word
         if new in self.keys:
             return "conflict"
-        if not told["held"]:
+        if not reported["held"]:
             return "signature_invalid"
 
         def change(index: int) -> None:

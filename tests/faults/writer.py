@@ -108,11 +108,11 @@ def ask(world: StoredWorld, notes: int, name: str, dice: random.Random) -> None:
         outcomes = world.submit(*group)
     except BookStopped:
         return
-    told = [
+    reported = [
         {"id": one.id, "began": began, "word": one.code.word, "index": one.index, "repeated": one.repeated}
         for one in outcomes
     ]
-    _note(notes, [{**one, "ended": time.monotonic_ns()} for one in told])
+    _note(notes, [{**one, "ended": time.monotonic_ns()} for one in reported])
 
 
 def _note(notes: int, lines: list[dict[str, Any]]) -> None:

@@ -56,10 +56,10 @@ def charged(servers: Servers, folder: Path, command: list[str], name: str, **env
     world.bank.save(folder / "bank.pem")
     body = world.charge_body(world.contract, CleanRoom())
     (folder / "body.json").write_bytes(world.command_bytes(world.bank, BANK_A, "charge", body, "not this one"))
-    asked = [*command, server.url, str(folder / "bank.pem"), str(folder / "body.json"), name]
+    requested = [*command, server.url, str(folder / "bank.pem"), str(folder / "body.json"), name]
     token = world.everybody.token(BANK_A)
     done = subprocess.run(
-        asked,
+        requested,
         cwd=folder,
         env={**os.environ, "TOKEN": token, **environment},
         capture_output=True,

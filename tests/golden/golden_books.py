@@ -166,7 +166,7 @@ for sys.argv in json.load(sys.stdin):
 
 def run_alone(verifier: Path, *commands: tuple[object, ...]) -> None:
     """Have a verifier, alone and without anything of ours beside it, do one after the other; each must succeed."""
-    asked = json.dumps([[str(verifier), *map(str, command)] for command in commands])
+    requested = json.dumps([[str(verifier), *map(str, command)] for command in commands])
     alone = [sys.executable, "-I", "-c", _EACH]
-    done = subprocess.run(alone, input=asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(alone, input=requested, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.count("END\n")) == (0, len(commands)), done.stdout + done.stderr

@@ -39,8 +39,8 @@ def _proofs(book: GoldenBook, opened: Book) -> dict[str, bytes]:
         while (stated := opened.stated_tree(facts.size)) is None:
             opened._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, a while later
         for name, proof in _kept_proofs(book).items():
-            told: dict[str, Any] = json.loads(proof)
-            made[name] = write(account_proof(facts, stated, told["partition"], told["holder"], lambda _: True))
+            reported: dict[str, Any] = json.loads(proof)
+            made[name] = write(account_proof(facts, stated, reported["partition"], reported["holder"], lambda _: True))
     return made
 
 
@@ -59,8 +59,8 @@ def test_it_opens_and_proves_its_accounts_as_before(
     with closing(open_book(book, _last_time(book), file if by == "snapshot" else None)) as opened:
         assert _proofs(book, opened) == _kept_proofs(book)
         assert opened.compare_rows() is None
-    told = [one for one in caplog.messages if "snapshot" in one]
-    assert [one.partition(" of ")[0] for one in told] == ["opened by the snapshot"] * (by == "snapshot")
+    reported = [one for one in caplog.messages if "snapshot" in one]
+    assert [one.partition(" of ")[0] for one in reported] == ["opened by the snapshot"] * (by == "snapshot")
     assert len(book.entries()) == len(book.digests)
     assert file.read_bytes() == before
 

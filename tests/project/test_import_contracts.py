@@ -139,7 +139,7 @@ def test_nothing_pure_asks_datetime_for_the_time() -> None:
         for path in [HOME / f"{package.replace('.', '/')}.py", *(HOME / package.replace(".", "/")).rglob("*.py")]
         if path.is_file()
     ]
-    asked = [
+    requested = [
         f"{path.relative_to(HOME)}:{node.lineno}"
         for path in pure
         for node in ast.walk(ast.parse(path.read_text()))
@@ -148,7 +148,7 @@ def test_nothing_pure_asks_datetime_for_the_time() -> None:
         and node.func.attr in {"now", "today", "utcnow"}
     ]
     assert len(pure) > 100
-    assert asked == []
+    assert requested == []
 
 
 def _lint(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -13,5 +13,5 @@ BATCH = 500
 def test_the_runs_told_of_ten_thousand_books(batch: int) -> None:
     """Seeds from 1000 on."""
     first = 1_000 + batch * BATCH
-    told = {seed: disagreement(random_book(seed)) for seed in range(first, first + BATCH)}
-    assert {seed: found for seed, found in told.items() if found} == {}
+    reported = {seed: disagreement(random_book(seed)) for seed in range(first, first + BATCH)}
+    assert {seed: found for seed, found in reported.items() if found} == {}

@@ -119,31 +119,31 @@ def _hooked(hook: Hook) -> None:
     hook.around(Service, "submit", "post", "posted", _post)
 
 
-def _snapshot(asked: dict[str, Any]) -> Snapshot | None:
-    clone = asked.get("clone")
+def _snapshot(requested: dict[str, Any]) -> Snapshot | None:
+    clone = requested.get("clone")
     if clone is None:
         return None
     os.chdir(clone["machine"])
     hold = RequestHold(clone["first"], clone["point"])
-    return Snapshot(clone["run"], Path(clone["folder"]), Path(asked["trace"]), hold, later=clone["later"])
+    return Snapshot(clone["run"], Path(clone["folder"]), Path(requested["trace"]), hold, later=clone["later"])
 
 
-def _run(asked: dict[str, Any], snapshot: Snapshot | None) -> None:
-    kill = asked["kill"]
+def _run(requested: dict[str, Any], snapshot: Snapshot | None) -> None:
+    kill = requested["kill"]
     take = None if snapshot is None else snapshot.take
-    _hooked(Hook(Path(asked["trace"]), (kill[0], kill[1]) if kill else None, asked["gate"], take))
-    job = Job.load(Path(asked["job"]))
+    _hooked(Hook(Path(requested["trace"]), (kill[0], kill[1]) if kill else None, requested["gate"], take))
+    job = Job.load(Path(requested["job"]))
     with consumer_service(job) as service:
-        train_job(job, service, lambda _: None, resume=asked["resume"])
+        train_job(job, service, lambda _: None, resume=requested["resume"])
 
 
-def _ended(asked: dict[str, Any]) -> int:
+def _ended(requested: dict[str, Any]) -> int:
     """Run one; its exit status, and twice its clone's. Why it failed is written beside its trace."""
-    snapshot, status = _snapshot(asked), 0
+    snapshot, status = _snapshot(requested), 0
     try:
-        _run(asked, snapshot)
+        _run(requested, snapshot)
     except Exception as error:
-        trace = Path(asked["trace"]) if snapshot is None else snapshot.trace
+        trace = Path(requested["trace"]) if snapshot is None else snapshot.trace
         trace.with_suffix(".error").write_text(f"{type(error).__name__}: {error}")
         if snapshot is None:
             raise
@@ -169,9 +169,9 @@ def main() -> None:
         if not child:
             status = 1
             try:
-                asked = json.loads(line)
-                Path(asked["pid"]).write_text(str(os.getpid()))
-                status = _ended(asked)
+                requested = json.loads(line)
+                Path(requested["pid"]).write_text(str(os.getpid()))
+                status = _ended(requested)
             finally:
                 sys.stderr.flush()
                 os._exit(status)

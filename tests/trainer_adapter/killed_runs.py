@@ -56,14 +56,14 @@ class Killer:
         if held:
             gate.unlink(missing_ok=True)
             os.mkfifo(gate)
-        asked = {
+        requested = {
             "gate": str(gate) if held else None,
             "job": str(path),
             "kill": kill,
             "resume": resume,
             "trace": str(self._trace(name)),
         }
-        self._ask(name, asked)
+        self._ask(name, requested)
 
     def cloned(self, name: str, moment: Moment, under_way: tuple[int | None, str], *, later: bool) -> tuple[int, int]:
         """Run one that goes on twice from a moment; the exit status of the first process, and of its clone.
@@ -79,7 +79,7 @@ class Killer:
         first, point = under_way
         folder = self.clone_of(name)
         machine = {"folder": str(folder), "machine": str(self.place.folder), "run": name}
-        asked = {
+        requested = {
             "clone": {**machine, "first": first, "later": later, "point": point},
             "gate": None,
             "job": str(path.relative_to(self.place.folder)),
@@ -87,7 +87,7 @@ class Killer:
             "resume": False,
             "trace": str(self._trace(name)),
         }
-        self._ask(name, asked)
+        self._ask(name, requested)
         both = os.waitstatus_to_exitcode(self.status())
         return both & 1, both >> 1
 
@@ -99,9 +99,9 @@ class Killer:
         """Kill the child that was started, which has begun to work."""
         os.kill(int(self._pid(name).read_text()), signal.SIGKILL)
 
-    def _ask(self, name: str, asked: Mapping[str, object]) -> None:
+    def _ask(self, name: str, requested: Mapping[str, object]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({**asked, "pid": str(self._pid(name))}) + "\n")
+        self._process.stdin.write(json.dumps({**requested, "pid": str(self._pid(name))}) + "\n")
         self._process.stdin.flush()
 
     def status(self) -> int:

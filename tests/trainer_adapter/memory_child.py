@@ -79,12 +79,12 @@ def main() -> None:
         records = records_of({REF: opened}, read_records, lambda inputs: inputs, torch.device("cpu"))
         assert isinstance(records, RecordsOnDisk)
         _train(records, len(records), 5)
-        told = {
+        reported = {
             "limit_mib": LIMIT // MIB,
             "memory_mib": (_status("VmHWM") - resident) // MIB,
             "records_mib": opened.nbytes // MIB,
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(reported) + "\n")
 
 
 if __name__ == "__main__":

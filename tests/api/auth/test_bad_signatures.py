@@ -43,14 +43,14 @@ def is_refused(signatures: BadSignatures, caller: Caller) -> bool:
 
 def test_a_sender_is_refused_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
     """From the limit on, until its time is over; it is logged once; a clean room counts apart from who charged it."""
-    clock, told = Seconds(), list[float]()
-    signatures = BadSignatures(told.append, clock)
+    clock, reported = Seconds(), list[float]()
+    signatures = BadSignatures(reported.append, clock)
     for _ in range(PER_SENDER_MAX):
         assert not is_refused(signatures, BANK)
         with pytest.raises(Problem), signatures.counted(BANK):
             raise Problem(Code.SIGNATURE_INVALID, "")
     signatures.add(BANK, 0)
-    assert told == [1] * PER_SENDER_MAX
+    assert reported == [1] * PER_SENDER_MAX
     for others in (Caller(HOSPITAL, ("TDP",)), Caller(BANK_A, ("CCR",), "run-1")):
         assert not is_refused(signatures, others)
     clock.now = COUNTED_S - 0.1
@@ -66,14 +66,14 @@ def test_a_sender_is_refused_for_a_while(caplog: pytest.LogCaptureFixture) -> No
 
 def test_other_problems_do_not_count() -> None:
     """Nor does what verifies."""
-    told = list[float]()
-    signatures = BadSignatures(told.append, Seconds())
+    reported = list[float]()
+    signatures = BadSignatures(reported.append, Seconds())
     for _ in range(2 * PER_SENDER_MAX):
         with pytest.raises(Problem), signatures.counted(BANK):
             raise Problem(Code.POLICY_DENIED, "")
         with signatures.counted(BANK):
             pass
-    assert told == []
+    assert reported == []
 
 
 def test_the_senders_that_are_counted_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
@@ -120,8 +120,8 @@ def test_a_service_verifies_nothing_more_of_such_a_sender(world: ServedWorld) ->
         jws = world.sign(world.bank, BATCH, raw[:-1] + b" }", f"run-{place}")
         items.append({"command": c.parse(raw, len(raw)), "signature": jws})
     headers = {**world.everybody.shown(BANK_A), "content-type": "application/json"}
-    told = world.http.post(BATCH, content=c.dump({"charges": items}), headers=headers).json()
-    assert [one["problem"]["code"] for one in told["outcomes"]] == ["signature_invalid"] * (PER_SENDER_MAX - 2)
+    reported = world.http.post(BATCH, content=c.dump({"charges": items}), headers=headers).json()
+    assert [one["problem"]["code"] for one in reported["outcomes"]] == ["signature_invalid"] * (PER_SENDER_MAX - 2)
     good = world.sign(world.bank, PATHS["charge"], raw, f"run-{PER_SENDER_MAX - 3}")
     refused = world.post(PATHS["charge"], raw, good)
     assert (refused.status_code, refused.headers["content-type"]) == (429, "application/problem+json")

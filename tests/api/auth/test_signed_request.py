@@ -107,8 +107,8 @@ def test_documents_and_quotes_are_bound_too(world: ServedWorld) -> None:
         response = world.http.put(path, content=data, headers={SIGNATURE_HEADER: signature})
         assert (response.status_code, response.json()["code"]) == (401, "signature_invalid")
     raw = _charge(world)
-    asked = world.post("/v1/quotes", raw, world.sign(world.bank, _PATH, raw, "run-1"))
-    assert (asked.status_code, asked.json()["code"]) == (401, "signature_invalid")
+    requested = world.post("/v1/quotes", raw, world.sign(world.bank, _PATH, raw, "run-1"))
+    assert (requested.status_code, requested.json()["code"]) == (401, "signature_invalid")
 
 
 def test_a_client_whose_clock_is_wrong_is_told_so(world: ServedWorld) -> None:
@@ -127,8 +127,8 @@ def _detached(case: Case, payload: bytes, call: Call | None) -> str:
     """A detached JWS by a key of another kind than our signer's, for a request or for none."""
     algorithm, jwk, signed = case
     key_id = parse_organisation_key(jwk, "key").thumbprint
-    told = call.to_json() if call else {}
-    header = c.base64url(c.dump({"alg": algorithm, "b64": False, "crit": ["b64"], "kid": key_id, **told}))
+    reported = call.to_json() if call else {}
+    header = c.base64url(c.dump({"alg": algorithm, "b64": False, "crit": ["b64"], "kid": key_id, **reported}))
     return f"{header}..{c.base64url(signed(header.encode() + b'.' + payload))}"
 
 

@@ -19,11 +19,11 @@ RUN = "charge.json --contract contract.yaml"
 def _both(desk: Desk, words: str, profile: str, of_book: str = "") -> tuple[int, str]:
     """What the service answers; it is what the book answers at the same time."""
     book = desk.folder.parent / "book.sqlite"
-    asked, read = (desk.run(f"epsilon {words.format(who)} {more}") for who, more in ((profile, ""), (book, of_book)))
+    requested, read = (desk.run(f"epsilon {words.format(who)} {more}") for who, more in ((profile, ""), (book, of_book)))
     # Each names its own source in the commands that it prints.
-    answers = [re.sub(r"^  \S.* plan run .*\n", "", one.out, flags=re.MULTILINE) for one in (asked, read)]
-    assert (asked.code, answers[0]) == (read.code, answers[1]), asked.err + read.err
-    return asked.code, asked.out
+    answers = [re.sub(r"^  \S.* plan run .*\n", "", one.out, flags=re.MULTILINE) for one in (requested, read)]
+    assert (requested.code, answers[0]) == (read.code, answers[1]), requested.err + read.err
+    return requested.code, requested.out
 
 
 def test_a_provider_plans_for_the_consumer_of_its_contract(desk: Desk) -> None:
@@ -47,13 +47,13 @@ def test_a_consumer_plans_its_own_run(desk: Desk) -> None:
     """What its provider is answered, now and in the past, but for the exact part of others in everyone's account."""
     own = json.loads(desk.run("epsilon charge show bank-a.toml run-1 --json").out)["index"]
     for more in ("", f"--as-of {own}"):
-        asked = [
+        requested = [
             json.loads(desk.run(f"epsilon plan run {who}.toml {RUN} {more} --json").out)
             for who in ("bank-a", "hospital")
         ]
         for name in ("noise_multiplier_least", "steps_most", "run_epsilon"):
-            assert asked[0][name] == asked[1][name]
-        assert asked[0]["decision"]["outcome"] == asked[1]["decision"]["outcome"] == "pending"
+            assert requested[0][name] == requested[1][name]
+        assert requested[0]["decision"]["outcome"] == requested[1]["decision"]["outcome"] == "pending"
     # Between the entries of others it would see each of their runs.
     refused = desk.run(f"epsilon plan run bank-a.toml {RUN} --as-of {desk.world.size} --json")
     assert refused.code == 2
@@ -142,11 +142,11 @@ def test_an_sro_asks_what_a_policy_would_change(desk: Desk) -> None:
     text = (desk.folder / "policy.yaml").read_text(encoding="utf-8").replace("version: 1\n", "version: 2\n")
     Path(desk.folder / "next.yaml").write_text(text.replace('run: {epsilon_max: "4"}', 'run: {epsilon_max: "3"}'))
     book = desk.folder.parent / "book.sqlite"
-    asked, read = (
+    requested, read = (
         json.loads(desk.run(f"epsilon policy impact {who} next.yaml --json").out) for who in ("sro.toml", book)
     )
-    assert {**asked, "at": 0} == {**read, "at": 0}
-    assert REF in [one["name"] for one in asked["partitions"]]
+    assert {**requested, "at": 0} == {**read, "at": 0}
+    assert REF in [one["name"] for one in requested["partitions"]]
     assert "would be frozen" in desk.run("epsilon policy impact sro.toml next.yaml").out
 
 

@@ -36,35 +36,35 @@ _RICHEST: Final = {"/operations": "OPERATOR", "/planner": "TDC"}
 @contextmanager
 def _counted(book: Book) -> Iterator[list[str]]:
     """The statements that reads of a book ask, while the block runs."""
-    asked: list[str] = []
+    requested: list[str] = []
 
-    def note(*told: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
-        asked.append(str(told[2]))
+    def note(*reported: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
+        requested.append(str(reported[2]))
 
     engine = book._reads  # noqa: SLF001 - its statements are counted
     event.listen(engine, "before_cursor_execute", note)
     try:
-        yield asked
+        yield requested
     finally:
         event.remove(engine, "before_cursor_execute", note)
 
 
-def _statements(http: httpx.Client, address: str, asked: list[str]) -> int:
+def _statements(http: httpx.Client, address: str, requested: list[str]) -> int:
     """Of one page; the first answer on a connection sets it up."""
     counts = []
     for _ in range(3):
-        asked.clear()
+        requested.clear()
         assert http.get(address).status_code == 200, address
-        counts.append(len(asked))
+        counts.append(len(requested))
     return min(counts)
 
 
 def test_a_page_asks_few_statements(looked: Looked) -> None:
     """At most thirty, in its richest role."""
-    with _counted(looked.pairs.world.book) as asked:
+    with _counted(looked.pairs.world.book) as requested:
         for page in PAGES:
             http = looked.browsers[_RICHEST.get(page.path, "SRO")]
-            count = _statements(http, addresses(looked.pairs)[page.path], asked)
+            count = _statements(http, addresses(looked.pairs)[page.path], requested)
             most = QUESTION_STATEMENTS_MAX if page.path in _QUESTIONS else STATEMENTS_MAX
             most = HOME_STATEMENTS_MAX if page.path == "/" else most
             assert count <= most, (page.path, count)
@@ -108,10 +108,10 @@ def _of_grown(folder: Path, size: int) -> dict[str, int]:
         open_world(folder, clock=clock, log_key=LOG_KEY, database=f"sqlite:///{book}") as world,
         world.issuing({"sro": PEOPLE["SRO"]}) as issuer,
         browser(world.url) as http,
-        _counted(world.book) as asked,
+        _counted(world.book) as requested,
     ):
         log_in(http, issuer, "sro")
-        return {path: _statements(http, f"/console{path}", asked) for path in GROWN}
+        return {path: _statements(http, f"/console{path}", requested) for path in GROWN}
 
 
 def last_time(book: Path) -> int:

@@ -69,7 +69,7 @@ class Place:
 
     def code(self, verifier: str, **changes: str) -> httpx.Response:
         """Where choosing a person leads."""
-        asked = {
+        requested = {
             "client_id": "browser",
             "code_challenge": c.base64url(hashlib.sha256(verifier.encode()).digest()),
             "code_challenge_method": "S256",
@@ -79,7 +79,7 @@ class Place:
             "state": "s-1",
             **changes,
         }
-        return self.http.get("/authorize", params=asked)
+        return self.http.get("/authorize", params=requested)
 
     def exchange(self, code: str, verifier: str, **changes: str) -> httpx.Response:
         """What the token endpoint says to a code."""
@@ -137,8 +137,8 @@ def test_a_person_gets_a_token_by_code_and_pkce(place: Place) -> None:
     back = parse_qs(urlsplit(chosen.headers["location"]).query)
     assert (back["state"], back["iss"]) == (["s-1"], [place.url])
     answer = place.exchange(back["code"][0], verifier).json()
-    told = place.believed(answer["access_token"])
-    assert (told.organisation, told.subject, told.roles) == (COUNCIL, "asha", ("AUDITOR",))
+    reported = place.believed(answer["access_token"])
+    assert (reported.organisation, reported.subject, reported.roles) == (COUNCIL, "asha", ("AUDITOR",))
     assert answer["id_token"].count(".") == 2
 
 

@@ -101,9 +101,9 @@ def test_a_405_names_every_method_of_its_path(quiet: ServedWorld, operations: di
     """Of all routes at one path, whichever is looked at first; and each that it names is one."""
     for path, methods in operations.items():
         at = path.format_map(_SOME)
-        told = quiet.http.request("PATCH", at)
-        named = set(told.headers["allow"].split(", "))
-        assert (told.status_code, told.json()["code"]) == (405, "method_not_allowed")
+        reported = quiet.http.request("PATCH", at)
+        named = set(reported.headers["allow"].split(", "))
+        assert (reported.status_code, reported.json()["code"]) == (405, "method_not_allowed")
         assert methods <= named
         assert ("HEAD" in named) == ("GET" in named)
         for method in named - {"POST", "PUT"}:
@@ -118,8 +118,8 @@ def test_a_head_is_a_get_without_its_body(quiet: ServedWorld, operations: dict[s
         head = quiet.http.head(at)
         with quiet.http.stream("GET", at) as got:
             ignored = varying | ({"content-length"} if at == "/metrics" else set())
-            told = [{k: v for k, v in one.headers.items() if k not in ignored} for one in (head, got)]
-            assert (head.status_code, told[0], head.content) == (got.status_code, told[1], b""), at
+            reported = [{k: v for k, v in one.headers.items() if k not in ignored} for one in (head, got)]
+            assert (head.status_code, reported[0], head.content) == (got.status_code, reported[1], b""), at
     assert quiet.http.head("/v1/log").is_success
     assert quiet.http.head("/v1/posts").headers["allow"] == "POST"
     assert "transfer-encoding" not in quiet.http.head("/v1/events").headers

@@ -92,7 +92,7 @@ def test_a_store_says_whose_keys_it_hands_out(tmp_path: Path) -> None:
     assert not KeyStore().gives(HOSPITAL)
 
 
-def test_a_secret_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     """No way of printing, logging or pickling a secret shows a byte of it."""
     secret = Secret(b"0123456789abcdef0123456789abcdef")
     logging.getLogger("test").error("the key is %s, %r", secret, secret)

@@ -76,10 +76,10 @@ def test_a_changed_row_sends_the_key_to_nobody_else(world: ServedWorld, room: Cl
 def test_a_challenge_is_for_the_clean_room_s_own_charge(world: ServedWorld, room: CleanRoom) -> None:
     """Another charge does not exist for it, and the consumer gets none before the run is posted."""
     for charge, status in (("run-9", 404), ("", 422)):
-        asked = world.http.post(
+        requested = world.http.post(
             "/v1/challenges", json={"charge": charge}, headers=world.everybody.shown_by(room.signer)
         )
-        assert asked.status_code == status
+        assert requested.status_code == status
     refused = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK_A))
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
@@ -209,8 +209,8 @@ def _opening(world: ServedWorld, room: CleanRoom) -> Object:
     world.service.submit(room.signer, BANK_A, "release_notice", model, "notice-1")
     world.service.submit(room.signer, BANK_A, "model_release", model, "model-1")
     inside, bank = CleanRoom("inside"), world.bank
-    asked = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK_A))
-    nonce = asked.json()["nonce"]
+    requested = world.http.post("/v1/challenges", json={"charge": "run-1"}, headers=world.everybody.shown(BANK_A))
+    nonce = requested.json()["nonce"]
     evidence = world.attest(inside, "run-1", nonce, signer=bank)
     return {**model, "clean_room": inside.to_json(), "evidence": evidence, "nonce": nonce}
 

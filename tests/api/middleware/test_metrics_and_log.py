@@ -22,7 +22,7 @@ from tests.factories.service import PLAN, ServedWorld
 from tests.ledger.store.test_postgresql import execute
 
 
-def test_health_is_told_without_a_token_and_metrics_are_not(world: ServedWorld) -> None:
+def test_health_is_reported_without_a_token_and_metrics_are_not(world: ServedWorld) -> None:
     """A stopped book lives and is not ready; metrics are for operators."""
     bare = {"authorization": ""}
     operator = {"authorization": f"Bearer {world.everybody.token('ops', organisation=BANK_A, roles=['OPERATOR'])}"}
@@ -41,7 +41,7 @@ def test_health_is_told_without_a_token_and_metrics_are_not(world: ServedWorld) 
 @pytest.mark.parametrize(
     "statement", ["UPDATE account SET posted = posted + 1", "UPDATE partition SET epsilon = '600'"]
 )
-def test_a_changed_row_is_told_and_no_figure_is(world: ServedWorld, statement: str) -> None:
+def test_a_changed_row_is_reported_and_no_figure_is(world: ServedWorld, statement: str) -> None:
     """Not ready, by the name of the table; who asks for a figure or a price gets none; the log alone has the row."""
     url = str(world.book._reads.url)  # noqa: SLF001 - the file of the service's book
     world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, CleanRoom()), "run-0")
@@ -51,9 +51,9 @@ def test_a_changed_row_is_told_and_no_figure_is(world: ServedWorld, statement: s
     if table == "partitions":
         body = {**world.charge_body(world.contract, CleanRoom("b")), "plan": {**PLAN, "steps": 3}}
         raw = world.command_bytes(world.bank, BANK_A, "charge", body, "run-1")
-        told = world.post(PATHS["charge"], raw, world.sign(world.bank, PATHS["charge"], raw, "run-1"))
-        assert (told.status_code, told.json()["code"]) == (503, "stopped")
-        assert told.json()["detail"] == "a row was changed by another hand: the service's log names it"
+        reported = world.post(PATHS["charge"], raw, world.sign(world.bank, PATHS["charge"], raw, "run-1"))
+        assert (reported.status_code, reported.json()["code"]) == (503, "stopped")
+        assert reported.json()["detail"] == "a row was changed by another hand: the service's log names it"
     else:
         assert world.book.compare_rows() is not None
     ready = world.http.get("/readyz", headers={"authorization": ""})
@@ -69,8 +69,8 @@ def test_an_answer_carries_the_request_s_id(quiet: ServedWorld) -> None:
     """The caller's own where it is a plain word, else a fresh one; on problems too."""
     assert quiet.http.get("/v1/log", headers={REQUEST_ID: "mine-1"}).headers[REQUEST_ID] == "mine-1"
     for bad in ("a b", "x" * 65, ""):
-        told = quiet.http.get("/v1/nothing", headers={REQUEST_ID: bad}).headers[REQUEST_ID]
-        assert told not in {"", bad}
+        reported = quiet.http.get("/v1/nothing", headers={REQUEST_ID: bad}).headers[REQUEST_ID]
+        assert reported not in {"", bad}
 
 
 def test_the_log_holds_no_secret(world: ServedWorld) -> None:
@@ -100,11 +100,11 @@ def test_the_log_holds_no_secret(world: ServedWorld) -> None:
     data_key = world.keys.data_key(HOSPITAL, "digits-key")
     assert data_key is not None
     key = data_key.reveal()
-    told = stream.getvalue()
-    assert '"operation": "submit_key_release"' in told
+    reported = stream.getvalue()
+    assert '"operation": "submit_key_release"' in reported
     secrets = (token, signature, nonce, "confidential", "hunter2", key.hex(), c.base64url(key))
-    assert not [secret for secret in secrets if secret in told]
-    for line in told.splitlines():
+    assert not [secret for secret in secrets if secret in reported]
+    for line in reported.splitlines():
         assert set(json.loads(line)) <= {*FIELDS, "level", "logger", "message", "time", "fault", "frames"}
 
 
@@ -115,9 +115,9 @@ def test_what_an_exception_says_is_not_logged() -> None:
         int("hunter2")
     except ValueError as fault:
         record.exc_info = (type(fault), fault, fault.__traceback__)
-    told = json.loads(JsonLines().format(record))
-    assert told["fault"] == "ValueError"
-    assert "hunter2" not in json.dumps(told)
+    reported = json.loads(JsonLines().format(record))
+    assert reported["fault"] == "ValueError"
+    assert "hunter2" not in json.dumps(reported)
 
 
 _WARMED: str = """

@@ -75,14 +75,14 @@ def test_an_answer_that_takes_too_long_is_a_problem_and_what_was_asked_goes_on()
     """503 in time; the work comes to its end, and nothing of it is sent after the problem."""
 
     async def scene() -> None:
-        slow, asked = Slow(), Asked()
+        slow, requested = Slow(), Asked()
         app = Requests(slow, _metrics(), CallerQuotas(), answer_s=0.01)
-        await asked.ask(app)
-        assert asked.told == (503, "unanswered", "5")
-        size = len(asked.sent)
+        await requested.ask(app)
+        assert requested.told == (503, "unanswered", "5")
+        size = len(requested.sent)
         slow.let.set()
         await slow.done.wait()
-        assert len(asked.sent) == size
+        assert len(requested.sent) == size
 
     asyncio.run(scene())
 

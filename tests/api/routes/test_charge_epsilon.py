@@ -82,10 +82,10 @@ def test_every_surface_tells_one_number_whenever_the_run_stops(world: ServedWorl
     )
     assert str(shown) == f"The run would be charged {line}."
     world.service.submit(world.bank, BANK_A, "charge", body, name)
-    told: c.Object = {"charge": name, "run_epsilon": [line.to_json()], "with_ancestry": []}
-    assert _told(world, name) == _told(world, name, HOSPITAL) == told
+    reported: c.Object = {"charge": name, "run_epsilon": [line.to_json()], "with_ancestry": []}
+    assert _told(world, name) == _told(world, name, HOSPITAL) == reported
     _posted(world, name, room, plan, plan.steps // 2)
-    assert _told(world, name) == _told(world, name, HOSPITAL) == told
+    assert _told(world, name) == _told(world, name, HOSPITAL) == reported
 
 
 def test_a_new_charge_is_answered_without_another_read(world: ServedWorld) -> None:
@@ -113,8 +113,8 @@ def test_a_model_that_starts_from_others_is_bounded_with_each_of_their_runs_once
         whole = loss_of(prices, facts.charges["last"].steps)
         plan = charged_body(facts, facts.charges["last"]).plan
     for name, runs in (("left", 2), ("last", 4)):
-        told = _told(world, name)
-        (line,) = convert(tuple[RunEpsilon, ...], told["with_ancestry"])
+        reported = _told(world, name)
+        (line,) = convert(tuple[RunEpsilon, ...], reported["with_ancestry"])
         plans = [plan.mechanism(plan.steps)] * runs
         accountant, least = least_odometer(rule, whole.times(runs), plans, "REPLACE_SPECIAL")
         assert (line.runs, line.accountant, line.partition) == (runs, accountant, PARTITION)
@@ -122,6 +122,6 @@ def test_a_model_that_starts_from_others_is_bounded_with_each_of_their_runs_once
         assert least is not None
         assert 0 <= line.epsilon - least < Fraction(1, 10**9)
         assert least <= rule.odometer(whole.times(runs))
-        assert told["run_epsilon"] == _told(world, "first")["run_epsilon"]
-        assert line.epsilon > Fraction(told["run_epsilon"][0]["epsilon"])
+        assert reported["run_epsilon"] == _told(world, "first")["run_epsilon"]
+        assert line.epsilon > Fraction(reported["run_epsilon"][0]["epsilon"])
     assert _told(world, "first")["with_ancestry"] == []

@@ -132,9 +132,9 @@ class Readers:
         return any(not one["full"] for one in self._planned()["lasts"])
 
     def _planned(self) -> Any:  # noqa: ANN401 - JSON
-        asked: c.Object = {"contract": self.world.contracts[BANK_A], "partitions": [self.ref], "plan": RUN}
+        requested: c.Object = {"contract": self.world.contracts[BANK_A], "partitions": [self.ref], "plan": RUN}
         headers = {**self.world.everybody.shown(BANK_A), "content-type": "application/json"}
-        return self.world.http.post("/v1/plans", content=c.dump(asked), headers=headers).raise_for_status().json()
+        return self.world.http.post("/v1/plans", content=c.dump(requested), headers=headers).raise_for_status().json()
 
     def quoted(self) -> bool:
         """``POST /v1/quotes``."""

@@ -15,8 +15,8 @@ DIGITS = f"{HOSPITAL}/digits"
 def planned(world: ServedWorld, did: str, listed: list[c.Json], *ranges: c.Json) -> tuple[int, Any]:
     """The status and the answer."""
     named: c.Object = {"ranges": [*ranges]} if ranges else {}
-    asked: c.Object = {"contract": world.contract, "partitions": listed, "plan": SMALL, **named}
-    done = world.http.post("/v1/plans", json=asked, headers=world.everybody.shown(did))
+    requested: c.Object = {"contract": world.contract, "partitions": listed, "plan": SMALL, **named}
+    done = world.http.post("/v1/plans", json=requested, headers=world.everybody.shown(did))
     return done.status_code, done.json()
 
 

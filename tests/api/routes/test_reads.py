@@ -28,7 +28,7 @@ def _as(world: ServedWorld, did: str, path: str, **headers: str) -> httpx.Respon
     return world.http.get(path, headers={**world.everybody.shown(did), **headers})
 
 
-def test_the_registry_is_told_as_it_stands(world: ServedWorld) -> None:
+def test_the_registry_is_reported_as_it_stands(world: ServedWorld) -> None:
     """Organisations with their keys, the policy in force, the dataset, the contract and which version is its head."""
     assert [one["organisation"] for one in _get(world, "/v1/organisations")["items"]] == sorted([SRO, HOSPITAL, BANK_A])
     (key,) = _get(world, f"/v1/organisations/{BANK_A}/keys")["items"]
@@ -131,18 +131,18 @@ def test_tiles_and_consistency_verify_against_the_checkpoint(world: ServedWorld)
         entries.append(bundle[2 : 2 + length])
         bundle = bundle[2 + length :]
     assert b"".join(map(leaf_hash, entries)) == hashes
-    told = _get(world, "/v1/consistency/3")
-    checkpoint = Checkpoint.open(told["checkpoint"], world.log)
+    reported = _get(world, "/v1/consistency/3")
+    checkpoint = Checkpoint.open(reported["checkpoint"], world.log)
     with world.book.read() as facts:
         old = facts.root_at(3)
-    proof = [c.unbase64url(one, "proof") for one in told["proof"]]
-    assert checkpoint.size == told["new"] == size
+    proof = [c.unbase64url(one, "proof") for one in reported["proof"]]
+    assert checkpoint.size == reported["new"] == size
     assert verify_consistency(3, size, proof, old, checkpoint.root)
-    told = _get(world, "/v1/consistency/3", new="5")
+    reported = _get(world, "/v1/consistency/3", new="5")
     with world.book.read() as facts:
         new = facts.root_at(5)
-    assert Checkpoint.open(told["checkpoint"], world.log) == Checkpoint(world.log.origin, 5, new)
-    assert verify_consistency(3, 5, [c.unbase64url(one, "proof") for one in told["proof"]], old, new)
+    assert Checkpoint.open(reported["checkpoint"], world.log) == Checkpoint(world.log.origin, 5, new)
+    assert verify_consistency(3, 5, [c.unbase64url(one, "proof") for one in reported["proof"]], old, new)
     for first, last in ((3, 2), (3, size + 1), (0, 3)):
         assert world.http.get(f"/v1/consistency/{first}", params={"new": str(last)}).status_code == 404
     assert world.http.get("/v1/consistency/3", params={"new": "05"}).status_code == 422
@@ -155,9 +155,9 @@ def test_a_plan_is_answered_without_an_entry(world: ServedWorld) -> None:
     size = world.size
     run = {name: world.charge_body(world.contract, CleanRoom())[name] for name in ("contract", "partitions", "plan")}
     headers = {**world.everybody.shown(BANK_A), "content-type": "application/json"}
-    told = world.http.post("/v1/plans", content=c.dump(run), headers=headers).json()
-    assert told["decision"]["outcome"] == "pending"
-    assert told["runs"]["more"] >= 1
+    reported = world.http.post("/v1/plans", content=c.dump(run), headers=headers).json()
+    assert reported["decision"]["outcome"] == "pending"
+    assert reported["runs"]["more"] >= 1
     body = c.dump({"organisations": [BANK_A, HOSPITAL]})
     headers = {**world.everybody.shown(SRO), "content-type": "application/json"}
     assert world.http.post("/v1/merger-impacts", content=body, headers=headers).json()["items"] == []
@@ -212,14 +212,14 @@ def test_a_misspelt_parameter_is_refused(quiet: ServedWorld) -> None:
 
 def test_a_list_asks_the_database_no_oftener_with_many_contracts(world: ServedWorld) -> None:
     """Whose partitions a bank sees is found in one statement, not in one for each partition and contract."""
-    asked: list[str] = []
+    requested: list[str] = []
     engine = world.book._reads  # noqa: SLF001 - its statements are counted
-    event.listen(engine, "before_cursor_execute", lambda *told: asked.append(str(told[2])))
+    event.listen(engine, "before_cursor_execute", lambda *reported: requested.append(str(reported[2])))
 
     def statements(path: str) -> int:
-        asked.clear()
+        requested.clear()
         assert _as(world, BANK_A, path).status_code == 200
-        return len(asked)
+        return len(requested)
 
     paths = ("/v1/partitions", "/v1/datasets", "/v1/contracts")
     # The first answer on a connection sets it up.

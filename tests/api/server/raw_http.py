@@ -96,12 +96,12 @@ def problem_of(answer: bytes) -> tuple[int, str]:
     head, _, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines)
-    told = json.loads(body)
+    reported = json.loads(body)
     assert headers["content-type"] == PROBLEM_TYPE
     assert headers["connection"] == "close"
     assert int(headers["content-length"]) == len(body)
-    assert status.split()[1] == str(told["status"])
-    return told["status"], told["code"]
+    assert status.split()[1] == str(reported["status"])
+    return reported["status"], reported["code"]
 
 
 def works(door: tuple[str, int]) -> bool:

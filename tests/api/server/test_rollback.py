@@ -62,9 +62,9 @@ def test_yesterdays_book_is_not_served(world: StoredWorld, tmp_path: Path) -> No
     backup = copy(world.path, tmp_path / "backup.sqlite")
     profile, kept = profile_of(world), default_path(LOG)
     assert kept.is_relative_to(state_folder())
-    told = refused(profile)
-    assert f"there is no checkpoint kept at {kept}" in told
-    assert "start once with --first-start" in told
+    reported = refused(profile)
+    assert f"there is no checkpoint kept at {kept}" in reported
+    assert "start once with --first-start" in reported
     served = Served(profile, "--first-start")
     assert f"The newest checkpoint is kept at {kept}: no older copy of this book is served.\n" in served.before
     assert '"message": "first start: this book of 10 entries is taken for the newest copy' in "".join(served.before)
@@ -73,9 +73,9 @@ def test_yesterdays_book_is_not_served(world: StoredWorld, tmp_path: Path) -> No
     world.submit(world.charge("a", run=SMALL))
     world.book.close()
     copy(backup, world.path)
-    told = "the book has 10 entries, fewer than the 11 under the checkpoint kept at"
-    assert told in refused(profile)
-    assert told in refused(profile, "--first-start")
+    reported = "the book has 10 entries, fewer than the 11 under the checkpoint kept at"
+    assert reported in refused(profile)
+    assert reported in refused(profile, "--first-start")
     kept.unlink()
     assert f"there is no checkpoint kept at {kept}" in refused(profile)
 

@@ -55,8 +55,8 @@ def witness(tmp_path: Path) -> Iterator[third_party.Witness]:
 @contextmanager
 def submitting(book: Path | str, *witnesses: str, required: bool = False) -> Iterator[WitnessSubmission]:
     """What a service has."""
-    asked = [Witness.parse(one) for one in witnesses]
-    submission = WitnessSubmission(str(book), asked, required=required, empty=EMPTY)
+    requested = [Witness.parse(one) for one in witnesses]
+    submission = WitnessSubmission(str(book), requested, required=required, empty=EMPTY)
     try:
         yield submission
     finally:
@@ -79,7 +79,7 @@ def show(book: Path | str, witness: str) -> int:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_newest_checkpoint_is_cosigned_and_the_time_of_the_witness_is_told(
+def test_the_newest_checkpoint_is_cosigned_and_the_time_of_the_witness_is_reported(
     engine: str, witness: third_party.Witness, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Each size is stored once, and asked for again each time: only so is the witness's answer of now."""
@@ -154,17 +154,17 @@ def test_a_witness_that_is_away_is_a_warning_or_a_reason_not_to_start(
 
 def test_no_commit_waits_for_a_witness(world: StoredWorld) -> None:
     """While one holds its answer back, commands are recorded; and the other witness's answer is stored."""
-    asked, answer = threading.Event(), threading.Event()
+    requested, answer = threading.Event(), threading.Event()
 
     def slow(request: bytes) -> Answer:
-        asked.set()
+        requested.set()
         assert answer.wait(60)
         return 200, PLAIN, line(COSIGNER, note_of(request))
 
     with answering(slow) as (url, _), submitting(world.url, f"{COSIGNER.key.vkey}={url}") as submission:
         shower = threading.Thread(target=submission.show)
         shower.start()
-        assert asked.wait(60)
+        assert requested.wait(60)
         charged(world, "a", "b")
         answer.set()
         shower.join()
@@ -181,9 +181,9 @@ def test_a_size_that_another_process_has_shown_just_now_is_no_contradiction(worl
         charged(world, "a")
         return 409, SIZE_TYPE, b"11\n"
 
-    with answering(answer) as (url, asked), submitting(world.url, f"{COSIGNER.key.vkey}={url}") as submission:
+    with answering(answer) as (url, requested), submitting(world.url, f"{COSIGNER.key.vkey}={url}") as submission:
         submission.show()
-    assert len(asked) == 2
+    assert len(requested) == 2
     with closing(sqlite3.connect(world.path)) as connection:
         assert connection.execute("SELECT tree_size FROM cosignature").fetchall() == [(11,)]
 
@@ -275,9 +275,9 @@ def test_a_running_service_is_stopped_by_a_witness(
         return 200, PLAIN, line(COSIGNER, note_of(request))
 
     more = 'allow_rollback = true\nwitnesses = "required"'
-    with answering(answer) as (url, asked):
+    with answering(answer) as (url, requested):
         result = CliRunner().invoke(app, ["serve", str(profile_of(world, f"{COSIGNER.key.vkey}={url}", more))])
-    assert len(asked) >= 2
+    assert len(requested) >= 2
     assert (result.exit_code, "Serving " in result.stderr) == (code, True)
     last = result.stderr.splitlines()[-1]
     assert last.startswith(f"The service stopped: {COSIGNER.key.name} {told}"), last

@@ -183,7 +183,7 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_asked_for_what_is_missing(
+def test_a_terminal_prompts_for_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of each missing option what it decides; an empty answer decides nothing."""

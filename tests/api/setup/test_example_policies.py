@@ -30,5 +30,5 @@ def test_example_policies_ask_for_leases_and_commitments(name: str) -> None:
 
 def test_the_demonstration_asks_for_the_same() -> None:
     """Its document lacks its issuer and its attester, so it is no whole policy."""
-    asked = json.loads((ROOT / "api" / "demo" / "documents.json").read_text("utf-8"))["policy"]
-    assert (asked["step_leases"], asked["refund"], asked["commitments"]) == (True, "never", True)
+    requested = json.loads((ROOT / "api" / "demo" / "documents.json").read_text("utf-8"))["policy"]
+    assert (requested["step_leases"], requested["refund"], requested["commitments"]) == (True, "never", True)

@@ -63,7 +63,7 @@ def test_every_error_is_declared_as_a_problem(operations: dict[tuple[str, str], 
             assert told["content"][PROBLEM_TYPE]["example"]["status"] == status
 
 
-def test_a_token_is_asked_for_but_where_it_is_not(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
+def test_a_token_is_requested_but_where_it_is_not(operations: dict[tuple[str, str], dict[str, Any]]) -> None:
     """Bearer everywhere but on what anybody may compare, with the problems that a wrong one gets."""
     free = {what["operationId"] for what in operations.values() if not what["security"]}
     assert free == PUBLIC - {"read_openapi"}
@@ -239,7 +239,7 @@ def _forms(form: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:  
                 yield from _forms(one, inner if key in {"schema", "anyOf", "oneOf", "items"} else "")
 
 
-def test_every_time_is_told_in_milliseconds() -> None:
+def test_every_time_is_reported_in_milliseconds() -> None:
     """A number, whatever it is of: no form of a text is that of a time, and what is in milliseconds is listed here."""
     found, said = {name: set[str]() for name in TIMES}, set[str]()
     for name, form in _forms({part: committed().told[part] for part in ("components", "paths")}):

@@ -109,8 +109,8 @@ class Tour:
     def _model(self) -> None:
         """A run, its sealed model, and another clean room that opens it."""
         world, pairs, room = self.world, self.pairs, CleanRoom()
-        asked: c.Object = {**pairs.charge(pairs.own, room), "step_leases": True}
-        self._submit(world.bank, BANK_A, "charge", asked, SEALED)
+        requested: c.Object = {**pairs.charge(pairs.own, room), "step_leases": True}
+        self._submit(world.bank, BANK_A, "charge", requested, SEALED)
         nonce = world.service.challenge(SEALED)
         released: c.Object = {"charge": SEALED, "evidence": world.attest(room, SEALED, nonce), "nonce": nonce}
         self._submit(room.signer, BANK_A, "key_release", released, f"key-of-{SEALED}")
@@ -238,10 +238,10 @@ class Tour:
         with ExitStack() as open_ones:
             for _ in range(STREAMS_PER_ORGANISATION_MAX):
                 stream = self.world.http.stream("GET", "/v1/events", params={"after": "8"}, headers=headers)
-                told = open_ones.enter_context(stream)
-            lines = told.iter_lines()
+                reported = open_ones.enter_context(stream)
+            lines = reported.iter_lines()
             data = "".join(f"{next(lines)}\n" for _ in range(10))
-            self.recorder.keep_stream("stream_events", told, data.encode())
+            self.recorder.keep_stream("stream_events", reported, data.encode())
             self._get("/v1/events")
 
     def _unchanged(self, path: str, **query: str) -> None:

@@ -99,7 +99,7 @@ def spoilt(desk: Desk) -> Desk:
     return desk
 
 
-def test_faults_are_told_with_what_to_do_next(spoilt: Desk) -> None:
+def test_faults_are_reported_with_what_to_do_next(spoilt: Desk) -> None:
     """Each ends with its exit code and an empty stdout, and tells fault and next step; a refusal alone is recorded."""
     for line, code, word, then in FAULTS:
         size = spoilt.world.size
@@ -114,11 +114,11 @@ def test_programs_read_faults_as_json(spoilt: Desk) -> None:
     """With --json a refusal is one object on stdout: code, every reason, entry and exit code; and it is the log's."""
     size = spoilt.world.size
     ran = spoilt.run(f"epsilon charge make bank-a.toml long.json {CONTRACT} --id too-long --json")
-    told = json.loads(ran.out)
-    assert (ran.code, told["exit_code"], told["code"], told["id"]) == (3, 3, "policy_denied", "too-long")
-    assert told["index"] == size
-    assert "run_above_contract" in {one["code"] for one in told["reasons"]}
-    assert all(one["detail"] in ran.err for one in told["reasons"])
+    reported = json.loads(ran.out)
+    assert (ran.code, reported["exit_code"], reported["code"], reported["id"]) == (3, 3, "policy_denied", "too-long")
+    assert reported["index"] == size
+    assert "run_above_contract" in {one["code"] for one in reported["reasons"]}
+    assert all(one["detail"] in ran.err for one in reported["reasons"])
     local = spoilt.run("epsilon dataset open-partition hospital.toml list.json --json")
     assert json.loads(local.out)["field"] == "list.json"
 

@@ -48,10 +48,10 @@ def _standing(desk: Desk) -> int:
 def test_a_dry_run_shows_and_publishes_nothing(own: Desk) -> None:
     """A table for people and the whole for programs, on stdout."""
     size, name = own.world.size, _next(own, _standing(own) + 1, "3.9")
-    told = own.run(f"epsilon policy publish sro.toml {name} --dry-run")
-    assert (told.code, told.err) == (0, "")
-    assert all(word in told.out for word in (REF, "run_epsilon_max 3.9", "1 partitions change"))
-    assert len(set(re.findall(r"run_epsilon_max [0-9.]+", told.out))) == 2
+    reported = own.run(f"epsilon policy publish sro.toml {name} --dry-run")
+    assert (reported.code, reported.err) == (0, "")
+    assert all(word in reported.out for word in (REF, "run_epsilon_max 3.9", "1 partitions change"))
+    assert len(set(re.findall(r"run_epsilon_max [0-9.]+", reported.out))) == 2
     impact = json.loads(own.run(f"epsilon policy publish sro.toml {name} --dry-run --json").out)
     assert [one["name"] for one in impact["partitions"]] == [REF]
     assert (impact["refused"], own.world.size) == ([], size)
@@ -89,22 +89,22 @@ def test_a_dead_policy_is_shown_and_warned_of(own: Desk) -> None:
     dead = re.sub(r'lineage: \{epsilon_max: "[0-9.]+"\}', 'lineage: {epsilon_max: "0.001"}', text)
     assert dead != text
     (own.folder / "dead.yaml").write_text(dead)
-    told = own.run("epsilon policy publish sro.toml dead.yaml --dry-run")
-    assert (told.code, "nothing runs" in told.out) == (0, True)
+    reported = own.run("epsilon policy publish sro.toml dead.yaml --dry-run")
+    assert (reported.code, "nothing runs" in reported.out) == (0, True)
     impact = json.loads(own.run("epsilon policy publish sro.toml dead.yaml --dry-run --json").out)
     assert [(one["usable"], one["partition"]) for one in impact["caps"]] == [(False, REF)]
 
 
 def test_a_contract_is_checked_before_it_is_signed(own: Desk) -> None:
     """Of each cap what could run under it; a document without caps is refused by name."""
-    told = own.run("epsilon contract check hospital.toml contract.yaml")
-    assert (told.code, REF in told.out) == (0, True), told.err
+    reported = own.run("epsilon contract check hospital.toml contract.yaml")
+    assert (reported.code, REF in reported.out) == (0, True), reported.err
     (one,) = json.loads(own.run("epsilon contract check bank-a.toml contract.yaml --json").out)
     assert (one["partition"], one["usable"]) == (REF, True)
     dead = (own.folder / "contract.yaml").read_text() + 'lineage: {epsilon_max: "0.001"}\n'
     (own.folder / "dead-contract.yaml").write_text(dead)
-    told = own.run("epsilon contract check bank-a.toml dead-contract.yaml")
-    assert "can ever be admitted" in told.out
+    reported = own.run("epsilon contract check bank-a.toml dead-contract.yaml")
+    assert "can ever be admitted" in reported.out
     loud, quiet = (own.run(f"epsilon contract sign bank-a.toml dead-contract.yaml{one}") for one in ("", " --offline"))
     assert (loud.code, quiet.code, loud.out) == (0, 0, quiet.out)
     assert ("Warning: " in loud.err, "can ever be admitted" in loud.err, "Warning" in quiet.err) == (True, True, False)
@@ -126,15 +126,15 @@ def test_a_merger_shows_its_effect_and_asks(own: Desk) -> None:
     assert "--yes: is required without a terminal" in refused.err
     assert "whose account" in refused.err
     for option in ("--only-within-caps", "--proposed"):
-        told = own.run(f"{line} {option} --dry-run")
-        assert (told.code, "would be" in told.out + told.err) == (told.code, True), told.err
+        reported = own.run(f"{line} {option} --dry-run")
+        assert (reported.code, "would be" in reported.out + reported.err) == (reported.code, True), reported.err
     refused = own.run("epsilon lineage publish sro.toml run-1 --json")
     assert (refused.code, own.world.size) == (2, size)
-    told = own.run("epsilon lineage publish sro.toml run-1 --dry-run")
-    assert (told.code, "whose account" in told.err, "did:web:hospital.example" in told.err) == (0, True, True)
-    asked = Terminal(own, line.removeprefix("epsilon "))
-    asked.asks()
-    code, out, err = asked.answer("n")
+    reported = own.run("epsilon lineage publish sro.toml run-1 --dry-run")
+    assert (reported.code, "whose account" in reported.err, "did:web:hospital.example" in reported.err) == (0, True, True)
+    requested = Terminal(own, line.removeprefix("epsilon "))
+    requested.asks()
+    code, out, err = requested.answer("n")
     assert (code, out, own.world.size) == (2, "", size), err
 
 
@@ -178,9 +178,9 @@ def test_at_a_terminal_somebody_is_asked(own: Desk) -> None:
     """After the table; who says no has published nothing, who says yes has."""
     standing, size = _standing(own), own.world.size
     name = _next(own, standing + 1, "3.7")
-    asked = Terminal(own, f"policy publish sro.toml {name}")
-    assert "1 partitions change" in asked.asks()
-    code, out, err = asked.answer("n")
+    requested = Terminal(own, f"policy publish sro.toml {name}")
+    assert "1 partitions change" in requested.asks()
+    code, out, err = requested.answer("n")
     assert (code, out, own.world.size) == (2, "", size)
     assert "not published" in err
     again = Terminal(own, f"policy publish sro.toml {name}")
@@ -214,7 +214,7 @@ def test_policies_and_lineage_are_shown(own: Desk) -> None:
     assert own.run("epsilon policy show bank-a.toml nowhere").code == 4
 
 
-def test_what_a_command_would_get_is_told_without_an_entry(own: Desk) -> None:
+def test_what_a_command_would_get_is_reported_without_an_entry(own: Desk) -> None:
     """Permitted or refused, for every kind that is signed from a file or from words."""
     size = own.world.size
     for line, code, word in (
@@ -235,14 +235,14 @@ def test_the_shell_completes_ids_of_charges(own: Desk) -> None:
     script = 'import sys; sys.argv = ["epsilon"]; from epsilon_ledger.__main__ import main; main()'
     for profile, completed in (("bank-a.toml", ["run-1"]), ("gone.toml", []), ("nothing.toml", [])):
         words = f"epsilon charge show {profile} ru"
-        asked = {"COMP_CWORD": "4", "COMP_WORDS": words, "_EPSILON_COMPLETE": "complete_bash"}
+        requested = {"COMP_CWORD": "4", "COMP_WORDS": words, "_EPSILON_COMPLETE": "complete_bash"}
         path = os.pathsep.join([str(Path.cwd()), *sys.path])
         done = subprocess.run(
             [sys.executable, "-c", script],
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, **asked, "PYTHONPATH": path},
+            env={**os.environ, **requested, "PYTHONPATH": path},
             cwd=own.folder,
         )
         assert (done.stdout.split(), done.stderr) == (completed, "")

@@ -75,8 +75,8 @@ def test_a_fault_is_one_sentence_and_leaves_nothing(
     out = [] if "--out" in case["args"] else ["--out", "out"]
     done = CliRunner().invoke(app, ["dataset", "seal", name, case.get("partition", REF), *case["args"], *out])
     assert done.exit_code == case["code"], done.output
-    told, then = done.stderr.splitlines()
-    assert re.search(case["says"], told), told
+    reported, then = done.stderr.splitlines()
+    assert re.search(case["says"], reported), reported
     assert then.startswith("Nothing was recorded")
     assert sorted(tmp_path.rglob("*")) == before
 

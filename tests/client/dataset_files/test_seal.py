@@ -151,14 +151,14 @@ def test_commitments_are_what_a_policy_reads(tmp_path: Path) -> None:
 def test_records_that_are_equal_are_stated_once(tmp_path: Path) -> None:
     """A partition that commits to its records states no more than are told apart; all of them are sealed."""
     (tmp_path / "data.csv").write_text("case,a,y\n1,5,0\n2,5,0\n3,6,1\n")
-    told = {}
+    reported = {}
     for name, options in {"numbers": ["--inputs", "a"], "persons": ["--inputs", "a", "--identity", "case"]}.items():
         command = ["dataset", "seal", str(tmp_path / "data.csv"), REF, "--target", "y", "--out", str(tmp_path / name)]
         done = CliRunner().invoke(app, [*command, *options])
         assert done.exit_code == 0, done.output
         assert "3 records sealed" in done.stdout
-        told[name] = "records that equal others: 1;" in done.stdout, 'says "records": 2,' in done.stdout
-    assert told == {"numbers": (True, True), "persons": (False, False)}
+        reported[name] = "records that equal others: 1;" in done.stdout, 'says "records": 2,' in done.stdout
+    assert reported == {"numbers": (True, True), "persons": (False, False)}
 
 
 def test_keys_that_are_there_are_used_and_never_replaced(tmp_path: Path) -> None:

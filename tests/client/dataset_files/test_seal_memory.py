@@ -74,7 +74,7 @@ def test_a_csv_larger_than_memory_is_sealed_and_read(mib: int, columns: int) -> 
         count = _write(table, mib, columns)
         seal = ["-m", "epsilon_ledger", "dataset", "seal", str(table), REF, "--target", "y", "--identity", "person"]
         none = ["--no-commitments"] if count > COMMITTED_MAX else []
-        told = json.loads(_limited([*seal, *none, "--out", str(out), "--json"]))
-        assert (told["report"]["records"], told["report"].get("commitments", count)) == (count, count)
+        reported = json.loads(_limited([*seal, *none, "--out", str(out), "--json"]))
+        assert (reported["report"]["records"], reported["report"].get("commitments", count)) == (count, count)
         assert bool(none) == (columns == 30)
         assert int(_limited(["-c", READER, str(out)])) == count

@@ -34,19 +34,19 @@ def test_without_a_moment_attempts_are_counted() -> None:
     """Four trials, three pauses, each twice the one before."""
     policy = RetryPolicy(4)
     assert _pauses(policy, 9) == [0.2, 0.4, 0.8]
-    told = [policy.is_transient(Refused(status, {})) for status in (404, 409, 429, 500, 503)]
-    assert told == [False, False, False, True, True]
+    reported = [policy.is_transient(Refused(status, {})) for status in (404, 409, 429, 500, 503)]
+    assert reported == [False, False, False, True, True]
 
 
 def test_until_a_moment_it_goes_on_and_says_so_once() -> None:
     """Half a minute apart at most, never beyond the moment; and a caller who is one of too many waits as well."""
-    told: list[str] = []
-    policy = RetryPolicy(2, until=145.0, report=told.append)
+    reported: list[str] = []
+    policy = RetryPolicy(2, until=145.0, report=reported.append)
     pauses = _pauses(policy, 2_000)
     assert (len(pauses), pauses[:4]) == (2_000, [0.2, 0.4, 0.8, 1.6])
     assert set(pauses[8:]) == {PAUSE_MAX_S}
     assert _pauses(RetryPolicy(2, until=101.0), 9)[-1] == 1.0
-    assert told == ["no answer; retrying for up to 45 s"]
+    assert reported == ["no answer; retrying for up to 45 s"]
     assert REPORT_AT < 5
     assert policy.is_transient(Refused(429, {}))
 

@@ -112,8 +112,8 @@ def test_the_command_opens_a_browser_and_keeps_the_token_to_itself(desk: Desk, t
     script = "import sys; from tests.factories.browser import Browser; Browser('asha')(sys.argv[1])"
     browser = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} %s"
     done = _epsilon("login", str(desk.profile), "--json", BROWSER=browser)
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["subject"], told["issuer"]) == (0, "asha", desk.issuer)
+    reported = json.loads(done.stdout)
+    assert (done.returncode, reported["subject"], reported["issuer"]) == (0, "asha", desk.issuer)
     assert f"{desk.issuer}/authorize?" in done.stderr
     (kept,) = tmp_path.glob("settings/*/logins/*")
     token = json.loads(kept.read_bytes())["access_token"]
@@ -231,8 +231,8 @@ def test_what_is_no_answer_is_turned_away_and_the_wait_goes_on(desk: Desk) -> No
     def probed(url: str) -> str:
         if urlsplit(url).path == CALLBACK:
             here = url.partition("?")[0]
-            asked = ("?code=a&code=b", "?", "?" + "&".join(f"p{one}=1" for one in range(40)))
-            wrong = [here.replace(CALLBACK, "/favicon.ico"), *(f"{here}{query}" for query in asked)]
+            requested = ("?code=a&code=b", "?", "?" + "&".join(f"p{one}=1" for one in range(40)))
+            wrong = [here.replace(CALLBACK, "/favicon.ico"), *(f"{here}{query}" for query in requested)]
             seen.extend(httpx.get(one, trust_env=False).status_code for one in wrong)
             seen.append(httpx.post(url, trust_env=False).status_code)
         return url
@@ -247,8 +247,8 @@ def test_what_is_no_answer_is_turned_away_and_the_wait_goes_on(desk: Desk) -> No
 def test_the_first_answer_counts() -> None:
     """What comes after it is turned away, and changes nothing."""
     with listening() as redirect:
-        told = [httpx.get(f"{redirect.url}?state={one}", trust_env=False).status_code for one in ("a", "b", "a")]
-        assert (told, redirect.wait(0)) == ([200, 410, 410], {"state": "a"})
+        reported = [httpx.get(f"{redirect.url}?state={one}", trust_env=False).status_code for one in ("a", "b", "a")]
+        assert (reported, redirect.wait(0)) == ([200, 410, 410], {"state": "a"})
         with pytest.raises(Unreachable):
             redirect.wait(0)
 
@@ -308,21 +308,21 @@ def test_without_a_login_that_holds_the_sentence_says_what_to_type(
         login = spoil(desk.log_in(), file, desk)
         if not file.path.exists():
             file.write(login)
-    told = desk.run("account", str(desk.profile))
-    assert (told.exit_code, told.stdout) == (6, "")
-    assert says in told.stderr
-    assert f"login_needed: {says}" in told.stderr or spoil in {_opened_up, _cut}
-    assert f"run `epsilon login '{desk.profile}'`" in told.stderr
+    reported = desk.run("account", str(desk.profile))
+    assert (reported.exit_code, reported.stdout) == (6, "")
+    assert says in reported.stderr
+    assert f"login_needed: {says}" in reported.stderr or spoil in {_opened_up, _cut}
+    assert f"run `epsilon login '{desk.profile}'`" in reported.stderr
 
 
 def test_a_token_that_the_service_does_not_believe_leads_to_a_login(desk: Desk) -> None:
     """As after another start of the issuer with another key."""
     login = desk.log_in()
     LoginFile(desk.profile).write(msgspec.structs.replace(login, access_token=login.access_token[:-8] + "AAAAAAAA"))
-    told = desk.run("account", str(desk.profile))
-    assert told.exit_code == 6
-    assert "token_invalid" in told.stderr
-    assert "epsilon login" in told.stderr
+    reported = desk.run("account", str(desk.profile))
+    assert reported.exit_code == 6
+    assert "token_invalid" in reported.stderr
+    assert "epsilon login" in reported.stderr
 
 
 SIGNING: Final = (
@@ -346,9 +346,9 @@ def test_what_has_to_be_signed_is_told_that_there_is_no_key(
     """One sentence and exit code 6, whether somebody is logged in or not."""
     monkeypatch.chdir(desk.profile.parent)
     Path("body.json").write_text("{}")
-    told = desk.run(*(str(desk.profile) if word == "PROFILE" else word for word in words))
-    assert (told.exit_code, told.stdout) == (6, "")
-    assert f"no_key: {desk.profile} is a person's profile: it has no key" in told.stderr
+    reported = desk.run(*(str(desk.profile) if word == "PROFILE" else word for word in words))
+    assert (reported.exit_code, reported.stdout) == (6, "")
+    assert f"no_key: {desk.profile} is a person's profile: it has no key" in reported.stderr
 
 
 @pytest.mark.parametrize("command", ["login", "logout"])
@@ -356,9 +356,9 @@ def test_an_organisation_s_profile_needs_no_login(desk: Desk, command: str) -> N
     """It has a key; the field that makes a profile a person's is named."""
     person = desk.profile.read_text()
     desk.profile.write_text(person.replace('client_id = "epsilon"', f'actor = "{BANK_A}"\nkey = "bank.pem"'))
-    told = desk.run(command, str(desk.profile))
-    assert told.exit_code == 2
-    assert "client.client_id: is missing" in told.stderr
+    reported = desk.run(command, str(desk.profile))
+    assert reported.exit_code == 2
+    assert "client.client_id: is missing" in reported.stderr
 
 
 @pytest.mark.parametrize(
@@ -396,12 +396,12 @@ def test_the_example_of_a_person_s_profile_is_one() -> None:
     assert commands(ROOT / "docs" / "guides" / "auditor.md", HERE) == [("epsilon login auditor.toml", 0)]
 
 
-def test_a_port_that_is_taken_is_told(desk: Desk) -> None:
+def test_a_port_that_is_taken_is_reported(desk: Desk) -> None:
     """One sentence; nobody else's answer is waited for there."""
     taken = urlsplit(desk.issuer).port
-    told = desk.run("login", str(desk.profile), "--no-browser", "--port", str(taken))
-    assert told.exit_code == 2
-    assert "in use" in told.stderr
+    reported = desk.run("login", str(desk.profile), "--no-browser", "--port", str(taken))
+    assert reported.exit_code == 2
+    assert "in use" in reported.stderr
 
 
 def _changing(path: str, **changes: str | None) -> Callable[[str], str]:

@@ -57,8 +57,8 @@ def _place(folder: Path, path: str = "", change: Change | None = None) -> Iterat
 
 
 def _log_in(profile: Profile, said: list[str] | None = None, browser: Browser | None = None) -> Login:
-    told: list[str] = [] if said is None else said
-    return log_in(profile, told.append, browser or Browser("asha"), wait_s=30)
+    reported: list[str] = [] if said is None else said
+    return log_in(profile, reported.append, browser or Browser("asha"), wait_s=30)
 
 
 def _no_one(_url: str) -> None:
@@ -83,19 +83,19 @@ def _answers(status: int, data: bytes = b"", **headers: str) -> Change:
     return lambda _: Response(data, status, headers)
 
 
-def test_the_issuer_is_asked_for_what_the_profile_says(tmp_path: Path) -> None:
+def test_the_request_to_the_issuer_is_what_the_profile_says(tmp_path: Path) -> None:
     """A code for this client, these scopes and this log, back to this machine, bound by S256 (RFC 7636)."""
     said: list[str] = []
     with _place(tmp_path) as profile:
         _log_in(profile, said)
     (url,) = said
-    asked = dict(parse_qsl(urlsplit(url).query, strict_parsing=True))
-    fresh = [asked.pop(name) for name in ("state", "nonce", "code_challenge")]
+    requested = dict(parse_qsl(urlsplit(url).query, strict_parsing=True))
+    fresh = [requested.pop(name) for name in ("state", "nonce", "code_challenge")]
     assert len(set(fresh)) == 3
     assert {len(one) for one in fresh} == {43}
-    back = urlsplit(asked.pop("redirect_uri"))
+    back = urlsplit(requested.pop("redirect_uri"))
     assert (back.scheme, back.hostname, back.path) == ("http", "127.0.0.1", "/callback")
-    assert asked == {
+    assert requested == {
         "client_id": "epsilon",
         "code_challenge_method": "S256",
         "response_type": "code",

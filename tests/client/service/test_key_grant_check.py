@@ -51,8 +51,8 @@ def released(tmp_path: Path) -> Iterator[Released]:
         body = {**world.charge_body(contract, room), "deadline": NOW + LATER}
         world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
         nonce = world.service.challenge("run-1")
-        asked: Object = {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
-        answer = world.service.submit(room.signer, BANK_A, "key_release", asked, "release-1")
+        requested: Object = {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
+        answer = world.service.submit(room.signer, BANK_A, "key_release", requested, "release-1")
         yield Released(world, room, answer, *fetch(world.service, "release-1", world.log))
 
 
@@ -107,9 +107,9 @@ def test_a_refused_release_grants_nothing(released: Released) -> None:
     body = world.charge_body(str(json.loads(released.charge.entry)["body"]["request"]["contract"]), room)
     world.service.submit(world.bank, BANK_A, "charge", body, "run-2")
     nonce = world.service.challenge("run-2")
-    asked: Object = {"charge": "run-2", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
+    requested: Object = {"charge": "run-2", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
     with pytest.raises(Exception, match="polic"):
-        world.service.submit(room.signer, BANK_A, "key_release", asked, "release-2")
+        world.service.submit(room.signer, BANK_A, "key_release", requested, "release-2")
     charge, release = fetch(world.service, "release-2", world.log)
     with pytest.raises(Malformed, match="policy_denied"):
         released._replace(charge=charge, release=release).check()
@@ -134,8 +134,8 @@ def test_the_command_says_why_the_key_stays(released: Released, tmp_path: Path) 
     known = f'service = "{world.url}"\nkey = "hospital.pem"\nactor = "{BANK_A}"\nlog = "{world.log.vkey}"'
     profile.write_text(f'v = 1\n[client]\n{known}\nissuer = "{world.everybody.url}"\n')
     with world.issuing():
-        asked = CliRunner().invoke(app, ["key", "grant", str(profile), "release-1"])
+        requested = CliRunner().invoke(app, ["key", "grant", str(profile), "release-1"])
         missing = CliRunner().invoke(app, ["key", "grant", str(profile), "release-9"])
-    assert asked.exit_code == 2
-    assert "none of the charge's partitions is did:web:bank-a.example's" in asked.stderr
+    assert requested.exit_code == 2
+    assert "none of the charge's partitions is did:web:bank-a.example's" in requested.stderr
     assert (missing.exit_code, "release-9" in missing.stderr) == (4, True)

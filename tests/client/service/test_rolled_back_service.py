@@ -96,10 +96,10 @@ def test_every_command_refuses_it(open_service: Opener, tmp_path: Path) -> None:
     for _ in range(2):
         before = yesterday.size
         for words in (("account", PARTITION), ("quote", str(body)), ("charge", "make", str(body))):
-            code, told = asked(second, *words)
-            assert (code, told.count("\n")) == (7, 2), told
-            assert f"does not prove that its log goes on from the {size} entries seen before" in told
-            assert "trust nothing it answers, give" in told
+            code, reported = asked(second, *words)
+            assert (code, reported.count("\n")) == (7, 2), reported
+            assert f"does not prove that its log goes on from the {size} entries seen before" in reported
+            assert "trust nothing it answers, give" in reported
         assert yesterday.size == before
         # The operator goes on with it, and the log key signs a second history that is longer than the first.
         charge(yesterday, "c")
@@ -125,9 +125,9 @@ def test_a_provider_gives_it_no_key(open_service: Opener, tmp_path: Path) -> Non
     release(yesterday, "run-2")
     charge(yesterday, "longer-than-the-first")
     assert yesterday.size > today.size
-    code, sealed, told = granted(second, "release-run-2")
+    code, sealed, reported = granted(second, "release-run-2")
     assert (code, sealed) == (7, "")
-    assert f"goes on from the {today.size} entries seen before" in told
+    assert f"goes on from the {today.size} entries seen before" in reported
     # For programs as for people: there is no other way to fetch what a grant is checked by.
     with pytest.raises(SeenCheckpointError):
         fetch(yesterday.service, "release-run-2", LOG)

@@ -39,7 +39,7 @@ def test_a_grid_too_large_is_refused_before_it_is_made(mechanism: m.Mechanism) -
 
 
 @pytest.mark.parametrize("mechanism", HUGE, ids=lambda one: one.kind)
-def test_what_is_too_large_for_a_curve_is_told_by_its_orders(mechanism: m.Mechanism) -> None:
+def test_what_is_too_large_for_a_curve_is_reported_by_its_orders(mechanism: m.Mechanism) -> None:
     """Some finite number, or a refusal that names why; and no room in the rule that needs a curve."""
     assert report_epsilon(mechanism, DELTA, ZERO_OUT).epsilon > 0
     rule = choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None))
@@ -103,10 +103,10 @@ def exact(noise: float, epsilon: float) -> Any:  # noqa: ANN401 - mpmath has no 
 
 @pytest.mark.parametrize("noise", [Fraction(1, 15), Fraction(1, 10), Fraction(1, 2), Fraction(5)])
 @pytest.mark.parametrize("delta", [Fraction(99, 100), Fraction(1, 2), Fraction(1, 10), Fraction(1, 10**8)])
-def test_what_is_told_is_never_below_the_exact_one(noise: Fraction, delta: Fraction) -> None:
+def test_what_is_reported_is_never_below_the_exact_one(noise: Fraction, delta: Fraction) -> None:
     """Not by a billionth either: the curve is evaluated at the very ε that is told."""
-    told = report_epsilon(m.Gaussian(noise), delta, ZERO_OUT).epsilon
-    assert exact(float(noise), float(told)) <= float(delta)
+    reported = report_epsilon(m.Gaussian(noise), delta, ZERO_OUT).epsilon
+    assert exact(float(noise), float(reported)) <= float(delta)
 
 
 @pytest.mark.parametrize(

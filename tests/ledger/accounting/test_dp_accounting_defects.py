@@ -276,10 +276,10 @@ def test_every_randomised_response_is_counted(count: int) -> None:
     assert pld(event, REPLACE_ONE, count) == single
     assert pld(SelfComposedDpEvent(event, count), REPLACE_ONE) == single
     one_by_one = pld(ComposedDpEvent([event] * count), REPLACE_ONE)
-    told = ours(self_composed(RESPONSE, count), REPLACE_ONE)
-    assert told == pytest.approx(ours(composed(*[RESPONSE] * count), REPLACE_ONE), rel=1e-6)
-    assert told == pytest.approx(one_by_one, rel=0.01)
-    assert told > single
+    reported = ours(self_composed(RESPONSE, count), REPLACE_ONE)
+    assert reported == pytest.approx(ours(composed(*[RESPONSE] * count), REPLACE_ONE), rel=1e-6)
+    assert reported == pytest.approx(one_by_one, rel=0.01)
+    assert reported > single
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_no_delta_is_asked_below_the_mass_that_composing_loses() -> None:
         assert refusal.value.field == "delta"
 
 
-def test_pure_privacy_is_told_at_no_delta() -> None:
+def test_pure_privacy_is_reported_at_no_delta() -> None:
     """One Laplace of scale 1 is infinite to the library at δ = 0; ours tells 1, and 2 where a record is replaced."""
     assert PLDAccountant().compose(LaplaceDpEvent(1.0)).get_epsilon(0) == math.inf
     assert ours(LAPLACE, ADD_OR_REMOVE, Fraction(0)) == 1

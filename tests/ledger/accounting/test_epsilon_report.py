@@ -32,7 +32,7 @@ BOX = m.BlackBox(Fraction(1, 1_000), Fraction(1, 2), ZERO_OUT)
         (m.Gaussian(Fraction(1, 50)), Fraction(1, 10**5), "Rényi"),
     ],
 )
-def test_the_least_is_told_by_its_name(mechanism: m.Mechanism, delta: Fraction, accountant: str) -> None:
+def test_the_least_is_reported_by_its_name(mechanism: m.Mechanism, delta: Fraction, accountant: str) -> None:
     """Of three accountants, with the version of the library."""
     report = report_epsilon(mechanism, delta, ZERO_OUT)
     assert (report.accountant, report.delta, report.relation) == (accountant, delta, ZERO_OUT)
@@ -80,10 +80,10 @@ def test_at_delta_0_only_a_pure_loss_has_an_epsilon() -> None:
 def test_an_estimate_is_an_upper_bound_near_the_report() -> None:
     """Of a mechanism that a grid holds, of one that none does, and of one that has no finite ε."""
     delta = Fraction(1, 10**5)
-    near, told = estimate_epsilon(GAUSSIAN, delta, ZERO_OUT), reported_epsilon(GAUSSIAN, delta, ZERO_OUT)
+    near, reported = estimate_epsilon(GAUSSIAN, delta, ZERO_OUT), reported_epsilon(GAUSSIAN, delta, ZERO_OUT)
     assert near is not None
-    assert told <= near + Fraction(1, 10**9)
-    assert near <= told * Fraction(11, 10)
+    assert reported <= near + Fraction(1, 10**9)
+    assert near <= reported * Fraction(11, 10)
     ruinous = estimate_epsilon(m.Gaussian(Fraction(1, 50)), delta, ZERO_OUT)
     assert ruinous is not None
     assert report_up(ruinous) == reported_epsilon(m.Gaussian(Fraction(1, 50)), delta, ZERO_OUT)
@@ -139,7 +139,7 @@ def test_an_estimate_of_many_tiny_steps_is_by_renyi() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(250, 5)])
-def test_a_loss_beyond_what_floats_hold_is_not_told_as_less(epsilon: int, count: int) -> None:
+def test_a_loss_beyond_what_floats_hold_is_not_reported_as_less(epsilon: int, count: int) -> None:
     """Boxes whose δ together is more than δ, but for the runs in which two leak; they lose some thousand nats."""
     boxes = m.SelfComposed(count, m.BlackBox(Fraction(1, 100), Fraction(epsilon), ZERO_OUT))
     delta = Fraction(count, 100) - Fraction(count * (count - 1) // 4, 10_000)

@@ -135,7 +135,7 @@ def test_capacities_begin_at_nothing_and_reach_the_greatest_budget() -> None:
     assert not gaussian_keeps(Fraction(128), Fraction(1, 1_000), great + great // 10**6)
 
 
-def test_an_epsilon_is_told_up_to_4096_nat() -> None:
+def test_an_epsilon_is_reported_up_to_4096_nat() -> None:
     """None beyond; 0 of nothing, and of what δ alone covers."""
     assert gaussian_epsilon(0, SMALL) == 0
     assert gaussian_epsilon(NAT // 10**6, Fraction(1, 1_000)) == 0

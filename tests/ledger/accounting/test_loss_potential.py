@@ -141,7 +141,7 @@ def test_a_price_is_issued_with_an_eighth_of_a_tick_and_accepted_with_half(
     assert ours.pays(leaking(part), 1, 6) is accepted
 
 
-def test_a_price_is_at_most_what_an_epsilon_is_told_for() -> None:
+def test_a_price_is_at_most_what_an_epsilon_is_reported_for() -> None:
     """Of two blocks two ticks, of three three; none where that is one more, and none of what is lost for sure."""
     ours = Potential(EPSILON, DELTA, [(SMALL, 1)])
     twice, thrice = ((compose(SMALL[0], count), compose(SMALL[1], count)) for count in (2, 3))

@@ -66,17 +66,17 @@ def test_published_value(row: Row) -> None:
     """Ours lies on the right side of what was published, and as near as the row asks."""
     ours, theirs, tolerance = _ours(row), Fraction(row["rho" if "order" in row else "epsilon"]), row["tolerance"]
     above, below = theirs * (1 + Fraction(tolerance)), theirs * (1 - Fraction(tolerance))
-    told = f"ours {float(ours):.9g}, published {float(theirs):.9g} ({row['source']})"
+    reported = f"ours {float(ours):.9g}, published {float(theirs):.9g} ({row['source']})"
     match row["kind"]:
         case "exact":
-            assert theirs <= ours <= above, told
+            assert theirs <= ours <= above, reported
         case "upper":
-            assert ours <= above, told
-            assert ours >= (below if row["tight"] else 0), told
+            assert ours <= above, reported
+            assert ours >= (below if row["tight"] else 0), reported
         case "lower":
-            assert ours >= below, told
+            assert ours >= below, reported
         case "estimate":
-            assert below <= ours <= above, told
+            assert below <= ours <= above, reported
         case kind:
             pytest.fail(f"{kind!r} is no kind of published value")
 

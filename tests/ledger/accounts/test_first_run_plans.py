@@ -24,12 +24,12 @@ EPSILON: Final = Fraction(16)
 
 def mechanism_of(plan: dict[str, Any]) -> Mechanism:
     """All steps of one line."""
-    told = plan["mechanism"]
-    noise = Fraction(told["noise_multiplier"])
-    if told["kind"] == "gaussian":
+    shown = plan["mechanism"]
+    noise = Fraction(shown["noise_multiplier"])
+    if shown["kind"] == "gaussian":
         assert plan["steps"] == 1
         return Gaussian(noise)
-    return PoissonGaussian(Fraction(told["probability"]), noise, plan["steps"])
+    return PoissonGaussian(Fraction(shown["probability"]), noise, plan["steps"])
 
 
 @pytest.mark.parametrize("plan", TABLE["plans"], ids=lambda plan: str(plan["name"]))

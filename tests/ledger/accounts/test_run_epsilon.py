@@ -73,21 +73,21 @@ def cells(mechanism: AnyMechanism, cuts: Sequence[float]) -> list[Step]:
     return [tuple(zip(drawn, without, strict=True))] * mechanism.steps
 
 
-def reached(steps: Sequence[Step], told: Sequence[float], p: float = 1.0, q: float = 1.0) -> float:
+def reached(steps: Sequence[Step], reported: Sequence[float], p: float = 1.0, q: float = 1.0) -> float:
     """The greatest δ over all rules that stop the run by its outputs, if ``told[k]`` is told after ``k`` steps.
 
     A stop ends with P(outputs so far) - e^told Q(the same), where that is positive; going on, with the sum over the
     next outputs of what is best after each.
     """
-    stop = max(0.0, p - math.exp(told[0]) * q)
+    stop = max(0.0, p - math.exp(reported[0]) * q)
     if not steps:
         return stop
-    return max(stop, sum(reached(steps[1:], told[1:], p * one, q * other) for one, other in steps[0]))
+    return max(stop, sum(reached(steps[1:], reported[1:], p * one, q * other) for one, other in steps[0]))
 
 
-def worst(steps: Sequence[Step], told: Sequence[float]) -> float:
+def worst(steps: Sequence[Step], reported: Sequence[float]) -> float:
     """The greater of both directions."""
-    return max(reached(steps, told), reached([tuple((b, a) for a, b in step) for step in steps], told))
+    return max(reached(steps, reported), reached([tuple((b, a) for a, b in step) for step in steps], reported))
 
 
 def drawn(choose: random.Random) -> tuple[AnyMechanism, list[Step]]:
@@ -111,16 +111,16 @@ def test_no_stop_reveals_more_than_the_epsilon_of_the_whole_plan(seed: int) -> N
     choose = random.Random(seed)  # noqa: S311 - the same plans every time
     mechanism, steps = drawn(choose)
     delta = Fraction(1, choose.choice([10, 100, 1_000, 100_000]))
-    told = run_epsilon(partition(delta), Run(MechanismPlan(mechanism)))
-    assert told.epsilon is not None
-    assert worst(steps, [float(told)] * (len(steps) + 1)) <= float(delta) * (1 + NEAR)
+    reported = run_epsilon(partition(delta), Run(MechanismPlan(mechanism)))
+    assert reported.epsilon is not None
+    assert worst(steps, [float(reported)] * (len(steps) + 1)) <= float(delta) * (1 + NEAR)
 
 
 def test_telling_less_for_fewer_steps_would_reveal_more() -> None:
     """The ε of the steps that ran, where the outputs say when to stop, is passed: the adversary sees it."""
     delta, plan = Fraction(1, 10), PoissonGaussian(Fraction(1), Fraction(3, 2), 6)
     at = partition(delta)
-    told = [
+    reported = [
         0.0,
         *(
             float(run_epsilon(at, Run(MechanismPlan(PoissonGaussian(Fraction(1), Fraction(3, 2), ran)))))
@@ -128,8 +128,8 @@ def test_telling_less_for_fewer_steps_would_reveal_more() -> None:
         ),
     ]
     steps = cells(plan, [0.2, 0.9, 1.6])
-    assert worst(steps, told) > 1.05 * float(delta)
-    assert worst(steps, [told[-1]] * len(told)) <= float(delta)
+    assert worst(steps, reported) > 1.05 * float(delta)
+    assert worst(steps, [reported[-1]] * len(reported)) <= float(delta)
 
 
 def test_the_line_says_at_what_delta_by_whom_and_of_what() -> None:

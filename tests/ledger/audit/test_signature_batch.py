@@ -67,13 +67,13 @@ def test_several_processes_name_what_one_names(long: Path, tmp_path: Path, state
     """What is wrong in a later chunk, and with a later entry, is not told instead of the first."""
     also = "UPDATE entry SET data = substr(data, 1, 90) WHERE position = 2100"
     changed = tampered(long, tmp_path / "b", statement if "charge SET" in statement else f"{statement}; {also}")
-    told = []
+    reported = []
     for processes in (0, 1):
         with pytest.raises(VerificationFailed) as fault:
             verify_book(f"sqlite:///{changed}", LOG, no_step, decisions=False, processes=processes)
-        told.append((fault.value.index, str(fault.value)))
-    assert told[0] == told[1]
-    assert said in told[0][1], told
+        reported.append((fault.value.index, str(fault.value)))
+    assert reported[0] == reported[1]
+    assert said in reported[0][1], reported
 
 
 def test_a_signature_is_named_before_what_is_wrong_later(long: Path, tmp_path: Path) -> None:

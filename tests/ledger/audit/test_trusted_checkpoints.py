@@ -81,9 +81,9 @@ def test_the_command_on_either_engine(world: StoredWorld, tmp_path: Path) -> Non
     world.submit(world.charge("run-3", run=SMALL))
     (tmp_path / "kept").write_text(head, encoding="utf-8")
     (tmp_path / "key").write_text(f"{LOG.vkey}\n", encoding="ascii")
-    told = _run(world.url, "--log", tmp_path / "key", "--kept", tmp_path / "kept", "--json")
-    found = json.loads(told.stdout)
-    assert (told.exit_code, found["entries"], found["kept"], found["signatures"]) == (0, FOUNDED + 6, 1, FOUNDED + 6)
+    reported = _run(world.url, "--log", tmp_path / "key", "--kept", tmp_path / "kept", "--json")
+    found = json.loads(reported.stdout)
+    assert (reported.exit_code, found["entries"], found["kept"], found["signatures"]) == (0, FOUNDED + 6, 1, FOUNDED + 6)
     unnamed = _run(world.url)
     assert (unnamed.exit_code, "name the log's verifier key with --log" in unnamed.output) == (2, True)
     listed = CliRunner().invoke(app, ["log", world.url, "--json"])
@@ -156,10 +156,10 @@ def test_the_command_tells_a_fork(book: Path, tmp_path: Path) -> None:
     assert (shorter.exit_code, "is shorter than a kept checkpoint" in shorter.stderr) == (7, True)
     longer = _longer(other, tmp_path)
     found = _run(longer, "--log", key, "--kept", kept, "--json")
-    told = json.loads(found.stdout)
-    assert (found.exit_code, told["ok"], told["fork"]["parts_from"]) == (7, False, 0)
-    assert told["fork"]["kept"]["size"] == FOUNDED + 3
-    assert told["fork"]["book"]["root"] == _heads(longer)[-1].root.hex()
+    reported = json.loads(found.stdout)
+    assert (found.exit_code, reported["ok"], reported["fork"]["parts_from"]) == (7, False, 0)
+    assert reported["fork"]["kept"]["size"] == FOUNDED + 3
+    assert reported["fork"]["book"]["root"] == _heads(longer)[-1].root.hex()
     kept.write_text(note.replace("epsilon", "another"), encoding="utf-8")
     assert _run(book, "--log", key, "--kept", kept).exit_code == 2
 

@@ -35,8 +35,8 @@ def faults(outcome: Outcome) -> set[str]:
 
 def admitted(world: StoredWorld, bank: str, most: int, partition: str) -> int:
     """How many runs a bank gets, of so many asked for at once; the others find no room."""
-    asked = [world.charge(f"{bank[8:14]}-{world.size}-{n}", bank, partitions=(partition,)) for n in range(most)]
-    done = words(world.submit(*asked))
+    requested = [world.charge(f"{bank[8:14]}-{world.size}-{n}", bank, partitions=(partition,)) for n in range(most)]
+    done = words(world.submit(*requested))
     assert set(done) <= {"pending", "budget_exhausted"}, done
     return done.count("pending")
 

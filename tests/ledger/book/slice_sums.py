@@ -88,29 +88,29 @@ class SliceSums:
                 self._read(entry["kind"], entry, entry["body"])
 
     def _read(self, kind: str, entry: Any, body: Any) -> None:  # noqa: ANN401 - JSON
-        asked = body["request"]
+        requested = body["request"]
         if kind == "partition":
             rule, delta = body["terms"], float(Fraction(body["terms"]["delta"]))
             assert (rule.get("slack", 0), sum(rule["weights"]) <= WEIGHT) == (0, True)
             shares = (delta * weight / WEIGHT for weight in rule["weights"])
-            terms = SliceTerms(float(Fraction(asked["epsilon"])), tuple(zip(rule["orders"], shares, strict=True)))
-            self.opened[asked["partition"]] = terms
+            terms = SliceTerms(float(Fraction(requested["epsilon"])), tuple(zip(rule["orders"], shares, strict=True)))
+            self.opened[requested["partition"]] = terms
         elif kind == "retirement":
-            self.retired.add(asked["partition"].rpartition("/")[2])
+            self.retired.add(requested["partition"].rpartition("/")[2])
         elif kind == "charge":
             self._charge(entry["id"], entry["actor"], body)
         elif kind in {"post", "void", "lapse"}:
-            self._settle(asked["charge"], body)
+            self._settle(requested["charge"], body)
 
     def _charge(self, name: str, actor: str, body: Any) -> None:  # noqa: ANN401 - JSON
-        asked, names = body["request"], [*self.opened]
+        requested, names = body["request"], [*self.opened]
         slices: list[str] = []
-        for one in asked["ranges"]:
+        for one in requested["ranges"]:
             slices += names[names.index(one["first"]) : names.index(one["last"]) + 1]
         (segment,) = (only for (only,) in body["prices"].values())
-        run = Run(actor, tuple(slices), tuple(segment["price"]), asked["plan"]["steps"])
+        run = Run(actor, tuple(slices), tuple(segment["price"]), requested["plan"]["steps"])
         assert (segment["steps"], segment["unit"]) == (run.steps, 1)
-        spelled = json.dumps(asked["plan"], sort_keys=True)
+        spelled = json.dumps(requested["plan"], sort_keys=True)
         for (order, _), price in zip(self.opened[slices[0]].shares, run.price, strict=False):
             assert price > divergence(spelled, order) * UNIT
         self.runs[name] = run

@@ -39,7 +39,7 @@ def send(world: StoredWorld, *submissions: Submission) -> None:
         assert not outcome.code.refused, outcome
 
 
-def test_the_first_run_is_told_by_its_whole_plan_until_a_second_begins(world: StoredWorld) -> None:
+def test_the_first_run_is_reported_by_its_whole_plan_until_a_second_begins(world: StoredWorld) -> None:
     """At half of δ, whatever part of it ran; voided charges have never begun; within 1.35 of its PLD at δ."""
     world.found()
     whole = reported_epsilon(PLAN, DELTA, "REPLACE_SPECIAL")
@@ -77,7 +77,7 @@ def test_who_gets_a_second_model_knows_of_the_first_run_too(world: StoredWorld) 
     assert told(world, holder).bound == "renyi odometer"
 
 
-def test_a_partition_opened_before_tells_what_it_told(world: StoredWorld) -> None:
+def test_a_partition_opened_before_tells_what_it_reported(world: StoredWorld) -> None:
     """Without the field in its terms there is one odometer, the rule's own at the whole of δ."""
     world.found()
     send(world, world.charge("first"))

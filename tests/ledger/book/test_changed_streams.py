@@ -104,10 +104,10 @@ def test_runs_that_are_pending_stay_as_they_were_and_what_is_tighter_binds_at_on
     assert faults(world.submit(opening(world, third))[0]) == {"slice_differs_from_stream"}
     world.found(world.command(HOSPITAL, "partition", opening(world, third, "4").command.body, "third"))
     # A person may be in slices of both versions, so that what is told is the greater budget.
-    told = report(world)
-    assert (told.budget_epsilon, told.slice.epsilon) == ("6", "4")
-    assert "whole budget (4, 0.00001); slices of an earlier version have more" in told.soundness
-    assert "all together show at most (6, 0.00001)" in told.soundness
+    reported = report(world)
+    assert (reported.budget_epsilon, reported.slice.epsilon) == ("6", "4")
+    assert "whole budget (4, 0.00001); slices of an earlier version have more" in reported.soundness
+    assert "all together show at most (6, 0.00001)" in reported.soundness
     enter(world, 3, life_days=60, window_max=52)
     assert faults(over(world, "still-old", first, first)) == {"partition_too_old"}
     assert faults(over(world, "still-long", second, third)) == {"window_too_long"}
@@ -159,8 +159,8 @@ def test_a_clock_that_was_ahead_opens_nothing_again_and_nothing_out_of_order(wor
     assert [faults(one) for one in refused] == [{"period_overlaps"}, {"period_not_open"}]
     assert f"the end of the newest slice {far}" in refused[0].detail
     with world.read() as facts:
-        told = {one.period: one.status for one in stream_slices(facts, HOSPITAL, "digits", world.clock.now)}
-        assert (told[first], told[far]) == ("past_age", "open")
+        reported = {one.period: one.status for one in stream_slices(facts, HOSPITAL, "digits", world.clock.now)}
+        assert (reported[first], reported[far]) == ("past_age", "open")
         assert {one.ref for one in facts.partitions.values()} == {f"{DIGITS}/{one}" for one in ("2026-q4", first, far)}
     assert report(world).may_open == ()
     assert verify_book(world.url, LOG, no_step, gate=gate).entries == world.size

@@ -55,8 +55,8 @@ def test_a_restored_backup_is_refused(world: StoredWorld, kept: Path, tmp_path: 
     _grow(world, kept, "a", "b")
     newest = copy(world.path, tmp_path / "newest.sqlite")
     copy(backup, world.path)
-    told = r"has 10 entries, fewer than the 12 under the checkpoint kept at .*: it is an older copy"
-    with pytest.raises(BookUnusable, match=told):
+    reported = r"has 10 entries, fewer than the 12 under the checkpoint kept at .*: it is an older copy"
+    with pytest.raises(BookUnusable, match=reported):
         world.open(kept=kept)
     copy(newest, world.path)
     world.book = world.open(kept=kept)
@@ -67,16 +67,16 @@ def test_a_missing_file_stops_the_start(world: StoredWorld, kept: Path, caplog: 
     """Restoring the book and deleting the file is no way around it; an operator's word is, once, and is logged."""
     _grow(world, kept, "a")
     kept.unlink()
-    told = r"there is no checkpoint kept at .*/checkpoint, so whether this book of 11 entries is the newest copy"
+    reported = r"there is no checkpoint kept at .*/checkpoint, so whether this book of 11 entries is the newest copy"
     for _ in range(2):
-        with pytest.raises(BookUnusable, match=told):
+        with pytest.raises(BookUnusable, match=reported):
             world.open(kept=kept)
     assert not kept.exists()
     caplog.clear()
     world.book = world.open(kept=kept, first_start=True)
     (record,) = [one for one in caplog.records if one.name == "ledger.rollback"]
-    told = f"first start: this book of 11 entries is taken for the newest copy; no checkpoint was kept at {kept}"
-    assert (record.levelname, record.message) == ("WARNING", told)
+    reported = f"first start: this book of 11 entries is taken for the newest copy; no checkpoint was kept at {kept}"
+    assert (record.levelname, record.message) == ("WARNING", reported)
     assert Checkpoint.open(kept.read_text(), LOG).size == 11
     world.reopen()
     world.book.close()

@@ -142,9 +142,9 @@ def test_what_a_wrong_jump_closed_is_closed_for_all(tmp_path: Path, monkeypatch:
             # The deadlines of before pass once more.
             world.clock.now += 2 * HOUR_MS
             name = f"on-{world.size}"
-            asked = {name: PARTITION, f"{name}-second": second}
+            requested = {name: PARTITION, f"{name}-second": second}
             old, retired = world.submit(
-                *(world.charge(id_, run=SMALL, partitions=(ref,)) for id_, ref in asked.items())
+                *(world.charge(id_, run=SMALL, partitions=(ref,)) for id_, ref in requested.items())
             )
             assert (faults(old) >= {"partition_too_old"}, faults(retired) >= {"partition_retired"}) == (True, True)
             assert words(world.submit(world.settle("released", 1), world.void("waiting"))) == ["conflict", "conflict"]
@@ -266,12 +266,12 @@ def another_sro(world: StoredWorld) -> None:
         world.submit(world.registration(did, role))
     law = policy(issuer=MARKET, domain="market", id="market-policy")
     scans = {**dataset(), "domain": "market", "provider": CLINIC}
-    asked = [
+    requested = [
         world.document("policy", law, "market", MARKET, MARKET),
         world.document("dataset", scans, "market-data", CLINIC, CLINIC),
         world.command(CLINIC, "partition", {**partition("m"), "provider": CLINIC}, "market-partition"),
     ]
-    done = world.submit(*asked)
+    done = world.submit(*requested)
     assert words(done) == ["permitted"] * 3, done
 
 

@@ -155,8 +155,8 @@ def test_what_a_catalogue_cannot_open_with_leaves_nothing(world: StoredWorld) ->
     """Field and rule are named, and every table is as before."""
     before = rows(world.url)
     for name, (changes, field, named) in NOT_A_CATALOGUE.items():
-        asked: dict[str, c.Json] = {"load": STEPS, "rule": "catalogue", **changes}
-        (outcome,) = world.submit(world.partition("new", **asked))
+        requested: dict[str, c.Json] = {"load": STEPS, "rule": "catalogue", **changes}
+        (outcome,) = world.submit(world.partition("new", **requested))
         assert (outcome.code.word, outcome.index, outcome.field) == ("malformed", None, field), (name, outcome)
         assert named in outcome.detail, name
     assert rows(world.url) == before

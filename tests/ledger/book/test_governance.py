@@ -100,10 +100,10 @@ def _run_over(world: StoredWorld, ref: str) -> None:
     """Runs of both banks, all but one posted, that together pass the budget."""
     names = []
     for bank, prefix in ((BANK_A, "a"), (BANK_B, "b")):
-        asked = [f"{prefix}-{n}" for n in range(7)]
-        done = world.submit(*(world.charge(name, bank, partitions=(ref,)) for name in asked))
+        requested = [f"{prefix}-{n}" for n in range(7)]
+        done = world.submit(*(world.charge(name, bank, partitions=(ref,)) for name in requested))
         assert words(done) == ["pending"] * 7
-        names += [(name, bank) for name in asked]
+        names += [(name, bank) for name in requested]
     world.submit(*(world.release(name, bank=bank) for name, bank in names[:-1]))
     assert words(world.submit(*(world.settle(name, 100, bank) for name, bank in names[:-1]))) == ["posted"] * 13
 
@@ -222,15 +222,15 @@ def test_collusion_found_late_is_a_breach_with_its_excess(world: StoredWorld) ->
     assert world.send(SRO, "collusion", body, "collusion").code.word == "permitted"
     with world.book.read() as facts:
         (found,) = accounts_over_cap(facts, world.clock.now)
-    asked = ["policy", "breaches", world.url, "--at", format_time(world.clock.now)]
-    done = CliRunner().invoke(app, [*asked, "--json"])
+    requested = ["policy", "breaches", world.url, "--at", format_time(world.clock.now)]
+    done = CliRunner().invoke(app, [*requested, "--json"])
     assert (done.exit_code, json.loads(done.output)) == (3, {"breaches": [found.to_json()]})
     with world.book.read() as facts:
         assert found.holder == holder_of(facts.organisations[BANK_A].node)
         assert found.used.share is not None
         assert found.used.share > 1
     members = ", ".join(one.removeprefix("did:web:") for one in (BANK_A, BANK_B))
-    assert f"the account of {members} on {PARTITION} is over its cap: " in CliRunner().invoke(app, asked).output
+    assert f"the account of {members} on {PARTITION} is over its cap: " in CliRunner().invoke(app, requested).output
     assert admitted(world, BANK_A, 1, PARTITION) == 0
     verified(world)
 

@@ -48,8 +48,8 @@ def test_level_0_caps_each_lineage_and_watches_everyone(world: StoredWorld) -> N
     first, second = admitted(world, BANK_A, FIT, ref), admitted(world, BANK_B, FIT, ref)
     assert first + 1 == second < FIT < first + 1 + second
     assert share(world, ref) > 1
-    told = [alert for one in alerts(world) for alert in one if alert["holder"] == GLOBAL]
-    assert [alert["share"] for alert in told] == ["0.5", "1"]
+    reported = [alert for one in alerts(world) for alert in one if alert["holder"] == GLOBAL]
+    assert [alert["share"] for alert in reported] == ["0.5", "1"]
     assert announce(world, "first").code.word == "permitted"
     assert faults(leave(world, "first")) == {"watermark_missing"}
     assert leave(world, "first", watermark="cd" * 32).code.word == "permitted"

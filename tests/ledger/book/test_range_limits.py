@@ -67,8 +67,8 @@ def test_terms_and_units_of_one_run(tmp_path: Path) -> None:
             "units-listed": ([(LONG, names[0], names[1])], ("people/users",), "cannot span both"),
         }
         for name, (ranges, listed, rule) in wrong.items():
-            word, told = over(world, name, *ranges, listed=listed)
-            assert (word, rule in told) == ("malformed", True), told
+            word, reported = over(world, name, *ranges, listed=listed)
+            assert (word, rule in reported) == ("malformed", True), reported
         assert over(world, "most", (LONG, names[0], names[-2])) == ("pending", "")
         with world.book.read() as facts:
             assert 30_000 < len(facts.entry(facts.size - 1)) <= ENTRY_BYTES_MAX
@@ -91,8 +91,8 @@ def test_partitions_of_one_run(tmp_path: Path) -> None:
             "ranges": (single, (), "64"),
         }
         for name, (ranges, listed, rule) in wrong.items():
-            word, told = over(world, name, *ranges, listed=listed)
-            assert (word, rule in told) == ("malformed", True), told
+            word, reported = over(world, name, *ranges, listed=listed)
+            assert (word, rule in reported) == ("malformed", True), reported
         assert over(world, "whole", ("digits", "s0", f"s{PARTITIONS_MAX - 1}")) == ("pending", "")
         listed = tuple(f"digits/s{place}" for place in range(16))
         assert over(world, "listed", ("digits", "s16", f"s{PARTITIONS_MAX - 1}"), listed=listed) == ("pending", "")

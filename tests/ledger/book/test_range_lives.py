@@ -143,8 +143,8 @@ def alerts_of(world: StoredWorld, outcomes: list[Outcome], charges: list[str]) -
     for outcome, charge in zip(outcomes, charges, strict=True):
         with world.read() as facts:
             partitions = facts.charges[charge].partitions
-        told: Any = outcome.body
-        for one in told.get("alerts", []):
+        reported: Any = outcome.body
+        for one in reported.get("alerts", []):
             at = [first + k for first, many in one.get("places", []) for k in range(many)]
             for name in [partitions[k] for k in at] or [one["partition"]]:
                 stem, _, last = name.rpartition("/")
@@ -183,15 +183,15 @@ def alerted(runs: Runs) -> None:
     crossed = 0
     for number in count():
         done = runs.charge(f"wide-{number}", BANK_B, WIDE)
-        told = {way: set(words(outcomes)) for way, outcomes in done.items()}
-        if told[RANGE] != {"pending"}:
+        reported = {way: set(words(outcomes)) for way, outcomes in done.items()}
+        if reported[RANGE] != {"pending"}:
             break
         names = runs.charged[f"wide-{number}"]
         alerts = [alerts_of(runs.world, done[way], names[way]) for way in WAYS]
         assert alerts[0] == alerts[1] == alerts[2], number
         crossed += len(alerts[0])
     assert crossed
-    assert (told[RANGE], told[LIST]) == ({"budget_exhausted"}, {"budget_exhausted"})
+    assert (reported[RANGE], reported[LIST]) == ({"budget_exhausted"}, {"budget_exhausted"})
     assert f"no room on 1 of 5 partitions: {ref(RANGE, PLACES[1])}" in done[RANGE][0].detail
     # All is taken back, the single charges that found room included.
     for earlier in range(number):
@@ -215,13 +215,13 @@ def capped(runs: Runs) -> None:
     """A coalition's cap, which all ways meet at the same run."""
     body: c.Object = {"epsilon": "0.5", "members": [BANK_A, HOSPITAL]}
     assert runs.world.send(SRO, "coalition", body, "coalition").code.word == "permitted"
-    told = []
+    reported = []
     for number in range(40):
         done = runs.charge(f"capped-{number}", MERGED, contract=runs.world.contracts[BANK_A])
-        told.append([set(words(done[way])) for way in WAYS])
-        if told[-1] != [{"pending"}] * 3:
+        reported.append([set(words(done[way])) for way in WAYS])
+        if reported[-1] != [{"pending"}] * 3:
             break
-    assert told[-1] == [{"budget_exhausted"}] * 3, told[-1]
+    assert reported[-1] == [{"budget_exhausted"}] * 3, reported[-1]
     assert "an account of a coalition has no room" in done[RANGE][0].detail
 
 

@@ -75,18 +75,18 @@ def check_windows_told(world: StoredWorld, first: str, last: str, longer: str) -
     with world.book.read() as facts:
         report, charge = read(facts, world.clock.now), facts.charges[RUN]
         assert (report.newest_window.first, report.newest_window.last) == (first, last)
-        told = [one for one in (report.newest_window, *report.months) if one.first is not None]
-        for one in told:
+        reported = [one for one in (report.newest_window, *report.months) if one.first is not None]
+        for one in reported:
             assert one.runs, one
             named = between(str(one.first), str(one.last))
             assert admits_after(facts, charge, named, one.runs - 1, one.at), one
             assert not admits_after(facts, charge, named, one.runs, one.at), one
             assert not admits_after(facts, charge, between(longer, last), 0, one.at), one
-        assert len(told) > 1, told
+        assert len(reported) > 1, reported
         assert all(one.runs == 0 for one in report.months if one.first is None)
 
 
-def test_a_window_told_is_one_that_a_charge_takes(world: StoredWorld) -> None:
+def test_a_window_reported_is_one_that_a_charge_takes(world: StoredWorld) -> None:
     """By the window of every version that binds a slice, without a missed week, and of one relation."""
     enter(world, 1, window_max=2)
     names = [opened(world) for _ in range(2)]
@@ -113,15 +113,15 @@ def test_a_window_told_is_one_that_a_charge_takes(world: StoredWorld) -> None:
     assert "one run cannot span both" in over(world, "both", names[5], named).detail
 
 
-def test_what_was_shown_is_told_for_ever_and_what_closes_before_it_does(world: StoredWorld) -> None:
+def test_what_was_shown_is_reported_for_ever_and_what_closes_before_it_does(world: StoredWorld) -> None:
     """No decree takes from an odometer, and what retires keeps what was spent; alerts come 30, 7 and 1 days before."""
     enter(world, 1)
     names = [opened(world) for _ in range(2)]
     closes = slices(world)[names[0]].closes or 0
     left = {30 * DAY_MS + 1: None, 30 * DAY_MS: 30, 7 * DAY_MS + 1: 30, 7 * DAY_MS: 7, DAY_MS + 1: 7, DAY_MS: 1, 0: 1}
-    told = {before: slices(world, closes - before)[names[0]] for before in (*left, -1)}
-    assert {before: one.alert_days for before, one in told.items()} == {**left, -1: None}
-    assert [one.status for one in told.values()] == [*["open"] * len(left), "past_age"]
+    reported = {before: slices(world, closes - before)[names[0]] for before in (*left, -1)}
+    assert {before: one.alert_days for before, one in reported.items()} == {**left, -1: None}
+    assert [one.status for one in reported.values()] == [*["open"] * len(left), "past_age"]
     assert over(world, RUN, *names).code.word == "pending"
     assert words(world.submit(world.release(RUN, SMALL), world.settle(RUN, 1))) == ["permitted", "posted"]
     before = slices(world)

@@ -50,9 +50,9 @@ def _standing(book: Path, *words: str) -> dict[str, Any]:
 )
 def test_charges_as_they_stood(book: Path, size: int, states: dict[str, tuple[str, int | None]]) -> None:
     """After each entry what its charges were then."""
-    told = _standing(book, "--as-of", str(size))
-    assert {one["id"]: (one["state"], one["steps_posted"]) for one in told["charges"]} == states
-    assert told["entries"] == size
+    reported = _standing(book, "--as-of", str(size))
+    assert {one["id"]: (one["state"], one["steps_posted"]) for one in reported["charges"]} == states
+    assert reported["entries"] == size
 
 
 def test_accounts_as_they_stood(book: Path) -> None:
@@ -65,8 +65,8 @@ def test_accounts_as_they_stood(book: Path) -> None:
     assert [100 * one for one in steps[3]["posted"]] == [40 * one for one in steps[1]["pending"]]
 
 
-def _of_everyone(told: dict[str, Any]) -> dict[str, list[int]]:
-    (account,) = [one for one in told["accounts"] if one["holder"] == "global"]
+def _of_everyone(reported: dict[str, Any]) -> dict[str, list[int]]:
+    (account,) = [one for one in reported["accounts"] if one["holder"] == "global"]
     assert account["partition"] == PARTITION
     return {name: [int(one) for one in account[name]["finite"]] for name in ("posted", "pending")}
 
@@ -78,9 +78,9 @@ def test_now_is_the_whole_log(book: Path) -> None:
 
 def test_in_words(book: Path) -> None:
     """Every account and charge in a line of a table."""
-    told = CliRunner(env={"COLUMNS": "160"}).invoke(app, ["standing", str(book)]).stdout
+    reported = CliRunner(env={"COLUMNS": "160"}).invoke(app, ["standing", str(book)]).stdout
     for words in (PARTITION, "everyone", "posted", "pending", "one", "two", BANK_A):
-        assert words in told
+        assert words in reported
 
 
 def test_organisations_of_a_book_are_named(book: Path) -> None:
@@ -102,8 +102,8 @@ def test_the_first_entries_of_a_log(book: Path) -> None:
 @pytest.mark.parametrize("command", ["standing", "log"])
 def test_a_log_that_has_not_grown_so_far(book: Path, command: str) -> None:
     """Exit 4, and how far it has."""
-    told = _run(command, book, "--as-of", str(FOUNDED + 4))
-    assert (told.exit_code, told.stderr) == (4, "the log has 13 entries, fewer than 14\n")
+    reported = _run(command, book, "--as-of", str(FOUNDED + 4))
+    assert (reported.exit_code, reported.stderr) == (4, "the log has 13 entries, fewer than 14\n")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,6 @@ def test_a_log_that_has_not_grown_so_far(book: Path, command: str) -> None:
 def test_a_damaged_book(book: Path, tmp_path: Path, statement: str) -> None:
     """One sentence, exit 7, and who names the place."""
     damaged = tampered(book, tmp_path / "b", statement)
-    told = _run("standing", damaged, *([] if "charge" in statement else ["--as-of", "13"]))
-    assert (told.exit_code, told.stderr.count("\n")) == (7, 1), told.output
-    assert "run 'epsilon verify' to find the error" in told.stderr
+    reported = _run("standing", damaged, *([] if "charge" in statement else ["--as-of", "13"]))
+    assert (reported.exit_code, reported.stderr.count("\n")) == (7, 1), reported.output
+    assert "run 'epsilon verify' to find the error" in reported.stderr

@@ -41,9 +41,9 @@ def _verify(*arguments: str | Path) -> Result:
 
 def test_a_sound_book(book: Path) -> None:
     """Exit 0, in words and as JSON."""
-    told = _verify(book)
-    assert told.exit_code == 0
-    assert told.stdout.startswith("verified: 12 entries replayed with their signatures, ")
+    reported = _verify(book)
+    assert reported.exit_code == 0
+    assert reported.stdout.startswith("verified: 12 entries replayed with their signatures, ")
     found = json.loads(_verify(book, "--json").stdout)
     assert (found["ok"], found["entries"], found["charges"], found["log"]) == (True, 12, 1, LOG.origin)
 
@@ -52,15 +52,15 @@ def test_whose_key_it_was(book: Path) -> None:
     """A key from the book's own folder is the operator's word, which success does not hide."""
     own, given = (), ("--log", book.parent / "log.vkey")
     for options, beside in ((own, True), (given, False)):
-        told = _verify(book, *options).stdout
-        assert told.endswith("read from beside the book: compare it with the one you keep\n") is beside
+        reported = _verify(book, *options).stdout
+        assert reported.endswith("read from beside the book: compare it with the one you keep\n") is beside
         assert json.loads(_verify(book, *options, "--json").stdout).get("log_key_beside_book", False) is beside
 
 
 def test_a_book_replayed_and_no_more(book: Path) -> None:
     """What was left out is said, in words and as JSON."""
-    told = _verify(book, "--no-decisions").stdout
-    assert told.startswith("verified: 12 entries replayed WITHOUT their signatures, NO command decided again, ")
+    reported = _verify(book, "--no-decisions").stdout
+    assert reported.startswith("verified: 12 entries replayed WITHOUT their signatures, NO command decided again, ")
     found = json.loads(_verify(book, "--no-decisions", "--json").stdout)
     assert [found[name] for name in ("signatures", "decided_again", "policy_decided_again")] == [0, False, False]
 
@@ -70,16 +70,16 @@ def test_a_changed_book(book: Path, tmp_path: Path) -> None:
     statement = "UPDATE entry SET data = CAST(replace(CAST(data AS TEXT), '40', '39') AS BLOB) WHERE position = ?"
     changed = tampered(book, tmp_path / "b", statement, 11)
     key = book.parent / "log.vkey"
-    told = _verify(changed, "--log", key)
-    assert (told.exit_code, told.stderr.startswith("entry 11: ")) == (7, True)
+    reported = _verify(changed, "--log", key)
+    assert (reported.exit_code, reported.stderr.startswith("entry 11: ")) == (7, True)
     found = _verify(changed, "--log", key, "--json")
     assert (found.exit_code, json.loads(found.stdout)["entry"], json.loads(found.stdout)["ok"]) == (7, 11, False)
 
 
 def test_a_book_that_is_not_there(tmp_path: Path) -> None:
     """Exit 4."""
-    told = _verify(tmp_path / "none.sqlite")
-    assert (told.exit_code, told.output) == (
+    reported = _verify(tmp_path / "none.sqlite")
+    assert (reported.exit_code, reported.output) == (
         4,
         f"there is no book at {tmp_path / 'none.sqlite'}: name its SQLite file, or a database's URL\n",
     )
@@ -110,36 +110,36 @@ def test_a_file_that_cannot_be_used(book: Path, tmp_path: Path, option: str, wha
         path.mkdir()
     elif what != "missing":
         path.write_bytes(b"\xff" * (70_000 if what == "too long" else 70))
-    told = _verify(book, option, path)
+    reported = _verify(book, option, path)
     code, words = NO_FILES[what]
-    assert (told.exit_code, words in told.output) == (code, True), told.output
-    assert told.output.startswith(f"{option[2:]}: ")
-    assert str(path) in told.output
+    assert (reported.exit_code, words in reported.output) == (code, True), reported.output
+    assert reported.output.startswith(f"{option[2:]}: ")
+    assert str(path) in reported.output
 
 
 def test_a_book_without_its_key(book: Path, tmp_path: Path) -> None:
     """Whoever has no log.vkey beside the book is told what to name."""
-    told = _verify(copy(book, tmp_path / "book.sqlite"))
-    assert (told.exit_code, "name the log's verifier key with --log" in told.output) == (2, True), told.output
+    reported = _verify(copy(book, tmp_path / "book.sqlite"))
+    assert (reported.exit_code, "name the log's verifier key with --log" in reported.output) == (2, True), reported.output
 
 
 def test_a_book_of_a_newer_program(book: Path, tmp_path: Path) -> None:
     """What this program cannot know is not called damaged: exit 5."""
     newer = tampered(book, tmp_path / "b", "CREATE TABLE later (x); UPDATE alembic_version SET version_num = '9999'")
-    told = _verify(newer, "--log", book.parent / "log.vkey")
-    assert (told.exit_code, "9999 is newer than this program, which knows" in told.output) == (5, True), told.output
+    reported = _verify(newer, "--log", book.parent / "log.vkey")
+    assert (reported.exit_code, "9999 is newer than this program, which knows" in reported.output) == (5, True), reported.output
 
 
 @pytest.mark.parametrize("size", [12, 11, 13])
 def test_a_seal_is_over_the_whole_book(book: Path, tmp_path: Path, size: int) -> None:
     """Nothing follows a seal; one over fewer or more entries was forged. Where a book went is told."""
     sealed = tampered(book, tmp_path / "b", "INSERT INTO seal VALUES (0, 'elsewhere.sqlite', ?)", size)
-    told = _verify(sealed, "--log", book.parent / "log.vkey")
+    reported = _verify(sealed, "--log", book.parent / "log.vkey")
     if size == 12:
-        assert told.stdout.endswith("; the book is sealed: it was moved to elsewhere.sqlite\n")
+        assert reported.stdout.endswith("; the book is sealed: it was moved to elsewhere.sqlite\n")
         assert json.loads(_verify(sealed, "--log", book.parent / "log.vkey", "--json").stdout)["moved_to"]
     else:
-        assert (told.exit_code, told.stderr) == (7, f"the seal is over {size} entries; the book has 12\n")
+        assert (reported.exit_code, reported.stderr) == (7, f"the seal is over {size} entries; the book has 12\n")
 
 
 def test_kept_checkpoints_are_counted(book: Path, tmp_path: Path) -> None:
@@ -163,16 +163,16 @@ def test_a_file_that_is_no_book(book: Path, tmp_path: Path, content: bytes) -> N
     """Exit 2 and a sentence, not a trace."""
     path = tmp_path / "book.sqlite"
     path.write_bytes(content)
-    told = _verify(path, "--log", book.parent / "log.vkey")
-    assert (told.exit_code, "book" in told.output) == (2, True)
+    reported = _verify(path, "--log", book.parent / "log.vkey")
+    assert (reported.exit_code, "book" in reported.output) == (2, True)
 
 
 def test_a_book_without_an_entry(book: Path, tmp_path: Path) -> None:
     """A book just made is sound, and shorter than any checkpoint that was kept."""
     migrations.upgrade(f"sqlite:///{tmp_path / 'b'}")
     key = ("--log", book.parent / "log.vkey")
-    told = _verify(tmp_path / "b", *key)
-    assert (told.exit_code, told.stdout.startswith("verified: the book has no entries")) == (0, True)
+    reported = _verify(tmp_path / "b", *key)
+    assert (reported.exit_code, reported.stdout.startswith("verified: the book has no entries")) == (0, True)
     assert json.loads(_verify(tmp_path / "b", *key, "--json").stdout)["entries"] == 0
     with closing(sqlite3.connect(book)) as file:
         (note,) = file.execute("SELECT note FROM checkpoint ORDER BY tree_size LIMIT 1").fetchone()
@@ -192,8 +192,8 @@ def test_what_no_entry_made(book: Path, tmp_path: Path, statement: str, found: s
     """In a book without an entry every row of a table that entries make is one too many."""
     migrations.upgrade(f"sqlite:///{tmp_path / 'fresh'}")
     tampered(tmp_path / "fresh", tmp_path / "b", statement)
-    told = _verify(tmp_path / "b", "--log", book.parent / "log.vkey")
-    assert (told.exit_code, found in told.stderr) == (7, True), told.output
+    reported = _verify(tmp_path / "b", "--log", book.parent / "log.vkey")
+    assert (reported.exit_code, found in reported.stderr) == (7, True), reported.output
 
 
 @pytest.mark.parametrize(

@@ -45,13 +45,13 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def answering(answer: Callable[[bytes], Answer]) -> Iterator[tuple[str, list[bytes]]]:
     """A server that answers every request so, and what it was asked."""
-    asked: list[bytes] = []
+    requested: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             assert self.path == "/prefix/add-checkpoint"
-            asked.append(self.rfile.read(int(self.headers["content-length"])))
-            status, kind, body = answer(asked[-1])
+            requested.append(self.rfile.read(int(self.headers["content-length"])))
+            status, kind, body = answer(requested[-1])
             self.send_response(status)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(body)))
@@ -65,16 +65,16 @@ def answering(answer: Callable[[bytes], Answer]) -> Iterator[tuple[str, list[byt
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/prefix/", asked
+        yield f"http://127.0.0.1:{server.server_port}/prefix/", requested
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
 
 
-def note_of(asked: bytes) -> str:
+def note_of(requested: bytes) -> str:
     """The checkpoint in a request."""
-    return asked.decode().partition("\n\n")[2]
+    return requested.decode().partition("\n\n")[2]
 
 
 def line(cosigner: Cosigner, note: str) -> bytes:
@@ -83,28 +83,28 @@ def line(cosigner: Cosigner, note: str) -> bytes:
 
 
 GOOD: Final[dict[str, Callable[[bytes], Answer]]] = {
-    "its line": lambda asked: (200, PLAIN, line(COSIGNER, note_of(asked))),
-    "its line after a stranger's": lambda asked: (
+    "its line": lambda requested: (200, PLAIN, line(COSIGNER, note_of(requested))),
+    "its line after a stranger's": lambda requested: (
         200,
         PLAIN,
-        line(STRANGER, note_of(asked)) + line(NAMESAKE, note_of(asked)) + line(COSIGNER, note_of(asked)),
+        line(STRANGER, note_of(requested)) + line(NAMESAKE, note_of(requested)) + line(COSIGNER, note_of(requested)),
     ),
 }
 BAD: Final[dict[str, tuple[Callable[[bytes], Answer], type[Exception], str]]] = {
-    "a stranger's line": (lambda asked: (200, PLAIN, line(STRANGER, note_of(asked))), Malformed, "is not of"),
-    "another key of its name": (lambda asked: (200, PLAIN, line(NAMESAKE, note_of(asked))), Malformed, "is not of"),
+    "a stranger's line": (lambda requested: (200, PLAIN, line(STRANGER, note_of(requested))), Malformed, "is not of"),
+    "another key of its name": (lambda requested: (200, PLAIN, line(NAMESAKE, note_of(requested))), Malformed, "is not of"),
     "its line over another note": (lambda _: (200, PLAIN, line(COSIGNER, NOTE)), Malformed, "does not verify"),
     "a good line and a bad one": (
-        lambda asked: (200, PLAIN, line(COSIGNER, note_of(asked)) + line(COSIGNER, NOTE)),
+        lambda requested: (200, PLAIN, line(COSIGNER, note_of(requested)) + line(COSIGNER, NOTE)),
         Malformed,
         "does not verify",
     ),
-    "a line cut short": (lambda asked: (200, PLAIN, line(COSIGNER, note_of(asked))[:-1]), Malformed, "newline"),
+    "a line cut short": (lambda requested: (200, PLAIN, line(COSIGNER, note_of(requested))[:-1]), Malformed, "newline"),
     "nothing": (lambda _: (200, PLAIN, b""), Malformed, "signature lines"),
     "bytes": (lambda _: (200, PLAIN, b"\xff\xfe\n"), Malformed, "UTF-8"),
     "a page": (lambda _: (200, "text/html", b"<html>\n"), Malformed, "does not start with a dash"),
     "too much": (lambda _: (200, PLAIN, b"\xe2\x80\x94 w AAAAAAA=\n" * 40_000), Malformed, "took more than"),
-    "too many lines": (lambda asked: (200, PLAIN, line(COSIGNER, note_of(asked)) * 40), Malformed, "too many"),
+    "too many lines": (lambda requested: (200, PLAIN, line(COSIGNER, note_of(requested)) * 40), Malformed, "too many"),
     "a greater size": (
         lambda _: (409, SIZE_TYPE, b"11\n"),
         WitnessRefused,
@@ -124,13 +124,13 @@ BAD: Final[dict[str, tuple[Callable[[bytes], Answer], type[Exception], str]]] = 
 def test_its_line_is_kept(book: Path, case: str) -> None:
     """Once, as it was signed; asked again, the book has it already and nobody is asked."""
     engine = engine_of(str(book), writes=True)
-    with answering(GOOD[case]) as (url, asked), _undone(book):
+    with answering(GOOD[case]) as (url, requested), _undone(book):
         witness = Witness.parse(f"{COSIGNER.key.vkey}={url}")
         done = witness_newest(engine, witness)
-        assert (done.size, done.repeated, done.line) == (10, False, COSIGNER.line(note_of(asked[0])))
-        assert asked[0].startswith(b"old 0\n\n")
+        assert (done.size, done.repeated, done.line) == (10, False, COSIGNER.line(note_of(requested[0])))
+        assert requested[0].startswith(b"old 0\n\n")
         again = witness_newest(engine, witness)
-        assert (again.line, again.repeated, len(asked)) == (done.line, True, 1)
+        assert (again.line, again.repeated, len(requested)) == (done.line, True, 1)
         with engine.begin() as connection:
             assert newest_size(connection, COSIGNER.key) == 10
             assert newest_size(connection, STRANGER.key) == 0
@@ -143,10 +143,10 @@ def test_anything_else_is_not_kept(book: Path, case: str) -> None:
     """A sentence that says what it was; the book is as before."""
     answer, kind, said = BAD[case]
     engine = engine_of(str(book), writes=True)
-    with answering(answer) as (url, asked):
+    with answering(answer) as (url, requested):
         with pytest.raises(kind, match=said):
             witness_newest(engine, Witness.parse(f"{COSIGNER.key.vkey}={url}"))
-        assert 1 <= len(asked) <= ATTEMPTS
+        assert 1 <= len(requested) <= ATTEMPTS
     with engine.begin() as connection:
         assert check_cosignatures(Snapshot(connection)) == 0
     engine.dispose()
@@ -156,13 +156,13 @@ def test_a_size_that_it_knows_is_proven_from(book: Path) -> None:
     """The second request holds the consistency proof from there, as the request's own bytes say."""
     engine = engine_of(str(book), writes=True)
 
-    def answer(asked: bytes) -> Answer:
-        known = asked.startswith(b"old 7\n")
-        return (200, PLAIN, line(COSIGNER, note_of(asked))) if known else (409, f"{SIZE_TYPE}; a=b", b"7\n")
+    def answer(requested: bytes) -> Answer:
+        known = requested.startswith(b"old 7\n")
+        return (200, PLAIN, line(COSIGNER, note_of(requested))) if known else (409, f"{SIZE_TYPE}; a=b", b"7\n")
 
-    with answering(answer) as (url, asked), _undone(book):
+    with answering(answer) as (url, requested), _undone(book):
         assert witness_newest(engine, Witness.parse(f"{COSIGNER.key.vkey}={url}")).size == 10
-        head, _, note = asked[1].decode().partition("\n\n")
+        head, _, note = requested[1].decode().partition("\n\n")
         assert head.split("\n")[0] == "old 7"
         now = Checkpoint.open(note, LOG)
         with engine.begin() as connection:

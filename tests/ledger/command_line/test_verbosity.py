@@ -16,7 +16,7 @@ def _shown(context: Context, *, wanted: bool | None = None) -> tuple[bool, str]:
     return context.run(is_verbose), context.run(plain, SENTENCE)
 
 
-def test_a_sentence_has_its_orders_where_the_command_was_asked_for_them() -> None:
+def test_a_sentence_has_its_orders_where_the_command_requested_them() -> None:
     """Only they are left out, and one command's wish is not another's."""
     short = "the account has room for 3 runs and no more, which the budget (ε 6) binds"
     one, other = copy_context(), copy_context()

@@ -75,7 +75,7 @@ def test_a_signature_made_for_another_command_is_no_signature() -> None:
     assert "jti" in decided(again).detail
 
 
-def test_only_the_key_that_is_asked_for_has_been_seen_to_verify() -> None:
+def test_only_the_key_that_is_requested_has_been_seen_to_verify() -> None:
     """A verification that was done beforehand counts for its own key, and for no other; so does one that failed."""
     own, other = (str(WORLD.signers[one].jwk["x"]) for one in (HOSPITAL, BANK_A))
     good, broken = retirement(), structs.replace(retirement(), signature=retirement(BANK_A).signature)

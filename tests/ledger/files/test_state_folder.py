@@ -21,11 +21,11 @@ _BEFORE_ANY_TEST = state_folder()
 def test_no_test_writes_to_a_home_folder() -> None:
     """Not this process, not one that it starts, not what is imported before the first test."""
     temporary = Path(gettempdir())
-    told = subprocess.run([sys.executable, "-c", _PRINT], capture_output=True, text=True, check=True).stdout
-    for one in (state_folder(), Path(told.strip()), _BEFORE_ANY_TEST):
+    reported = subprocess.run([sys.executable, "-c", _PRINT], capture_output=True, text=True, check=True).stdout
+    for one in (state_folder(), Path(reported.strip()), _BEFORE_ANY_TEST):
         assert one.is_relative_to(temporary)
         assert not one.is_relative_to(Path.home())
-    assert Path(told.strip()) == state_folder() != _BEFORE_ANY_TEST
+    assert Path(reported.strip()) == state_folder() != _BEFORE_ANY_TEST
 
 
 def test_a_process_that_knows_no_home_has_no_state_folder() -> None:

@@ -132,10 +132,10 @@ class Game(Generic[State]):
         moves = [list(dict.fromkeys((step, place[next_]) for step, next_ in after[node])) for node in nodes]
         return cls(nodes, moves)
 
-    def reached(self, library: Sequence[Pair], told: Callable[[State], float], width: int | None = None) -> float:
+    def reached(self, library: Sequence[Pair], reported: Callable[[State], float], width: int | None = None) -> float:
         """The most the analyst reaches, of both directions; exact, or a lower bound if losses are cut to ``width``."""
         step = library[0].step
-        claims = [told(node.spent) for node in self.nodes]
+        claims = [reported(node.spent) for node in self.nodes]
         return max(
             self._reached([one.forward for one in library], step, claims, width),
             self._reached([one.backward for one in library], step, claims, width),

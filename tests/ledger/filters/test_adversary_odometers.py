@@ -59,11 +59,11 @@ def mnist(count: int) -> Pair:
     return dp_sgd(256 / 60_000, 1.1, 1_170).times(count)
 
 
-def at_run_ends(one: Pair, told: Callable[[int], float], delta: float, runs: int, width: int | None = None) -> float:
+def at_run_ends(one: Pair, reported: Callable[[int], float], delta: float, runs: int, width: int | None = None) -> float:
     """The most an analyst reaches, in multiples of δ, who stops at the end of any run of so many."""
     rule = Charging.per_step([Run(0, 1)], [counted(1)], lambda loss: loss.finite[0] <= runs)
     game = Game.explore(rule, [Run(0, 1)])
-    return game.reached([one], lambda loss: told(loss.finite[0]), width) / delta
+    return game.reached([one], lambda loss: reported(loss.finite[0]), width) / delta
 
 
 @cache
@@ -138,8 +138,8 @@ def test_the_odometer_of_reference_is_never_beaten() -> None:
     """The rule's own reports at all of δ after each of thirteen COVID runs, whichever the analyst stops at."""
     plan = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
     rule = structs.replace(Reference.choose(Opening(Fraction(1, 1483), (Fraction(3),), plan)), odometers=None)
-    told = cache(lambda count: float(rule.odometer(Loss((186 * count,), (0,)))))
-    assert 0.2 < at_run_ends(covid(1), told, DELTA, RUNS, WIDTH) <= 1
+    reported = cache(lambda count: float(rule.odometer(Loss((186 * count,), (0,)))))
+    assert 0.2 < at_run_ends(covid(1), reported, DELTA, RUNS, WIDTH) <= 1
 
 
 def test_the_odometer_of_gaussian_is_never_beaten() -> None:
@@ -150,14 +150,14 @@ def test_the_odometer_of_gaussian_is_never_beaten() -> None:
     (price,) = rule.segments(Gaussian(Fraction(8)), "REPLACE_SPECIAL")
     run, cap = loss_of((price,), 1), rule.cap(Fraction(3))
     most = rule.runs(Loss.zero(2), cap, run)
-    told = cache(lambda count: float(rule.odometer(run.times(count))))
+    reported = cache(lambda count: float(rule.odometer(run.times(count))))
 
     @cache
     def unshared(count: int) -> float:
         reached = checkpoint(run.finite[0] * count, cap.capacity[0] or 0).at
         return float(gaussian_epsilon(reached, rule.certain) or 0) if count else 0.0
 
-    assert 0.2 < at_run_ends(dp_sgd(1.0, 8.0, 1), told, DELTA, most, WIDTH) <= 1
+    assert 0.2 < at_run_ends(dp_sgd(1.0, 8.0, 1), reported, DELTA, most, WIDTH) <= 1
     assert at_run_ends(dp_sgd(1.0, 8.0, 1), unshared, DELTA, most, WIDTH) > 2
 
 
@@ -167,7 +167,7 @@ def test_the_odometer_of_catalogue_is_never_beaten() -> None:
     rule = structs.replace(Catalogue.choose(Opening(Fraction(1, 1483), (Fraction(3),), plan)), odometers=None)
     (kind,) = rule.types
     block, most = dp_sgd(1 / 186, 0.6531, kind.steps), rule.capacity // kind.ticks
-    told = cache(lambda count: float(rule.odometer(Loss((kind.ticks * count, 0), (0, 0)))))
+    reported = cache(lambda count: float(rule.odometer(Loss((kind.ticks * count, 0), (0, 0)))))
 
     @cache
     def unshared(count: int) -> float:
@@ -176,5 +176,5 @@ def test_the_odometer_of_catalogue_is_never_beaten() -> None:
         assert found is not None
         return found
 
-    assert 0.2 < at_run_ends(block, told, DELTA, most, WIDTH // 3) <= 1
+    assert 0.2 < at_run_ends(block, reported, DELTA, most, WIDTH // 3) <= 1
     assert at_run_ends(block, unshared, DELTA, most, WIDTH // 3) > 2

@@ -133,7 +133,7 @@ def test_what_the_reference_dominates_counts_as_one(batch: int) -> None:
         runs = [Run(0, 1), Run(1, 2), Run(2, 3)]
         game = Game.explore(counting(rule, runs, [STEP_PRICE] * 3), runs, together=2)
         promise = reference.times(rule.most).delta(epsilon)
-        reached = game.reached(library, lambda _, told=epsilon: told)  # type: ignore[misc] # a default binds it
+        reached = game.reached(library, lambda _, reported=epsilon: reported)  # type: ignore[misc] # a default binds it
         assert reached <= promise * (1 + TOLERANCE)
         full += reached >= promise * (1 - TOLERANCE)
     assert full == 25

@@ -198,14 +198,14 @@ def test_what_it_cannot_open_with_is_refused_by_name(changes: dict[str, Any], fi
 def test_prices_under_which_a_kind_never_runs_are_named() -> None:
     """Seven ticks, and 64 for a block of the second kind; what is offered has room for each."""
     load = Composed((Gaussian(Fraction(3)), MNIST))
-    asked = Opening(DELTA, (EPSILON,), load, RELATION, 0, (1, 64))
-    rule = Catalogue.choose(asked)
+    requested = Opening(DELTA, (EPSILON,), load, RELATION, 0, (1, 64))
+    rule = Catalogue.choose(requested)
     with pytest.raises(Malformed, match=r"no room for one block: it costs 64 ticks, and there are 7$") as error:
         rule.require_blocks(rule.capacity)
     assert error.value.field == "prices[1]"
     rule.require_blocks(64)
-    for one in corners(asked._replace(prices=None)):
-        Catalogue.choose(asked._replace(prices=one.prices)).require_blocks(one.capacity)
+    for one in corners(requested._replace(prices=None)):
+        Catalogue.choose(requested._replace(prices=one.prices)).require_blocks(one.capacity)
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_the_bound_of_the_potential_is_its_least_epsilon() -> None:
     assert potential.bound(2, Fraction(0)) is None
 
 
-def test_beyond_what_prices_hold_up_to_no_epsilon_is_told() -> None:
+def test_beyond_what_prices_hold_up_to_no_epsilon_is_reported() -> None:
     """Up to twice the capacity, each checkpoint at its own part of δ by the same potential; then none."""
     rule = opened()
     told = [rule.odometer(Loss((ticks, 0), (0, 0))) for ticks in (rule.capacity, 2 * rule.capacity)]

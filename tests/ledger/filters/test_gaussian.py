@@ -108,10 +108,10 @@ def test_a_capacity_keeps_the_budget_and_hardly_less(epsilon: Fraction, delta: F
     square = gaussian_capacity(epsilon, delta)
     assert gaussian_curve(float(epsilon), square) <= WIDE.mpf(delta.numerator) / delta.denominator
     assert gaussian_curve(float(epsilon), square + square // 1000 + 1) > WIDE.mpf(delta.numerator) / delta.denominator
-    told = gaussian_epsilon(square, delta)
-    assert told is not None
-    assert epsilon * Fraction(999, 1000) <= told <= epsilon * Fraction(1_000_001, 1_000_000)
-    assert float(told) >= get_epsilon_gaussian(1 / sqrt(square / NAT), float(delta)) * (1 - 1e-9)
+    reported = gaussian_epsilon(square, delta)
+    assert reported is not None
+    assert epsilon * Fraction(999, 1000) <= reported <= epsilon * Fraction(1_000_001, 1_000_000)
+    assert float(reported) >= get_epsilon_gaussian(1 / sqrt(square / NAT), float(delta)) * (1 - 1e-9)
 
 
 def test_a_run_is_certified_as_a_whole() -> None:

@@ -72,9 +72,9 @@ def test_the_capacity_is_the_greatest_count_by_brute_force(noise: float, probabi
         delta = Fraction(by_grid(count, noise, probability, epsilon)).limit_denominator(10**12)
         assert count_capacity(step, Fraction(str(epsilon)), delta * Fraction(98, 100)) < count
         assert count_capacity(step, Fraction(str(epsilon)), delta * Fraction(103, 100)) >= count
-        told = count_epsilon(step, count, delta)
-        assert told is not None
-        assert epsilon - 0.001 <= float(told) <= epsilon + 0.05
+        reported = count_epsilon(step, count, delta)
+        assert reported is not None
+        assert epsilon - 0.001 <= float(reported) <= epsilon + 0.05
 
 
 Q, S = COVID.probability, COVID.noise_multiplier

@@ -79,12 +79,12 @@ def test_one_price_is_of_all_stages_together() -> None:
     alone = report_epsilon(TRAINING.whole, delta, RELATION).epsilon
     whole = report_epsilon(plan.whole, delta, RELATION).epsilon
     assert max(alone, Fraction(1, 2)) < whole <= alone + Fraction(1, 2) + Fraction(1, 10**6)
-    asked = StatisticsPlan.of(
+    requested = StatisticsPlan.of(
         parse_plan(
             {"kind": "statistics", "relation": RELATION, "statistics": [COUNT, {**ROC, "score": "inputs[1]"}], "v": 1}
         )
     )
-    assert pure_epsilon(asked.whole, RELATION) == Fraction(1, 2)
+    assert pure_epsilon(requested.whole, RELATION) == Fraction(1, 2)
     for rule in ("renyi", "catalogue", "gaussian"):
         require_priced(plan.whole, RELATION, rule)
     with pytest.raises(NotPriced, match="pure under REPLACE_SPECIAL has no proven price in the rule reference"):
@@ -136,8 +136,8 @@ def test_the_noise_that_a_statistic_states() -> None:
     plan = of(metrics=[ROC, MATRIX])
     stated = [noise_multiplier_of(step, plan) for _, step in to_steps(plan.whole)]
     assert stated == [10, 4, Fraction(5, 2), 5]
-    asked = StatisticsPlan.of(parse_plan({"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1}))
-    assert noise_multiplier_of(asked.whole, asked) is None
+    requested = StatisticsPlan.of(parse_plan({"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1}))
+    assert noise_multiplier_of(requested.whole, requested) is None
     bounds = {least: RunBounds(None, least, None, None, None) for least in (Fraction(5, 2), Fraction(13, 5))}
-    told = {least: one.bars(Fraction(1, 10**5), plan) for least, one in bounds.items()}
-    assert told == {Fraction(5, 2): "", Fraction(13, 5): "the noise multiplier must be at least 2.6"}
+    reported = {least: one.bars(Fraction(1, 10**5), plan) for least, one in bounds.items()}
+    assert reported == {Fraction(5, 2): "", Fraction(13, 5): "the noise multiplier must be at least 2.6"}

@@ -66,17 +66,17 @@ def test_entries_of_some_kinds_are_read_as_far_as_they_are_wanted(world: StoredW
         charges = [(index, data) for index, data in enumerate(facts) if Entry.parse(data).kind == "charge"]
         assert [*facts.entries_of(("charge", "post"), 0)] == charges
         assert [*facts.entries_of(("charge",), charges[7][0])] == charges[7:]
-        asked: list[str] = []
+        requested: list[str] = []
 
         def note(*said: Any) -> None:  # noqa: ANN401 - as SQLAlchemy calls it
-            asked.append(str(said[2]))
+            requested.append(str(said[2]))
 
         event.listen(Engine, "before_cursor_execute", note)
         try:
             assert next(iter(facts.entries_of(("charge",), 0))) == charges[0]
         finally:
             event.remove(Engine, "before_cursor_execute", note)
-        (statement,) = (one for one in asked if "entry" in one)
+        (statement,) = (one for one in requested if "entry" in one)
         assert "LIMIT" in statement
 
 

@@ -114,9 +114,9 @@ def test_what_retired_costs_a_quote_no_statement(world: StoredWorld) -> None:
                 for name in names
             ]
             world.found(*retired)
-        asked = world.charge("run", run=TINY, partitions=(), ranges=[ranged]), world.partition("next")
+        requested = world.charge("run", run=TINY, partitions=(), ranges=[ranged]), world.partition("next")
         with counted() as statements:
-            assert [world.book.quote(one).code.word for one in asked] == ["pending", "permitted"]
+            assert [world.book.quote(one).code.word for one in requested] == ["pending", "permitted"]
         counts.append(len(statements))
     # The first one computes prices.
     assert counts[1] == counts[2], counts

@@ -95,7 +95,7 @@ def test_a_check_finds_another_schema(book: Spot, script: str) -> None:
     assert "schema is not that of revision" in done.out or "not a book's" in done.out
 
 
-def test_a_lost_trigger_is_told(book: Spot, engine: str) -> None:
+def test_a_lost_trigger_is_reported(book: Spot, engine: str) -> None:
     """By status, which goes on, and by check, which does not."""
     book.run("DROP TRIGGER entry_not_sealed" + (" ON entry" if engine == "postgresql" else ""))
     assert db("status", book.book, "--json").json["triggers_missing"] == ["entry_not_sealed"]
@@ -103,7 +103,7 @@ def test_a_lost_trigger_is_told(book: Spot, engine: str) -> None:
     assert db("check", book.book, *book.log).out == "the book lacks the trigger entry_not_sealed"
 
 
-def test_wrong_rights_are_told(grown: Kept, tmp_path: Path) -> None:
+def test_wrong_rights_are_reported(grown: Kept, tmp_path: Path) -> None:
     """Whoever may do more than was granted, and an application that may do less; to read is nobody's fault."""
     told = {
         "GRANT UPDATE ON entry TO epsilon_writer": "epsilon_writer may UPDATE entry",
@@ -182,7 +182,7 @@ def test_odd_names_are_names(tmp_path: Path) -> None:
     assert db("status", path, "--json").json["book"] == str(path)
 
 
-def test_a_key_is_asked_for(book: Spot, tmp_path: Path) -> None:
+def test_a_key_is_requested(book: Spot, tmp_path: Path) -> None:
     """Without the log's key nothing is proven: it is looked for beside the book, and else named."""
     (book.folder / "log.vkey").unlink()
     done = db("check", book.book)

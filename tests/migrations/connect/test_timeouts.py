@@ -71,11 +71,11 @@ def test_who_only_reads_waits_no_longer_either(grown: Kept, tmp_path: Path) -> N
     with spot("postgresql", tmp_path) as place:
         grown.put(place)
         commands = (["status", place.book], ["check", place.book, *place.log], ["backup", place.book, tmp_path / "b"])
-        told = {"0.1": "open for writing: stop it first", "60": "statement timeout"}
+        reported = {"0.1": "open for writing: stop it first", "60": "statement timeout"}
         with connected(Place.of(place.url), writes=True) as holder:
             holder.exec_driver_sql("LOCK TABLE entry IN ACCESS EXCLUSIVE MODE")
             for command in commands:
-                for lock_s, words in told.items():
+                for lock_s, words in reported.items():
                     done = db(*command, "--lock-timeout", lock_s, "--statement-timeout", "0.3")
                     assert (done.code, words in done.out) == (5, True), done.out
         assert [db(*command).code for command in commands] == [0, 0, 0]

@@ -28,8 +28,8 @@ def schema_of(place: Spot) -> list[list[tuple[object, ...]]]:
     engine = engine_of(place.url, writes=False)
     try:
         with engine.begin() as connection:
-            asked = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRES
-            return [[tuple(map(_spaced, row)) for row in connection.exec_driver_sql(one)] for one in asked.split(";")]
+            requested = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRES
+            return [[tuple(map(_spaced, row)) for row in connection.exec_driver_sql(one)] for one in requested.split(";")]
     finally:
         engine.dispose()
 

@@ -117,8 +117,8 @@ def test_a_newer_schema_is_refused(book: Spot) -> None:
     book.run("UPDATE alembic_version SET version_num = '9999'")
     for command in (["upgrade"], ["upgrade", "--sql"], ["downgrade", "0001"], ["status"], ["check", *book.log]):
         done = db(command[0], book.book, *command[1:])
-        told = f"the book's schema 9999 is newer than this program, which knows {SCHEMA_REVISION}"
-        assert (done.code, done.out) == (5, told)
+        reported = f"the book's schema 9999 is newer than this program, which knows {SCHEMA_REVISION}"
+        assert (done.code, done.out) == (5, reported)
     assert db("backup", book.book, book.folder / "b.zip").code == 5
     assert not (book.folder / "b.zip").exists()
 

@@ -72,7 +72,7 @@ def test_a_second_seal_is_refused(book: Spot, other: Spot) -> None:
     engine.dispose()
 
 
-def test_a_move_done_before_is_told(book: Spot, other: Spot, tmp_path: Path) -> None:
+def test_a_move_done_before_is_reported(book: Spot, other: Spot, tmp_path: Path) -> None:
     """The same move again changes nothing; another one is refused, whatever is there."""
     _moved(book, other)
     before = other.rows()

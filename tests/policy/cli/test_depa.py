@@ -30,7 +30,7 @@ def _run(
     return CliRunner().invoke(app, ["depa", "check", *map(str, files), *AT, *options])
 
 
-def test_an_import_is_told_and_exits_with_zero(tmp_path: Path) -> None:
+def test_an_import_is_reported_and_exits_with_zero(tmp_path: Path) -> None:
     """Noise, steps, ε and δ for people, without a colour where no terminal is."""
     done = _run(tmp_path, "--records", "500")
     assert done.exit_code == 0, done.output
@@ -69,21 +69,21 @@ def test_json_is_the_same_every_time_and_holds_every_reason(tmp_path: Path) -> N
     """One object, whose reasons have code, effect, field, phase, value and text."""
     first, second = (_run(tmp_path, "--json", contract={"tdc": ""}, pipeline=SCALER).output for _ in range(2))
     assert first == second
-    told = json.loads(first)
-    assert told["code"] == "policy_denied"
-    assert told["contract"] is None
+    reported = json.loads(first)
+    assert reported["code"] == "policy_denied"
+    assert reported["contract"] is None
     assert {"code": "did_missing", "effect": "refused", "field": "contract.tdc", "phase": "validate"}.items() <= dict(
-        next(reason for reason in told["reasons"] if reason["code"] == "did_missing")
+        next(reason for reason in reported["reasons"] if reason["code"] == "did_missing")
     ).items()
-    assert {"value", "text"} <= set(told["reasons"][0])
+    assert {"value", "text"} <= set(reported["reasons"][0])
 
 
 def test_json_of_an_import_holds_our_documents(tmp_path: Path) -> None:
     """Our contract as it is to be signed, what a charge says, the keys, and the digests of both files."""
-    told = json.loads(_run(tmp_path, "--json", "--records", "500", "--runs", "4").output)
-    assert json.loads(told["contract"])["runs_max"] == 4
-    assert told["charge"]["pipeline"] == told["inputs"]["pipeline"]
-    assert len(told["keys"]) == 2
+    reported = json.loads(_run(tmp_path, "--json", "--records", "500", "--runs", "4").output)
+    assert json.loads(reported["contract"])["runs_max"] == 4
+    assert reported["charge"]["pipeline"] == reported["inputs"]["pipeline"]
+    assert len(reported["keys"]) == 2
 
 
 def test_a_signed_envelope_needs_did_documents(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_a_signed_envelope_needs_did_documents(tmp_path: Path) -> None:
         path = tmp_path / f"did-{place}.json"
         path.write_text(json.dumps(document), encoding="utf-8")
         options += ["--did", str(path)]
-    asked = ["depa", "check", str(envelope), str(pipeline), *AT]
-    done = CliRunner().invoke(app, [*asked, *options])
+    requested = ["depa", "check", str(envelope), str(pipeline), *AT]
+    done = CliRunner().invoke(app, [*requested, *options])
     assert done.exit_code == 0, done.output
     assert "signatures by did:web:hospital.example, did:web:lab.example, did:web:bank-a.example" in done.output
-    assert CliRunner().invoke(app, asked).exit_code == Code.SIGNATURE_INVALID.exit_code == 6
+    assert CliRunner().invoke(app, requested).exit_code == Code.SIGNATURE_INVALID.exit_code == 6
 
 
 @pytest.mark.parametrize("text", ["", "[", "[" * 1_000, "x" * 300_000])
@@ -123,12 +123,12 @@ def test_an_adapted_pair_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     contract, pipeline = tmp_path / "contract.json", tmp_path / "pipeline.json"
     contract.write_text(json.dumps(changed(CONTRACT, {"tdc": ""})), encoding="utf-8")
     pipeline.write_text(json.dumps(changed(PIPELINE, SCALER)), encoding="utf-8")
-    asked = ["depa", "adapt", str(contract), str(pipeline), *AT, "--records", "500", "--into", str(tmp_path / "new")]
-    refused = CliRunner().invoke(app, asked)
+    requested = ["depa", "adapt", str(contract), str(pipeline), *AT, "--records", "500", "--into", str(tmp_path / "new")]
+    refused = CliRunner().invoke(app, requested)
     assert refused.exit_code == 3
     assert "needed: the consumer's DID: --tdc DID" in refused.output
     assert not (tmp_path / "new").exists()
-    done = CliRunner().invoke(app, [*asked, "--tdc", "did:web:bank-a.example"])
+    done = CliRunner().invoke(app, [*requested, "--tdc", "did:web:bank-a.example"])
     assert done.exit_code == 0, done.output
     assert "2 changes; the files are in" in done.output.replace("\n", " ")
     made = {path.name for path in (tmp_path / "new").iterdir()}
@@ -136,8 +136,8 @@ def test_an_adapted_pair_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     pair = [str(tmp_path / "new" / name) for name in ("contract.json", "pipeline.json")]
     again = CliRunner().invoke(app, ["depa", "check", *pair, *AT, "--records", "500", "--json"])
     assert json.loads(again.output)["contract"].encode() == (tmp_path / "new" / "document.json").read_bytes()
-    assert CliRunner().invoke(app, [*asked, "--tdc", "did:web:bank-a.example"]).exit_code == 2
-    assert CliRunner().invoke(app, [*asked, "--tdp", "lab"]).exit_code == 2
+    assert CliRunner().invoke(app, [*requested, "--tdc", "did:web:bank-a.example"]).exit_code == 2
+    assert CliRunner().invoke(app, [*requested, "--tdp", "lab"]).exit_code == 2
 
 
 def test_a_waiver_is_said_whole(tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ def test_a_missing_file_and_a_wrong_option_exit_with_two(tmp_path: Path) -> None
 
 def test_help_has_two_examples_and_the_exit_codes() -> None:
     """What people type first."""
-    told = CliRunner().invoke(app, ["depa", "check", "--help"], env={"COLUMNS": "200"}).output
-    assert told.count("epsilon depa check ") == 2
+    reported = CliRunner().invoke(app, ["depa", "check", "--help"], env={"COLUMNS": "200"}).output
+    assert reported.count("epsilon depa check ") == 2
     assert (
         "Exit codes: 0 the files can be imported; 3 they are refused; 6 a signature is invalid; 2 invalid input."
-        in told
+        in reported
     )
 
 

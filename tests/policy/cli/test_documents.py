@@ -23,15 +23,15 @@ RUN = CliRunner()
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_good_document_is_named_with_its_digest(kind: str, tmp_path: Path) -> None:
     """Whatever its kind and spelling; YAML and JSON have one canonical digest."""
-    told = []
+    reported = []
     for name, data in (("a.json", dump(FULL[kind])), ("a.yaml", yaml.safe_dump(FULL[kind]).encode())):
         (tmp_path / name).write_bytes(data)
         done = RUN.invoke(app, ["document", "check", str(tmp_path / name), "--json"])
         assert done.exit_code == 0
-        told.append(json.loads(done.output))
-        assert told[-1]["document"] == digest(data)
-    assert {one["canonical"] for one in told} == {digest(dump(FULL[kind]))}
-    assert {one["kind"] for one in told} == {kind}
+        reported.append(json.loads(done.output))
+        assert reported[-1]["document"] == digest(data)
+    assert {one["canonical"] for one in reported} == {digest(dump(FULL[kind]))}
+    assert {one["kind"] for one in reported} == {kind}
 
 
 def test_a_fault_tells_where_it_is(tmp_path: Path) -> None:

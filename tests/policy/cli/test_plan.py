@@ -97,7 +97,7 @@ def test_a_run_over_the_newest_slices_is_planned(tmp_path: Path) -> None:
             assert (refused.exit_code, rule in refused.output) == (code, True), refused.output
 
 
-def test_a_policy_s_impact_is_told(world: StoredWorld, tmp_path: Path) -> None:
+def test_a_policy_s_impact_is_reported(world: StoredWorld, tmp_path: Path) -> None:
     """Which accounts it would freeze, in words and as JSON."""
     path = tmp_path / "next.json"
     path.write_bytes(c.dump({**policy(), "lineage": {"epsilon_max": "2"}, "version": 2}))
@@ -131,7 +131,7 @@ def test_a_recorded_charge_is_decided_again(world: StoredWorld, tmp_path: Path) 
     assert "[policy health-policy version 7]" in denied.stdout
 
 
-def test_a_merger_and_coalitions_are_told(world: StoredWorld) -> None:
+def test_a_merger_and_coalitions_are_reported(world: StoredWorld) -> None:
     """The union's account, and the two banks that together exceed a cap."""
     shown = told(world, "plan", "merger", BANK_A, BANK_B, *AT, "--json")
     (account,) = json.loads(shown.stdout)["accounts"]

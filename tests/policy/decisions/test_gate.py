@@ -272,8 +272,8 @@ def test_of_a_domain_without_a_policy_nobody_has_to_waive_anything() -> None:
         "reason": "exact metrics",
         "waives": "metrics_exact",
     }
-    asked = {"entered|waivers": [waiver], "signers": [HOSPITAL, BANK_A, SRO]}
+    requested = {"entered|waivers": [waiver], "signers": [HOSPITAL, BANK_A, SRO]}
     for policies, checks in (([], 0), ([POLICY], 1)):
-        verdict = decide("contract", {**asked, "policies": policies})
+        verdict = decide("contract", {**requested, "policies": policies})
         assert verdict.permit
         assert len([check for check in verdict.checks if check.code == "waiver_missing"]) == checks

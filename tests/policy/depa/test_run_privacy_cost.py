@@ -25,13 +25,13 @@ def _priced(found: Checked) -> dict[str, Any]:
 
 def test_published_figures_of_the_covid_scenario() -> None:
     """Batch 8, one epoch, ε 1.0, 1,483 records: noise 0.653 at δ 1/1483; ε 1.5 holds two runs, ε 3 thirteen."""
-    asked = {
+    requested = {
         f"{C}|batch_size": 8,
         f"{C}|total_epochs": 1,
         f"{C}|privacy_params": {"epsilon": 1.0, "delta": 0.01, "max_grad_norm": 0.1},
     }
     for budget, runs in ((Fraction(3, 2), 2), (Fraction(3), 13)):
-        priced = _priced(checked(None, asked, records=1483, budget=budget))
+        priced = _priced(checked(None, requested, records=1483, budget=budget))
         assert priced["noise_multipliers"] == ["0.6531"]
         assert (priced["steps"], priced["plan"]["sampler"]["probability"]) == (186, "1/186")
         assert priced["report"]["delta"] == "1/1483"
@@ -65,10 +65,10 @@ def test_without_the_number_of_records_nothing_is_known() -> None:
     assert found.code.exit_code == 0
 
 
-def test_a_delta_above_one_over_the_records_is_lowered_and_told() -> None:
+def test_a_delta_above_one_over_the_records_is_lowered_and_reported() -> None:
     """As DEPA's trainer lowers it, but not in silence; at exactly one over the records it stays."""
-    asked = {f"{C}|privacy_params|delta": 0.01}
-    found = checked(None, asked, records=RECORDS)
+    requested = {f"{C}|privacy_params|delta": 0.01}
+    found = checked(None, requested, records=RECORDS)
     assert _priced(found)["report"]["delta"] == "0.002"
     assert ("delta_lowered", f"{AT}.privacy_params.delta") in warnings(found)
     exact = checked(None, {f"{C}|privacy_params|delta": 0.002}, records=RECORDS)
@@ -97,7 +97,7 @@ def test_groups_are_charged_and_held_against_the_contract() -> None:
     assert isinstance(_priced(capped)["runs_held"]["reference"]["why"], str)
 
 
-def test_an_unbounded_join_is_told_for_one_row_and_not_for_a_principal() -> None:
+def test_an_unbounded_join_is_reported_for_one_row_and_not_for_a_principal() -> None:
     """Its price is shown as what it is, and no charge comes of it."""
     found = checked(None, {"pipeline|0|config|rows_per_principal_max": GONE}, records=RECORDS)
     assert refusals(found) == [("join_unbounded", "pipeline.pipeline[0].config")]

@@ -42,25 +42,25 @@ def test_a_budget_is_rounded_down_and_its_chain_is_within_the_whole() -> None:
 def chained(epsilon: Fraction, delta: Fraction, slices: int) -> tuple[list[Fraction], Fraction]:
     """A run whose hops each take exactly (ε, δ): the law of its telling output by how many slices hold the person."""
     growth = Fraction(exp(float(epsilon)))
-    told = [Fraction(0)]
+    reported = [Fraction(0)]
     for _ in range(slices):
-        told.append(growth * told[-1] + delta)
-    return told, growth
+        reported.append(growth * reported[-1] + delta)
+    return reported, growth
 
 
 @pytest.mark.parametrize("slices", [2, 3, 5])
 def test_one_run_over_slices_shows_more_than_parts_of_delta_allow(slices: int) -> None:
     """Each slice holds (ε/m, δ/m) exactly, and the person sees more than δ; with the slice's own budget exactly δ."""
     epsilon, delta = Fraction(2), Fraction(1, 1000)
-    told, growth = chained(epsilon / slices, delta / slices, slices)
-    for fewer, more in pairwise(told):
+    reported, growth = chained(epsilon / slices, delta / slices, slices)
+    for fewer, more in pairwise(reported):
         assert more - growth * fewer == delta / slices
         # The other output is no more likely with the person than without it.
         assert 1 - more <= growth * (1 - fewer)
-    assert told[-1] - growth**slices * told[0] > delta
+    assert reported[-1] - growth**slices * reported[0] > delta
     part, share = slice_budget(epsilon, delta, slices)
-    told, growth = chained(part, share, slices)
-    reached = float(told[-1] - growth**slices * told[0])
+    reported, growth = chained(part, share, slices)
+    reached = float(reported[-1] - growth**slices * reported[0])
     assert 0.99 * float(delta) < reached <= float(delta) * WITHIN
 
 

@@ -48,7 +48,7 @@ def disagreements(first: int, books: int) -> tuple[dict[int, str], Counter[str]]
 
 
 @pytest.mark.parametrize("first", [0, BOOKS])
-def test_the_runs_told_are_those_that_a_loop_of_quotes_admits(first: int) -> None:
+def test_the_runs_reported_are_those_that_a_loop_of_quotes_admits(first: int) -> None:
     """Caps, quotas, coalitions, Levels, age, retirement, freezes, decrees, contracts, and what one run may be."""
     found, seen = disagreements(first, BOOKS)
     assert found == {}

@@ -32,13 +32,13 @@ def test_runs_at_the_same_rate_fit_until_then_and_no_longer() -> None:
     market = daily(3)
     holder = holder_of(market.state.organisations[BANKS[0]].node)
     first = market.state.charges["run-0"].index
-    told = projection(market.state, REF, holder, Fraction(5), first, market.clock.now - 3 * DAY_MS, market.clock.now)
-    assert told.projected_until is not None
-    assert not told.full
-    days = (told.projected_until - market.clock.now) // DAY_MS
+    reported = projection(market.state, REF, holder, Fraction(5), first, market.clock.now - 3 * DAY_MS, market.clock.now)
+    assert reported.projected_until is not None
+    assert not reported.full
+    days = (reported.projected_until - market.clock.now) // DAY_MS
     got = [market.charged(f"more-{place}", PLAN) for place in range(days + 1)]
     assert got == [Code.PENDING] * days + [Code.BUDGET_EXHAUSTED]
-    assert told.to_json()["full"] is False
+    assert reported.to_json()["full"] is False
 
 
 def test_a_rate_twice_as_high_lasts_half_as_long() -> None:
@@ -63,8 +63,8 @@ def test_what_was_voided_makes_no_rate_and_what_came_before_neither() -> None:
     assert market.charged("void", PLAN) is Code.PENDING
     assert market.decide_void("void").code is Code.VOIDED
     assert recent_loss(market.state, REF, GLOBAL, first).empty
-    told = projection(market.state, REF, GLOBAL, Fraction(6), first, market.clock.now - DAY_MS, market.clock.now)
-    assert (told.projected_until, told.full) == (None, False), "nothing lately: it lasts"
+    reported = projection(market.state, REF, GLOBAL, Fraction(6), first, market.clock.now - DAY_MS, market.clock.now)
+    assert (reported.projected_until, reported.full) == (None, False), "nothing lately: it lasts"
     one = recent_loss(market.state, REF, GLOBAL, market.state.charges["run-1"].index)
     both = recent_loss(market.state, REF, GLOBAL, 0)
     assert one + one == both == market.state.accounts[REF, GLOBAL].loss
@@ -84,8 +84,8 @@ def test_an_account_without_room_is_full_now() -> None:
     """Over its cap, or under one that leaves no room at any order."""
     market = daily(3)
     for cap in (Fraction(5, 2), Fraction(1, 2)):
-        told = projection(market.state, REF, GLOBAL, cap, 0, market.clock.now - DAY_MS, market.clock.now)
-        assert (told.full, told.projected_until) == (True, None)
+        reported = projection(market.state, REF, GLOBAL, cap, 0, market.clock.now - DAY_MS, market.clock.now)
+        assert (reported.full, reported.projected_until) == (True, None)
 
 
 def test_what_a_decree_lets_begin_anew_stands_so_everywhere() -> None:

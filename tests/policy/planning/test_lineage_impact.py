@@ -50,7 +50,7 @@ def _body(kind: str, market: DocumentedWorld) -> c.Object:
 
 
 @pytest.mark.parametrize("kind", EVENTS)
-def test_what_is_told_is_what_happens(kind: str) -> None:
+def test_what_is_reported_is_what_happens(kind: str) -> None:
     """Each account that organisations stand at: its share, its cap, whether it freezes; asking changes nothing."""
     market = busy()
     before, body = snapshot(market.state), _body(kind, market)

@@ -28,13 +28,13 @@ def busy() -> DocumentedWorld:
 
 
 @pytest.mark.parametrize("pair", list(combinations(range(4), 2)))
-def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
+def test_what_is_reported_is_what_happens(pair: tuple[int, int]) -> None:
     """Every account of the union and of coalitions that follow: its share, its cap, and whether it is frozen."""
     market = busy()
     before, names = snapshot(market.state), [BANKS[place] for place in pair]
-    told = merged_accounts(market.state, names, market.clock.now)
+    reported = merged_accounts(market.state, names, market.clock.now)
     assert market.state == before, "asking changes nothing"
-    for one in told:
+    for one in reported:
         for place, name in enumerate(names if one.coalition is None else ()):
             account = market.state.accounts.get((one.partition, holder_of(market.state.organisations[name].node)))
             assert (one.before[place].used.share == 0) == (account is None)
@@ -42,7 +42,7 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
     assert not decided.code.refused, decided.detail
     node = market.state.organisations[names[0]].node
     assert node == market.index - 1
-    for one in told:
+    for one in reported:
         holder = holder_of(node if one.coalition is None else one.coalition)
         account = market.state.accounts[one.partition, holder]
         bounds = partition_bounds(market.state, market.state.partitions[one.partition], market.clock.now)
@@ -52,7 +52,7 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
         share, excess = one.after.used.share, one.excess
         assert one.after.over == (share is not None and share > 1)
         assert (excess and excess.share) == (share - 1 if share and one.after.over else None)
-    assert {one.partition for one in told if one.coalition is None} == {
+    assert {one.partition for one in reported if one.coalition is None} == {
         ref for ref, holder in market.state.accounts if holder == holder_of(node)
     }
 
@@ -60,8 +60,8 @@ def test_what_is_told_is_what_happens(pair: tuple[int, int]) -> None:
 def test_the_heavy_two_would_be_frozen_and_the_light_would_not() -> None:
     """On the first partition alone, by so much; shown with its numbers."""
     market = busy()
-    told = merged_accounts(market.state, BANKS[:2], market.clock.now)
-    over = [one for one in told if one.after.over]
+    reported = merged_accounts(market.state, BANKS[:2], market.clock.now)
+    over = [one for one in reported if one.after.over]
     assert [(one.partition, one.coalition) for one in over if one.coalition is None] == [(ref_of("one"), None)]
     assert not [one for one in merged_accounts(market.state, BANKS[2:4], market.clock.now) if one.after.over]
     shown = over[0].to_json()

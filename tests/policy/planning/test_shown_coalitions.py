@@ -32,8 +32,8 @@ def _told(folder: Path, theirs: int) -> tuple[list[PlanReport], int]:
             shown = states_as_shown(facts, [facts.partitions[REF]], now, holder)
 
             def told(steps: int, states: ShownStates | None) -> PlanReport:
-                asked = parse_plan(plan(noise="4", steps=steps))
-                run = PlannedRun(actor=BANK_A, contract=world.contracts[BANK_A], partitions=(REF,), plan=asked)
+                requested = parse_plan(plan(noise="4", steps=steps))
+                run = PlannedRun(actor=BANK_A, contract=world.contracts[BANK_A], partitions=(REF,), plan=requested)
                 return report(WhatIf(facts, run, now), 0, now - 1, states)
 
             most = told(5, shown).steps_most.steps

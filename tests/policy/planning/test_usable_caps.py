@@ -41,15 +41,15 @@ def _report(market: DocumentedWorld, epsilon: str, declared: RunPlan | None, sha
 def test_what_is_told_of_a_cap_is_what_a_charge_gets(epsilon: str) -> None:
     """The declared plan cut to the steps that are told is charged under such a contract; one more is refused."""
     market = opened(lineage={"epsilon_max": "6"}, run={"epsilon_max": "6"})
-    told = _report(market, epsilon, LOAD)
+    reported = _report(market, epsilon, LOAD)
     digest = market.contract_of(BANKS[0], version=2, lineage={"epsilon_max": epsilon}, run={"epsilon_max": "6"})
-    assert told.steps is not None
-    more = market.ask({**PLAN, "steps": told.steps + 1}, digest=digest)
-    assert told.fits == (told.steps == LOAD.steps)
-    assert told.fits or not more.is_admitted
-    assert told.usable == (told.steps > 0)
-    if told.steps:
-        assert market.ask({**PLAN, "steps": told.steps}, digest=digest).is_admitted
+    assert reported.steps is not None
+    more = market.ask({**PLAN, "steps": reported.steps + 1}, digest=digest)
+    assert reported.fits == (reported.steps == LOAD.steps)
+    assert reported.fits or not more.is_admitted
+    assert reported.usable == (reported.steps > 0)
+    if reported.steps:
+        assert market.ask({**PLAN, "steps": reported.steps}, digest=digest).is_admitted
 
 
 def test_the_least_epsilon_is_where_the_plan_begins_to_fit() -> None:
@@ -69,8 +69,8 @@ def test_an_open_order_is_not_yet_a_usable_one() -> None:
     """Between the least ε of an order and that of the plan the cap is open, and holds no step of the plan."""
     market = opened()
     loud = parse_plan(dense_plan(3, "0.5", "1"))
-    told = _report(market, "2.5", None)
-    assert (told.usable, told.fits, told.steps) == (True, True, None)
+    reported = _report(market, "2.5", None)
+    assert (reported.usable, reported.fits, reported.steps) == (True, True, None)
     with_plan = _report(market, "2.5", loud)
     assert not with_plan.usable
     assert "not one step of the declared plan can ever be admitted" in with_plan.text
@@ -123,16 +123,16 @@ def test_what_is_told_of_one_run_is_what_a_charge_gets(limits: dict[str, Any], s
     market = opened(lineage={"epsilon_max": "6"}, run={"epsilon_max": "6"})
     ends = format_time(NOW + 300 * DAY_MS)
     document = ContractDocument.of(contract(BANKS[0], starts=NOW, ends=ends, version=2, runs_max=1_000, run=limits))
-    _, told = contract_caps(market.state, document, NOW, _declared)
+    _, reported = contract_caps(market.state, document, NOW, _declared)
     digest = market.contract_of(BANKS[0], version=2, run=limits)
-    assert said in told.text
-    assert told.steps is not None
-    assert (told.fits, told.usable) == (told.steps == LOAD.steps, told.steps > 0)
-    admitted = [steps for steps in (told.steps, told.steps + 1) if 0 < steps <= LOAD.steps]
+    assert said in reported.text
+    assert reported.steps is not None
+    assert (reported.fits, reported.usable) == (reported.steps == LOAD.steps, reported.steps > 0)
+    admitted = [steps for steps in (reported.steps, reported.steps + 1) if 0 < steps <= LOAD.steps]
     for steps in admitted:
-        assert market.ask({**PLAN, "steps": steps}, digest=digest).is_admitted == (steps == told.steps)
-    if told.least_epsilon is not None:
-        enough = market.contract_of(BANKS[0], version=3, run={**limits, "epsilon_max": str(float(told.least_epsilon))})
+        assert market.ask({**PLAN, "steps": steps}, digest=digest).is_admitted == (steps == reported.steps)
+    if reported.least_epsilon is not None:
+        enough = market.contract_of(BANKS[0], version=3, run={**limits, "epsilon_max": str(float(reported.least_epsilon))})
         assert market.ask(PLAN, digest=enough).is_admitted
 
 
@@ -143,9 +143,9 @@ def test_a_dead_contract_is_still_entered_and_charges_nothing() -> None:
     assert market.charged("run", PLAN) is Code.POLICY_DENIED
 
 
-def test_a_plan_without_a_price_is_told() -> None:
+def test_a_plan_without_a_price_is_reported() -> None:
     """Under a rule that cannot price the declared plan nothing of it runs."""
     market = opened()
     odd = parse_plan({"kind": "mechanism", "mechanism": BLACK_BOX, "v": 1})
-    told = _report(market, "6", odd)
-    assert not told.usable
+    reported = _report(market, "6", odd)
+    assert not reported.usable

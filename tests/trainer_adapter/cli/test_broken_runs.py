@@ -87,7 +87,7 @@ def test_the_longest_id_that_is_read_can_be_posted(place: Place) -> None:
     assert (charge.steps_posted, len(report.model)) == (PLAN.steps, 64)
 
 
-def test_a_label_of_no_class_neither_stops_a_run_nor_is_told_nor_learnt(
+def test_a_label_of_no_class_neither_stops_a_run_nor_is_reported_nor_learnt(
     place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Such records count as nothing: were they taken for class 0, white images would score far above the noise."""
@@ -204,10 +204,10 @@ def test_a_refusal_is_told_to_programs_and_to_people(place: Place) -> None:
     loud = Plan(PLAN.sampling_probability, PLAN.clipping_norm, PLAN.clipping_norm, 20, PLAN.batch_size_expected)
     size = len(place.kinds())
     done = CliRunner().invoke(app, ["train", str(place.job("loud", loud)), "--json"])
-    *stages, told = [json.loads(line) for line in done.stdout.splitlines()]
+    *stages, reported = [json.loads(line) for line in done.stdout.splitlines()]
     assert {one["event"] for one in stages} == {"stage"}
-    assert (told["event"], told["code"], told["index"]) == ("refused", "policy_denied", size)
-    assert {"run_above_contract", "run_above_policy"} <= {reason["code"] for reason in told["reasons"]}
+    assert (reported["event"], reported["code"], reported["index"]) == ("refused", "policy_denied", size)
+    assert {"run_above_contract", "run_above_policy"} <= {reason["code"] for reason in reported["reasons"]}
     assert done.exit_code not in {0, 1, 2}
     assert done.stderr.startswith("policy_denied: ")
     assert place.kinds()[size:] == [("charge", "policy_denied")]

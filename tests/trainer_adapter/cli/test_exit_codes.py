@@ -36,9 +36,9 @@ def _invoke(*words: str | Path) -> Result:
 
 
 def _fault(stdout: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(stdout.splitlines()[-1])
-    assert told.keys() == {*FAULT, "event"}
-    return told
+    reported: dict[str, Any] = json.loads(stdout.splitlines()[-1])
+    assert reported.keys() == {*FAULT, "event"}
+    return reported
 
 
 def test_an_issuer_that_is_away_costs_nothing_and_the_same_command_runs_when_it_is_back(place: Place) -> None:
@@ -48,9 +48,9 @@ def test_an_issuer_that_is_away_costs_nothing_and_the_same_command_runs_when_it_
     job.write_text(here.replace(place.address.issuer, DEAD))
     size = len(place.kinds())
     away = _invoke("train", job, "--json")
-    told = _fault(away.stdout)
-    assert (away.exit_code, told["event"], told["code"], told["exit_code"]) == (75, "fault", "unreachable", 75)
-    assert "no answer from the issuer" in told["detail"]
+    reported = _fault(away.stdout)
+    assert (away.exit_code, reported["event"], reported["code"], reported["exit_code"]) == (75, "fault", "unreachable", 75)
+    assert "no answer from the issuer" in reported["detail"]
     assert away.stderr.splitlines()[-1].startswith("Nothing was recorded: run the command again")
     assert len(place.kinds()) == size
     job.write_text(here)
@@ -87,10 +87,10 @@ def test_without_pytorch_a_sentence_names_the_extra() -> None:
 def test_a_job_that_is_not_there_is_not_found(tmp_path: Path, name: str) -> None:
     """Code 4 and the file's name, as with every other command, and as JSON."""
     done = _invoke(name, tmp_path / "none.toml", "--json")
-    told = json.loads(done.stdout)
-    assert (done.exit_code, told["exit_code"], told["code"]) == (4, 4, "file")
-    assert told["field"] == str(tmp_path / "none.toml")
-    assert told.keys() >= FAULT
+    reported = json.loads(done.stdout)
+    assert (done.exit_code, reported["exit_code"], reported["code"]) == (4, 4, "file")
+    assert reported["field"] == str(tmp_path / "none.toml")
+    assert reported.keys() >= FAULT
     assert "none.toml: No such file" in done.stderr
 
 
@@ -100,9 +100,9 @@ def test_a_folder_that_holds_a_run_is_in_the_way(place: Place) -> None:
     place.run(job)
     size, log = len(place.kinds()), (place.folder / "runs" / "taken" / "steps.log").read_bytes()
     done = _invoke("train", job, "--json")
-    told = _fault(done.stdout)
-    assert (done.exit_code, told["field"]) == (5, str(place.folder / "jobs" / "../runs/taken"))
-    assert "holds a run already" in told["detail"]
+    reported = _fault(done.stdout)
+    assert (done.exit_code, reported["field"]) == (5, str(place.folder / "jobs" / "../runs/taken"))
+    assert "holds a run already" in reported["detail"]
     assert len(place.kinds()) == size
     assert (place.folder / "runs" / "taken" / "steps.log").read_bytes() == log
 
@@ -116,9 +116,9 @@ def test_data_that_do_not_open_cost_nothing_and_what_was_recorded_is_said(place:
         done = _invoke("train", place.job("shut"), "--json")
     finally:
         place.sealed.write_bytes(kept)
-    told = _fault(done.stdout)
-    assert (done.exit_code, told["exit_code"], told["code"]) == (1, 1, "malformed")
-    assert told["field"] == f"train.data.{place.ref}"
+    reported = _fault(done.stdout)
+    assert (done.exit_code, reported["exit_code"], reported["code"]) == (1, 1, "malformed")
+    assert reported["field"] == f"train.data.{place.ref}"
     assert f"Recorded: entries {size}, {size + 1}, {size + 2}." in done.stderr
     assert "posted for none and the budget is as before" in done.stderr
     assert place.kinds()[size:] == [("charge", "pending"), ("key_release", "permitted"), ("post", "posted")]
@@ -177,7 +177,7 @@ def test_a_refused_charge_leaves_the_folder_free(place: Place) -> None:
     assert len(place.kinds()) == size + 1
 
 
-def test_a_key_that_is_withheld_for_a_while_is_asked_for_until_it_comes(place: Place) -> None:
+def test_a_key_that_is_withheld_for_a_while_is_requested_until_it_comes(place: Place) -> None:
     """The release is recorded once, the process asks on, and the run that has no [train.resume] is not lost."""
     key = next((place.folder / "data-keys").glob("did*/*"))
     held = key.rename(key.with_suffix(".held"))
@@ -194,26 +194,26 @@ def test_a_key_that_is_withheld_for_a_while_is_asked_for_until_it_comes(place: P
     assert place.kinds()[-6:-2] == [("key_release", "permitted"), lease, lease, ("post", "posted")]
 
 
-def test_a_challenge_that_was_forgotten_is_asked_for_anew(place: Place) -> None:
+def test_a_challenge_that_was_forgotten_is_requested_anew(place: Place) -> None:
     """As after minutes without a service: the first release is refused unrecorded, the second one is permitted."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def save(identity: CleanRoomIdentity) -> None:
         if identity.release is not None:
-            asked.append(identity.release[0])
+            requested.append(identity.release[0])
             # After the challenge, before the release is sent: a challenge lives two minutes.
-            place.clock.ahead_ms += 121_000 if len(asked) == 1 else 0
+            place.clock.ahead_ms += 121_000 if len(requested) == 1 else 0
 
     session = Session(place.assignment("anew"), place.service, lambda _: None, save=save)
     session.charge()
     assert session.open_data().keys() == {place.ref}
     charge = place.charge("anew")
     assert charge is not None
-    assert (len(asked), charge.key_release) == (2, asked[1])
+    assert (len(requested), charge.key_release) == (2, requested[1])
     assert place.kinds()[-2:] == [("charge", "pending"), ("key_release", "permitted")]
 
 
-def test_nothing_to_open_is_told_before_an_opening(place: Place) -> None:
+def test_nothing_to_open_is_reported_before_an_opening(place: Place) -> None:
     """A job that never ran: code 4, by the file that is missing, for both commands that open models."""
     job, size = place.job("unrun"), len(place.kinds())
     for name in ("evaluate", "release"):
@@ -228,8 +228,8 @@ def test_a_released_model_needs_no_opening(place: Place) -> None:
     (place.folder / "runs" / "released").mkdir()
     (place.folder / "runs" / "released" / "model.safetensors").write_bytes(b"weights")
     for name in ("evaluate", "release"):
-        told = json.loads(_invoke(name, job, "--json").stdout)
-        assert (told["field"], "needs no opening" in told["detail"]) == ("output", True)
+        reported = json.loads(_invoke(name, job, "--json").stdout)
+        assert (reported["field"], "needs no opening" in reported["detail"]) == ("output", True)
     assert len(place.kinds()) == size
 
 

@@ -149,7 +149,7 @@ def test_a_path_with_a_null_character_is_named(tmp_path: Path, name: str) -> Non
     ["x = " + "[" * 5_000 + "]" * 5_000, "v = " + "9" * 5_000, "v = 1\nv = 1", "v = 2026-02-30", "v = 0x", '"'],
     ids=["deep", "long", "twice", "no-day", "no-digits", "open"],
 )
-def test_what_toml_itself_refuses_is_told_by_the_files_name(tmp_path: Path, text: str) -> None:
+def test_what_toml_itself_refuses_is_reported_by_the_files_name(tmp_path: Path, text: str) -> None:
     """By the command, in one sentence with exit code 2, however the reader of TOML fails."""
     path = tmp_path / "job.toml"
     path.write_text(text, encoding="utf-8")
@@ -169,7 +169,7 @@ def test_an_address_of_no_service_is_named(tmp_path: Path, url: str) -> None:
     job["train"]["service"] = url
     (tmp_path / "job.toml").write_text(_toml(job), encoding="utf-8")
     done = CliRunner().invoke(app, ["train", str(tmp_path / "job.toml"), "--json"])
-    told = json.loads(done.stdout)
-    assert (done.exit_code, told["event"], told["field"]) == (2, "fault", "service")
+    reported = json.loads(done.stdout)
+    assert (done.exit_code, reported["event"], reported["field"]) == (2, "fault", "service")
     assert done.stderr.startswith("malformed: service: must be an http or https URL")
     assert sorted(tmp_path.iterdir()) == [tmp_path / "job.toml"]

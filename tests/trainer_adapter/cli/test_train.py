@@ -217,7 +217,7 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
     """SIGKILL after a step: nothing is posted, all of it is pending, and the step log covers what was seen."""
     plan = Plan(Fraction(1, 2), Fraction(200), Fraction(1), 50_000, digits.RECORDS // 2)
     command = [sys.executable, "-m", "epsilon_ledger", "train", str(place.job("run-1", plan)), "--json"]
-    seen, told = 0, list[Fraction]()
+    seen, reported = 0, list[Fraction]()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     ) as process:
@@ -226,7 +226,7 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
             event = json.loads(line)
             seen = event.get("step", seen)
             if "epsilon" in event:
-                told.append(Fraction(event["epsilon"]))
+                reported.append(Fraction(event["epsilon"]))
                 assert event["partition"] == place.ref
             if seen == 13:
                 process.send_signal(signal.SIGKILL)
@@ -238,8 +238,8 @@ def test_a_trainer_killed_in_a_block_leaves_the_whole_charge_standing(place: Pla
     assert charge.steps_posted is None
     assert seen <= _steps_begun(place, "run-1")
     # Beside each step stands the ε of the whole plan, from the first step on.
-    assert told[0] > 0
-    assert told == [told[0]] * seen
+    assert reported[0] > 0
+    assert reported == [reported[0]] * seen
     price = dict(charge.prices)[place.ref][0].price
     whole = tuple((unit or 0) * plan.steps for unit in price)
     with place.book.read() as facts:

@@ -105,10 +105,10 @@ def test_g_a_small_probability_is_met_to_64_bits(probability: Fraction) -> None:
 
 def test_h_nothing_but_poisson_sampling_gets_a_plan() -> None:
     """There: shuffled batches report the epsilon of Poisson sampling. Ours: such a plan cannot be written down."""
-    told = PLAN.to_json()
-    told["sampler"] = {"kind": "shuffle", "probability": "1/2"}
+    reported = PLAN.to_json()
+    reported["sampler"] = {"kind": "shuffle", "probability": "1/2"}
     with pytest.raises(Malformed, match=r"^sampler\.kind: must be 'poisson'"):
-        Plan.of(parse_plan(told))
+        Plan.of(parse_plan(reported))
 
 
 def test_h_draws_are_independent_and_of_random_size() -> None:

@@ -30,9 +30,9 @@ def fixed(*numbers: float) -> Normals:
     return lambda count: np.resize(np.array(numbers), count)
 
 
-def _values(asked: EnsemblePlan, outputs: Outputs, noise: float) -> list[float]:
-    told: Any = noisy_answer(asked, outputs, normals=fixed(noise))
-    return [float(one) for one in told["values"]]
+def _values(requested: EnsemblePlan, outputs: Outputs, noise: float) -> list[float]:
+    reported: Any = noisy_answer(requested, outputs, normals=fixed(noise))
+    return [float(one) for one in reported["values"]]
 
 
 def test_a_teacher_votes_for_its_greatest_score_or_the_fixed_class() -> None:
@@ -44,8 +44,8 @@ def test_a_teacher_votes_for_its_greatest_score_or_the_fixed_class() -> None:
 def test_an_argmax_has_the_law_of_two_noisy_counts() -> None:
     """Of 4,000 answers as many say 1 as Φ(2/(σ√2)) says, within 5 deviations."""
     votes = np.array([[0.0, 1.0]] * 3 + [[1.0, 0.0]])
-    asked = plan({"classes": 2, "kind": "plurality", "noise": "3"})
-    ones = sum(noisy_answer(asked, votes)["class"] == 1 for _ in range(4_000))
+    requested = plan({"classes": 2, "kind": "plurality", "noise": "3"})
+    ones = sum(noisy_answer(requested, votes)["class"] == 1 for _ in range(4_000))
     expected = 0.5 * math.erfc(-2 / (3 * math.sqrt(2)) / math.sqrt(2))
     assert abs(ones / 4_000 - expected) < 5 * math.sqrt(expected * (1 - expected) / 4_000)
 
@@ -55,21 +55,21 @@ def test_screening_looks_at_the_greatest_count() -> None:
     votes = np.array([[0.0, 1.0]] * 3 + [[1.0, 0.0]])
     for threshold, passes in (("5.5", True), ("5.6", False)):
         screening = {"answers": 5, "noise": "2.5", "threshold": threshold}
-        asked = plan({"classes": 2, "kind": "plurality", "noise": "1"}, screening=screening, teachers=10)
-        found = noisy_answer(asked, votes, normals=fixed(1.0, 0.0, 0.0))
+        requested = plan({"classes": 2, "kind": "plurality", "noise": "1"}, screening=screening, teachers=10)
+        found = noisy_answer(requested, votes, normals=fixed(1.0, 0.0, 0.0))
         assert found == ({"class": 1} if passes else {"screened": True})
-        assert noisy_answer(asked, votes, may_answer=False, normals=fixed(1.0, 0.0, 0.0)) == {"screened": True}
+        assert noisy_answer(requested, votes, may_answer=False, normals=fixed(1.0, 0.0, 0.0)) == {"screened": True}
 
 
 def test_a_mean_is_of_clipped_outputs_and_no_number_is_the_middle() -> None:
     """Noise is a multiple of the diameter over k; one teacher moves the mean by at most that."""
     outputs = np.array([[9.0, -9.0], [NAN, 0.25], [0.5, INF], [-9.0, 1.0]])
     bounds = [{"lower": "-1", "upper": "1"}, {"lower": "0", "upper": "1"}]
-    asked = plan({"kind": "mean", "noise": "2", "outputs": bounds})
-    first, second = _values(asked, outputs, 0.0)
+    requested = plan({"kind": "mean", "noise": "2", "outputs": bounds})
+    first, second = _values(requested, outputs, 0.0)
     assert (first, second) == pytest.approx(((1 + 0 + 0.5 - 1) / 4, (0 + 0.25 + 0.5 + 1) / 4), abs=2e-3)
     scale = 2 * math.sqrt(2**2 + 1) / 4
-    moved, _ = _values(asked, outputs, 1.0)
+    moved, _ = _values(requested, outputs, 1.0)
     assert moved - first == pytest.approx(scale, rel=2e-3)
     # What leaves is a multiple of a power of two near a 2^-10th of the noise.
     assert (moved * 2**11).is_integer()
@@ -87,10 +87,10 @@ def test_a_median_has_exactly_the_law_of_the_exponential_mechanism() -> None:
     for place, weight in enumerate(weights):
         share = weight / sum(weights)
         assert abs(drawn[place] / 20_000 - share) < 5 * math.sqrt(share * (1 - share) / 20_000)
-    asked = plan({"epsilon": "200", "grid": ["-0.5", "0.5", "1"], "kind": "median"})
+    requested = plan({"epsilon": "200", "grid": ["-0.5", "0.5", "1"], "kind": "median"})
     # Two that are no number count as the lowest: the middle is above it.
-    told = {noisy_answer(asked, np.array([[NAN], [9.0], [INF], [9.0]]))["value"] for _ in range(20)}
-    assert told == {"0.5", "1"}
+    reported = {noisy_answer(requested, np.array([[NAN], [9.0], [INF], [9.0]]))["value"] for _ in range(20)}
+    assert reported == {"0.5", "1"}
 
 
 def test_noise_is_fresh() -> None:

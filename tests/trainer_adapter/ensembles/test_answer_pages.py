@@ -37,9 +37,9 @@ def test_the_job_of_the_page_is_sealed(tmp_path: Path) -> None:
         assert len(place.kinds()) == size
         done = CliRunner().invoke(app, ["ensemble", str(path), "--json"])
         assert done.exit_code == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert (told["teachers"], told["questions"]) == (plan.teachers, plan.questions)
-        assert told["run_epsilon"] == place.service.run_epsilon("ensemble")["run_epsilon"]
+        reported = json.loads(done.stdout)
+        assert (reported["teachers"], reported["questions"]) == (plan.teachers, plan.questions)
+        assert reported["run_epsilon"] == place.service.run_epsilon("ensemble")["run_epsilon"]
         again = CliRunner().invoke(app, ["ensemble", str(path)])
         assert (again.exit_code, "holds a sealed ensemble already" in again.stderr) == (2, True)
 
@@ -58,8 +58,8 @@ def test_answers_become_the_targets_of_a_students_data(tmp_path: Path) -> None:
     """Without the questions that were screened out; a file that is there is not replaced."""
     rows = [torch.full((2,), float(one)) for one in range(4)]
     np.savez(tmp_path / "asked.npz", inputs=np.stack([one.numpy() for one in rows]))
-    asked = read_questions(tmp_path / "asked.npz")
-    assert all(torch.equal(one, other) for one, other in zip(asked, rows, strict=True))
+    requested = read_questions(tmp_path / "asked.npz")
+    assert all(torch.equal(one, other) for one, other in zip(requested, rows, strict=True))
     answers: list[c.Object] = [{"class": 3}, {"screened": True}, {"class": 0}, {"class": 9}]
     write_labelled(tmp_path / "student.npz", rows, [{"answer": one, "step": 1} for one in answers])
     with np.load(tmp_path / "student.npz") as held:

@@ -86,8 +86,8 @@ def send(door: QuestionServer, name: str, value: float, signer: Signer = CONSUME
     status, body, signature = door.reply(data, signer.sign(data))
     if status is HTTPStatus.OK:
         return status, open_answer(body, signature, ROOM.public, data, private)["answer"]
-    told: Any = c.parse(body, 10_000)
-    return status, told.get("detail", "waiting")
+    reported: Any = c.parse(body, 10_000)
+    return status, reported.get("detail", "waiting")
 
 
 def test_an_answer_leaves_at_the_tick_after_it_may(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_each_refusal_is_a_sentence(tmp_path: Path) -> None:
     )
     assert send(door, "nan", float("nan")) == (HTTPStatus.BAD_REQUEST, "inputs: must be finite numbers")
     send(door, "one", 1)
-    status, told = send(door, "one", 2)
-    assert (status, "another question" in told) == (HTTPStatus.CONFLICT, True)
+    status, reported = send(door, "one", 2)
+    assert (status, "another question" in reported) == (HTTPStatus.CONFLICT, True)
     _, sealing = fresh_sealing()
     for data, words in (
         (question_bytes("run-2", "x", row(1), sealing), "this room answers for run-1"),

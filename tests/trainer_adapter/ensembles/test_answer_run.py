@@ -116,9 +116,9 @@ def _asked(place: Place, job: Job, rows: list[torch.Tensor]) -> tuple[AnswerRepo
         never.wait(seconds)
 
     with QuestionClient(address[0], job.id, key, Signer.load(job.key), wait) as client:
-        told = list(client.ask(rows))
+        reported = list(client.ask(rows))
     thread.join(60)
-    return found[0], told
+    return found[0], reported
 
 
 def test_an_ensemble_is_charged_sealed_asked_and_posted(place: Place) -> None:
@@ -128,15 +128,15 @@ def test_an_ensemble_is_charged_sealed_asked_and_posted(place: Place) -> None:
     assert before[-2:] == ["charge", "key_release"]
     assert {one.name for one in job.output.iterdir()} == {"room.state", "model.state"}
     rows, _ = _rows()
-    report, told = _asked(place, job, [*rows[:4], rows[0], rows[4]])
+    report, reported = _asked(place, job, [*rows[:4], rows[0], rows[4]])
     assert (report.answers, report.posted) == (5, True)
     kinds = [kind for kind, _ in place.kinds()][len(before) :]
     assert (kinds[0], kinds[-1], set(kinds[1:-1])) == ("run_generation", "post", {"step_lease"})
     charge = place.charge("asked")
     assert charge is not None
     assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 5)
-    classes = [one["class"] for one in (given["answer"] for given in told) if isinstance(one, dict)]
-    assert len(classes) == len(told)
+    classes = [one["class"] for one in (given["answer"] for given in reported) if isinstance(one, dict)]
+    assert len(classes) == len(reported)
     assert classes[4] == classes[0]
     assert {*classes} <= {*range(10)}
     with pytest.raises(Malformed, match="its questions are over"):
@@ -204,10 +204,10 @@ def test_a_sealed_model_answers_for_nothing(place: Place) -> None:
     place.run(path)
     job, size = Job.load(path), len(place.kinds())
     rows, _ = _rows()
-    report, told = _asked(place, job, [rows[0], rows[1], rows[0], rows[2]])
+    report, reported = _asked(place, job, [rows[0], rows[1], rows[0], rows[2]])
     assert (report.answers, report.ended) == (3, "all answers that the job allows were given")
     assert [kind for kind, _ in place.kinds()[size:]] == ["model_opening"]
-    assert told[0]["answer"] == told[2]["answer"]
+    assert reported[0]["answer"] == reported[2]["answer"]
     with pytest.raises(Malformed, match="cost nothing"):
         answer_job(job, place.service, lambda _: None, end=True)
 

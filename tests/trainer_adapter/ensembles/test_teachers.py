@@ -77,9 +77,9 @@ def test_a_teacher_learns_as_it_would_alone() -> None:
         optimiser.zero_grad()
         cross_entropy(model(records[0][places]), records[1][places]).backward()
         optimiser.step()
-    asked = torch.rand((3, 5), generator=torch.Generator().manual_seed(4))
-    alone = model(asked).detach().double().numpy()
-    assert found.outputs(asked)[1] == pytest.approx(alone, abs=1e-5)
+    requested = torch.rand((3, 5), generator=torch.Generator().manual_seed(4))
+    alone = model(requested).detach().double().numpy()
+    assert found.outputs(requested)[1] == pytest.approx(alone, abs=1e-5)
 
 
 def test_an_empty_chunk_has_no_score() -> None:
@@ -105,9 +105,9 @@ def test_a_model_that_raises_for_one_chunk_fails_for_that_teacher_alone() -> Non
 
 def test_teachers_read_back() -> None:
     """With the same scores, for a model of the same form alone."""
-    found, asked = _trained(_records()), torch.rand((2, 5), generator=torch.Generator().manual_seed(9))
+    found, requested = _trained(_records()), torch.rand((2, 5), generator=torch.Generator().manual_seed(9))
     again = Teachers.of_bytes(found.to_bytes(), _model())
-    assert np.array_equal(found.outputs(asked), again.outputs(asked), equal_nan=True)
+    assert np.array_equal(found.outputs(requested), again.outputs(requested), equal_nan=True)
     with pytest.raises(Malformed, match="another model"):
         Teachers.of_bytes(found.to_bytes(), nn.Linear(5, CLASSES))
     with pytest.raises(Malformed, match="holds no teachers"):

@@ -51,16 +51,16 @@ class Bench:
         """A hook that notes that it was called."""
         return lambda _: self.hooked.append(name)
 
-    def private(self, by: str, **asked: Any) -> None:  # noqa: ANN401 - Opacus's own
+    def private(self, by: str, **requested: Any) -> None:  # noqa: ANN401 - Opacus's own
         """Made private by the engine of Opacus or by ours."""
         stepped = torch.optim.SGD(self.model.parameters(), lr=0.3, momentum=0.9)
         if by == "ours":
             made = opacus.make_private(self.run, self.model, stepped, self.records)
         else:
-            told = {"noise_multiplier": 8.0, "max_grad_norm": 1.0, **asked}
-            loader = DataLoader(self.records, batch_size=told.pop("batch_size", 350))
+            reported = {"noise_multiplier": 8.0, "max_grad_norm": 1.0, **requested}
+            loader = DataLoader(self.records, batch_size=reported.pop("batch_size", 350))
             engine = PrivacyEngine(accountant=register(self.run))
-            made = engine.make_private(module=self.model, optimizer=stepped, data_loader=loader, **told)
+            made = engine.make_private(module=self.model, optimizer=stepped, data_loader=loader, **reported)
         self.module, self.optimiser, self.loader = made
 
     def backward(self, batch: list[Tensor]) -> None:
@@ -84,10 +84,10 @@ class Bench:
 
 
 @contextmanager
-def bench_of(place: Place, name: str, plan: Plan = PLAN, **asked: Any) -> Iterator[Bench]:  # noqa: ANN401 - members of the assignment
+def bench_of(place: Place, name: str, plan: Plan = PLAN, **requested: Any) -> Iterator[Bench]:  # noqa: ANN401 - members of the assignment
     """A run of this name, opened and begun, on the records of the place."""
     torch.manual_seed(5)
-    with Run(replace(place.assignment(name, plan), **asked), place.service) as run:
+    with Run(replace(place.assignment(name, plan), **requested), place.service) as run:
         ((ref, data),) = run.open_data().items()
         run.begin()
         yield Bench(run, nn.Linear(64, 10), TensorDataset(*read_records(data, ref)))

@@ -49,10 +49,10 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_no_plan_covers_is_refused_before_a_step(place: Place, name: str) -> None:
     """By name and rule, when the engine is asked: no step is taken, and that is posted."""
-    asked, match = REFUSED[name]
+    requested, match = REFUSED[name]
     with bench_of(place, name.replace(" ", "-")) as bench:
         with pytest.raises(Refusal, match=match):
-            bench.private("engine", **asked)
+            bench.private("engine", **requested)
         assert bench.run.budget.taken == 0
     assert posted_steps(place, name.replace(" ", "-")) == 0
 
@@ -177,8 +177,8 @@ def test_the_local_way_is_no_longer_than_opacus_alone(monkeypatch: pytest.Monkey
     page = Path(__file__).parents[3] / "docs" / "local.md"
     ours, alone = (one.text for one in blocks(page) if one.language == "python" and "randn" in one.text)
     lines = [len([line for line in one.splitlines() if line]) for one in (ours, alone)]
-    told = " ".join(page.read_text(encoding="utf-8").split())
-    assert f"by Opacus alone takes {lines[1]} lines; the first example above takes {lines[0]}" in told
+    reported = " ".join(page.read_text(encoding="utf-8").split())
+    assert f"by Opacus alone takes {lines[1]} lines; the first example above takes {lines[0]}" in reported
     assert lines[0] <= lines[1] + 3
     shown: list[float] = []
     monkeypatch.setattr("builtins.print", shown.append)

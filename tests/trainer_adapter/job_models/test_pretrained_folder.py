@@ -104,20 +104,20 @@ def _moved(place: Place, model: str, lora: str) -> set[str]:
     job = _job(place, name, model, **changes)
     place.put(**_texts(60, next_token=model == "gpt2", token=UNKNOWN))
     size = len(place.kinds())
-    code, told, errors = _invoke("job", "check", str(job), "--json")
+    code, reported, errors = _invoke("job", "check", str(job), "--json")
     assert code == 0, errors
-    assert json.loads(told)["test_records"] == PUBLIC
+    assert json.loads(reported)["test_records"] == PUBLIC
     assert len(place.kinds()) == size
-    code, told, errors = _invoke("train", str(job), "--json")
+    code, reported, errors = _invoke("train", str(job), "--json")
     assert code == 0, errors
-    assert str(UNKNOWN) not in told + errors
-    report = json.loads(told.splitlines()[-1])
+    assert str(UNKNOWN) not in reported + errors
+    report = json.loads(reported.splitlines()[-1])
     assert (report["steps"], report["model"]) == (20, "")
-    code, told, errors = _invoke("evaluate", str(job), "--json")
+    code, reported, errors = _invoke("evaluate", str(job), "--json")
     assert code == 0, errors
-    assert float(json.loads(told.splitlines()[-1])["accuracy"]) == pytest.approx(report["accuracy"], abs=1e-6)
+    assert float(json.loads(reported.splitlines()[-1])["accuracy"]) == pytest.approx(report["accuracy"], abs=1e-6)
     place.republish(notice_hours=0)
-    code, told, errors = _invoke("release", str(job))
+    code, reported, errors = _invoke("release", str(job))
     assert code == 0, errors
     before = load_file(place.folder / "jobs" / model / "model.safetensors")
     after = load_file(place.folder / "runs" / name / "model.safetensors")
@@ -167,7 +167,7 @@ MISTAKES: Final[dict[str, tuple[Any, dict[str, str], str]]] = {
 
 @_PEFT
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_with_a_folder_is_told_before_the_charge(place: Place, name: str) -> None:
+def test_a_mistake_with_a_folder_is_reported_before_the_charge(place: Place, name: str) -> None:
     """By the check, in one sentence, and nothing is recorded."""
     spoil, changes, says = MISTAKES[name]
     shutil.rmtree(place.folder / "jobs" / "changed", ignore_errors=True)
@@ -203,22 +203,22 @@ def test_a_mistake_with_a_folder_is_told_before_the_charge(place: Place, name: s
         ("nowhere", _texts(9, next_token=False), "model: must be one of"),
     ],
 )
-def test_a_test_set_of_another_vocabulary_is_told(place: Place, model: str, test: dict[str, Any], says: str) -> None:
+def test_a_test_set_of_another_vocabulary_is_reported(place: Place, model: str, test: dict[str, Any], says: str) -> None:
     """A public set may be named; which token of a private one is wrong never is."""
     assert says in _told(place, _job(place, "mistake", model, test=test))
 
 
-def test_a_correction_of_a_model_that_is_no_folder_is_told(place: Place) -> None:
+def test_a_correction_of_a_model_that_is_no_folder_is_reported(place: Place) -> None:
     """It is for public weights."""
-    told = _told(place, _job(place, "mistake", "digits-linear", lora="{rank = 2}"))
-    assert "lora: is for a folder of public weights" in told
+    reported = _told(place, _job(place, "mistake", "digits-linear", lora="{rank = 2}"))
+    assert "lora: is for a folder of public weights" in reported
 
 
 def _told(place: Place, job: Path) -> str:
     """What the check says of a wrong job, nothing recorded."""
     size = len(place.kinds())
-    code, told, errors = _invoke("job", "check", str(job))
-    assert (code, told) == (2, ""), errors
+    code, reported, errors = _invoke("job", "check", str(job))
+    assert (code, reported) == (2, ""), errors
     assert errors.splitlines()[-1].startswith("Nothing was recorded")
     assert len(place.kinds()) == size
     return errors

@@ -95,14 +95,14 @@ def test_a_run_waits_for_its_key_is_killed_goes_on_and_gets_it(place: Place) -> 
     """Train and grant, both as commands: the same key release before and after the kill, and the model is trained."""
     job = _waiting(place, "run-1", RESUME)
     first = Trainer(job)
-    told = first.until("epsilon key grant")
+    reported = first.until("epsilon key grant")
     first.process.send_signal(signal.SIGKILL)
     first.process.wait()
     assert first.process.stdout is not None
     first.process.stdout.close()
     second = Trainer(job, "--resume")
-    assert second.until("epsilon key grant") == told
-    _granted(place, told, place.data_key)
+    assert second.until("epsilon key grant") == reported
+    _granted(place, reported, place.data_key)
     report = second.end()
     assert (report["event"], report["steps"]) == ("report", PLAN.steps)
     charge = place.charge("run-1")
@@ -121,15 +121,15 @@ def test_where_nobody_gives_a_key_nothing_is_charged(place: Place) -> None:
     assert not Job.load(place.job("unarmed")).output.exists()
 
 
-def _wait_until(place: Place, name: str, told: object, extra: str = "") -> NotGranted:
+def _wait_until(place: Place, name: str, reported: object, extra: str = "") -> NotGranted:
     """Wait with a file that is no envelope; ``told`` is called when the clean room says so, while it waits."""
-    assert callable(told)
+    assert callable(reported)
 
     def say(line: str) -> None:
         if "epsilon key grant" in line:
             Path(line.rpartition(" > ")[2]).write_text("{")
         elif "is not taken" in line:
-            told()
+            reported()
 
     with pytest.raises(NotGranted) as caught:
         place.run(_waiting(place, name, extra), say)
@@ -176,8 +176,8 @@ def test_one_key_by_the_service_and_another_by_grant(tmp_path: Path) -> None:
             if "epsilon key grant" in line:
                 _granted(place, line, KEY)
 
-        told = [place.service.partition(one)["data_key_from"] for one in (ref, place.ref)]
-        assert told == ["provider", "service"]
+        reported = [place.service.partition(one)["data_key_from"] for one in (ref, place.ref)]
+        assert reported == ["provider", "service"]
         assert place.run(job, say).steps == PLAN.steps
         (command,) = [line for line in said if "epsilon key grant" in line]
         assert ref in command
@@ -226,7 +226,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_envelope_is_told_once_and_the_right_one_is_still_taken(tmp_path: Path, name: str) -> None:
+def test_a_wrong_envelope_is_reported_once_and_the_right_one_is_still_taken(tmp_path: Path, name: str) -> None:
     """Whatever is wrong of it: nothing opens, and it is not looked at again."""
     sealing, said = X25519PrivateKey.generate(), list[str]()
     grants = _grants(tmp_path, sealing, said)
@@ -259,7 +259,7 @@ def test_what_is_not_this_release_s_is_left_alone(tmp_path: Path) -> None:
     assert grants.look() == {REF: RECORDS}
 
 
-def test_a_folder_that_is_away_for_a_while_is_told_once_and_read_when_it_is_back(tmp_path: Path) -> None:
+def test_a_folder_that_is_away_for_a_while_is_reported_once_and_read_when_it_is_back(tmp_path: Path) -> None:
     """As one on another machine: nothing is lost but time."""
     sealing, said = X25519PrivateKey.generate(), list[str]()
     folder = tmp_path / "grants"

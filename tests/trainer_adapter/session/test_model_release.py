@@ -106,9 +106,9 @@ def test_the_command_tells_why_not(place: Place) -> None:
     path = place.job("run-1")
     place.run(path)
     done = CliRunner().invoke(app, ["release", str(path), "--json"])
-    told = json.loads(done.stdout)
-    assert (done.exit_code, told["exit_code"], told["code"]) == (3, 3, "policy_denied")
-    assert [reason["code"] for reason in told["reasons"]] == ["release_too_soon"]
+    reported = json.loads(done.stdout)
+    assert (done.exit_code, reported["exit_code"], reported["code"]) == (3, 3, "policy_denied")
+    assert [reason["code"] for reason in reported["reasons"]] == ["release_too_soon"]
     assert "policy_denied (release_too_soon): the end of the notice period 20" in done.stderr
     assert not (place.folder / "runs" / "run-1" / "model.safetensors").exists()
 

@@ -124,8 +124,8 @@ def test_all_stages_are_one_charge_and_one_post(place: Place) -> None:
     assert (charge.state, charge.steps_posted, charge.plan) == (ChargeState.POSTED, plan.steps, plan.digest)
     assert (report.steps, report.steps_charged) == (15, 15)
     assert StagedPlan.of(parse_plan(Entry.parse(place.service.entry(charge.index)).request["plan"])) == plan
-    told = report.privacy.epsilon
-    assert told.epsilon == report_epsilon(plan.whole, told.delta, "REPLACE_SPECIAL").epsilon
+    reported = report.privacy.epsilon
+    assert reported.epsilon == report_epsilon(plan.whole, reported.delta, "REPLACE_SPECIAL").epsilon
     assert report.to_json()["run_epsilon"] == place.service.run_epsilon("whole")["run_epsilon"]
     about, found = _kept(place.folder / "runs" / "whole" / "model.safetensors")
     assert StagedPlan.of(parse_plan(json.loads(about["statistics"]))) == plan

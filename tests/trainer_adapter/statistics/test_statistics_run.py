@@ -71,9 +71,9 @@ def _records() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 def test_statistics_are_charged_answered_and_released(place: Place) -> None:
     """Told ε is the charge's; each answer is near the truth; a training run is scaled by what was released."""
     assert COMMAND == "epsilon statistics statistics.toml\n"
-    code, told, errors = _invoke("statistics", str(_job(place, "asked", ASKED)), "--json")
+    code, reported, errors = _invoke("statistics", str(_job(place, "asked", ASKED)), "--json")
     assert code == 0, errors
-    report = json.loads(told)
+    report = json.loads(reported)
     kinds = [kind for kind, _ in place.kinds() if kind != "step_lease"]
     assert kinds[-5:] == ["charge", "key_release", "post", "release_notice", "model_release"]
     charge = place.charge("asked")

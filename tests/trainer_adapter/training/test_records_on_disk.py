@@ -201,6 +201,6 @@ def test_more_than_memory_is_sealed_and_trained(mib: int) -> None:
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         sys.stdout.write(done.stdout)
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert told["records_mib"] == mib
-        assert told["memory_mib"] <= told["limit_mib"]
+        reported = json.loads(done.stdout)
+        assert reported["records_mib"] == mib
+        assert reported["memory_mib"] <= reported["limit_mib"]

@@ -88,10 +88,10 @@ def test_the_run_costs_what_its_plan_says_and_its_auc_is_near_the_truth(
         shown = charged_stages(played.parties.auditor.service, RUN)
         _check_audit(shown, job, wanted)
         print_stages(shown)
-        told = capsys.readouterr().out
-        assert told.count("All together, composed once: ") == 3
-        assert "statistic" in told
-        assert "metric" in told
+        reported = capsys.readouterr().out
+        assert reported.count("All together, composed once: ") == 3
+        assert "statistic" in reported
+        assert "metric" in reported
 
 
 def _exact_auc(played: Scene, job: Job) -> float:
@@ -158,8 +158,8 @@ def test_a_named_folder_is_taken_or_named_in_the_error(tmp_path: Path, monkeypat
     (tmp_path / "else").mkdir()
     assert "made up" in raw_files.raw_files(tmp_path / "else", 5)[1]
     monkeypatch.setenv(raw_files.FOLDER_VARIABLE, str(tmp_path))
-    found, told = raw_files.raw_files(tmp_path / "else")
-    assert (found, str(tmp_path) in told) == (own, True)
+    found, reported = raw_files.raw_files(tmp_path / "else")
+    assert (found, str(tmp_path) in reported) == (own, True)
     own["cowin"].unlink()
     with pytest.raises(FileNotFoundError, match=r"has no cowin\.csv"):
         raw_files.raw_files(tmp_path / "else")
@@ -204,7 +204,7 @@ def test_the_whole_scenario_is_played_and_verified(tmp_path: Path, level: int) -
     assert played.run is not None
     assert played.run.report is not None
     assert bool(played.run.report["model"]) == bool(played.run.report["answers"]) == (level == 1)
-    counted = {(told.partition(" ")[0], found.rule): found for told, found in played.counted}
+    counted = {(reported.partition(" ")[0], found.rule): found for reported, found in played.counted}
     runs = {name: found.runs for name, found in counted.items()}
     assert (runs["training", "reference"], runs["training", "catalogue"], runs["training", "renyi"]) == (13, 13, 6)
     assert (runs["statistics", "reference"], runs["statistics", "catalogue"], runs["statistics", "renyi"]) == (0, 10, 5)

@@ -60,9 +60,9 @@ def test_a_signature_over_other_bytes_deposits_and_stores_nothing(world: ServedW
     refused = world.post(MODEL_KEYS, deposits[1], jws, **token)
     assert (refused.status_code, refused.json()["code"]) == (401, "signature_invalid")
     assert world.post(MODEL_KEYS, deposits[0], jws, **token).status_code == 200
-    told, kept = b"signed", b"sent instead"
+    reported, kept = b"signed", b"sent instead"
     path, headers = f"{DOCUMENTS}/{c.digest(kept)}", {**token, "content-type": "application/octet-stream"}
-    for over, status in ((told, 401), (kept, 200)):
+    for over, status in ((reported, 401), (kept, 200)):
         headers[SIGNATURE_HEADER] = world.sign(room.signer, path, over, c.digest(kept), "PUT")
         assert world.http.put(path, content=kept, headers=headers).status_code == status
 
@@ -76,8 +76,8 @@ def test_a_store_that_cannot_keep_a_deposit_says_so(
     folder.write_text("no folder")
     with caplog.at_level(logging.WARNING):
         assert deposit(room.signer) == 503
-        told = world.http.get("/v1/deposit-key", headers=world.everybody.shown_by(room.signer))
-    assert (told.status_code, told.json()["code"]) == (503, "key_store")
+        reported = world.http.get("/v1/deposit-key", headers=world.everybody.shown_by(room.signer))
+    assert (reported.status_code, reported.json()["code"]) == (503, "key_store")
     assert [one.getMessage() for one in caplog.records if one.name == "api.model_keys"] == ["the key store failed"] * 2
     folder.unlink()
     folder.with_suffix(".away").rename(folder)

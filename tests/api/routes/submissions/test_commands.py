@@ -82,8 +82,8 @@ def test_a_quote_records_nothing(world: ServedWorld) -> None:
 def test_the_account_shows_what_is_pending_and_what_fits(world: ServedWorld, room: CleanRoom) -> None:
     """One run pending: something is used, nothing is posted, and some runs like it still fit."""
     del room
-    told = world.service.accounts(PARTITION)
-    assert told["partition"] == PARTITION
+    reported = world.service.accounts(PARTITION)
+    assert reported["partition"] == PARTITION
 
 
 def test_documents_are_named_by_their_digest(world: ServedWorld) -> None:

@@ -20,11 +20,11 @@ def test_a_dry_run_is_decided_and_not_recorded(world: ServedWorld) -> None:
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
     size, path = world.size, f"{PATHS['charge']}?dry_run=true"
-    for asked, status in ((body, 200), ({**body, "plan": {**plan, "steps": 400}}, 403)):
-        raw = world.command_bytes(world.bank, BANK_A, "charge", asked, "run-1")
+    for requested, status in ((body, 200), ({**body, "plan": {**plan, "steps": 400}}, 403)):
+        raw = world.command_bytes(world.bank, BANK_A, "charge", requested, "run-1")
         signature = world.sign(world.bank, path, raw, "run-1")
-        told = world.post(path, raw, signature)
-        assert (told.status_code, told.json()["index"]) == (status, None)
+        reported = world.post(path, raw, signature)
+        assert (reported.status_code, reported.json()["index"]) == (status, None)
         assert world.post(PATHS["charge"], raw, signature).status_code == 401
     assert world.size == size
 
@@ -35,15 +35,15 @@ def test_a_refusal_tells_what_is_left(world: ServedWorld, room: CleanRoom) -> No
     body = world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
     raw = world.command_bytes(world.bank, BANK_A, "charge", {**body, "plan": {**plan, "steps": 400}}, "run-2")
-    told = world.post(PATHS["charge"], raw, world.sign(world.bank, PATHS["charge"], raw, "run-2")).json()
-    assert [one["holder"].partition(":")[0] for one in told["remaining"]] == ["global", "lineage"]
-    assert all(0 < float(one["share"]) < 1 for one in told["remaining"])
+    reported = world.post(PATHS["charge"], raw, world.sign(world.bank, PATHS["charge"], raw, "run-2")).json()
+    assert [one["holder"].partition(":")[0] for one in reported["remaining"]] == ["global", "lineage"]
+    assert all(0 < float(one["share"]) < 1 for one in reported["remaining"])
 
 
-def batch(world: ServedWorld, *asked: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - an answer
+def batch(world: ServedWorld, *requested: tuple[str, c.Object, str], query: str = "") -> Any:  # noqa: ANN401 - an answer
     """The answer to a batch of charges: of each the id, the body, and the path that its signature names."""
     items: list[c.Json] = []
-    for name, body, path in asked:
+    for name, body, path in requested:
         raw = world.command_bytes(world.bank, BANK_A, "charge", body, name)
         items.append({"command": c.parse(raw, len(raw)), "signature": world.sign(world.bank, path, raw, name)})
     headers = {**world.everybody.shown(BANK_A), "content-type": "application/json"}
@@ -56,8 +56,8 @@ def test_a_batch_is_decided_in_order_each_by_itself(world: ServedWorld) -> None:
     plan: Any = bad["plan"]
     bad = {**bad, "plan": {**plan, "steps": 400}}
     other = world.charge_body(world.contract, CleanRoom())
-    told = batch(world, ("run-1", good, BATCH), ("run-2", bad, BATCH), ("run-3", other, PATHS["charge"])).json()
-    first, second, third = told["outcomes"]
+    reported = batch(world, ("run-1", good, BATCH), ("run-2", bad, BATCH), ("run-3", other, PATHS["charge"])).json()
+    first, second, third = reported["outcomes"]
     assert (first["status"], first["outcome"], first["id"]) == (201, "pending", "run-1")
     assert (second["status"], second["problem"]["code"]) == (403, "policy_denied")
     assert second["problem"]["index"] == first["index"] + 1 == world.size - 1
@@ -87,11 +87,11 @@ def test_a_dry_batch_records_nothing(world: ServedWorld) -> None:
     dry, body = f"{BATCH}{query}", world.charge_body(world.contract, CleanRoom())
     plan: Any = body["plan"]
     other = world.charge_body(world.contract, CleanRoom())
-    asked = (("run-1", body), ("run-2", {**other, "plan": {**plan, "steps": 400}}))
-    told = batch(world, *((*one, dry) for one in asked), query=query).json()["outcomes"]
-    assert [one["status"] for one in told] == [200, 403]
-    assert (told[0]["outcome"], told[0]["index"], told[1]["problem"]["index"]) == ("pending", None, None)
-    assert told[1]["problem"]["remaining"]
+    requested = (("run-1", body), ("run-2", {**other, "plan": {**plan, "steps": 400}}))
+    reported = batch(world, *((*one, dry) for one in requested), query=query).json()["outcomes"]
+    assert [one["status"] for one in reported] == [200, 403]
+    assert (reported[0]["outcome"], reported[0]["index"], reported[1]["problem"]["index"]) == ("pending", None, None)
+    assert reported[1]["problem"]["remaining"]
     for path, sent in ((BATCH, query), (dry, "")):
         (wrong,) = batch(world, ("run-1", body, path), query=sent).json()["outcomes"]
         assert (wrong["status"], wrong["problem"]["code"]) == (401, "signature_invalid")
@@ -105,8 +105,8 @@ def test_a_batch_has_bounds(world: ServedWorld) -> None:
     one: c.Object = {"command": {**command, "kind": "void", "v": 1}, "signature": "e30..e30"}
     batches: list[list[c.Object]] = [[], [one] * (BATCH_MAX + 1), [one], [{"command": {}}]]
     for items in batches:
-        told = world.http.post(BATCH, content=c.dump({"charges": [*items]}), headers=headers)
-        assert (told.status_code, told.json()["code"]) == (422, "malformed")
+        reported = world.http.post(BATCH, content=c.dump({"charges": [*items]}), headers=headers)
+        assert (reported.status_code, reported.json()["code"]) == (422, "malformed")
     assert world.size == size
 
 

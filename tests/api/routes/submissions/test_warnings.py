@@ -59,9 +59,9 @@ def test_a_coalition_is_warned_of_on_each_open_partition(world: ServedWorld) -> 
     names = [world.open_partition(name) for name in ("2027-q1", "2027-q2")]
     world.service.submit(world.hospital, HOSPITAL, "retirement", {"partition": names[0]}, "retirement")
     body: c.Object = {"epsilon": "0.001", "members": [BANK_A, HOSPITAL]}
-    told = world.service.submit(world.sro, SRO, "coalition", body, "coalition")
-    assert [one.split(" on ")[1].split(": ")[0] for one in told.warnings] == [PARTITION, names[1]]
-    assert all(one.startswith("the coalition: ε 0.001 on ") for one in told.warnings)
+    reported = world.service.submit(world.sro, SRO, "coalition", body, "coalition")
+    assert [one.split(" on ")[1].split(": ")[0] for one in reported.warnings] == [PARTITION, names[1]]
+    assert all(one.startswith("the coalition: ε 0.001 on ") for one in reported.warnings)
     wide: c.Object = {"epsilon": "5", "members": [BANK_A, HOSPITAL]}
     assert world.service.submit(world.sro, SRO, "coalition", wide, "wide").warnings == ()
 
@@ -71,9 +71,9 @@ def test_a_policy_has_at_most_sixteen_warnings(world: ServedWorld) -> None:
     coalitions = [
         {"epsilon_max": "0.001", "members": [BANK_A, HOSPITAL], "name": f"two-{number:02}"} for number in range(20)
     ]
-    _, told = world.enter("policy", {**world.policy(), "coalitions": coalitions, "version": 2}, SRO, world.sro)
-    assert told.outcome == "permitted"
-    assert [one.split(": ")[0].rpartition(" ")[2] for one in told.warnings] == [f"two-{n:02}" for n in range(16)]
+    _, reported = world.enter("policy", {**world.policy(), "coalitions": coalitions, "version": 2}, SRO, world.sro)
+    assert reported.outcome == "permitted"
+    assert [one.split(": ")[0].rpartition(" ")[2] for one in reported.warnings] == [f"two-{n:02}" for n in range(16)]
 
 
 def test_what_is_refused_has_a_problem_and_no_warnings(world: ServedWorld) -> None:

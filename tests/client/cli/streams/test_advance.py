@@ -62,8 +62,8 @@ class Weeks:
 
     def states(self) -> dict[str, str]:
         """What is told of each period."""
-        told: Any = self.world.service.stream(HOSPITAL, "claims")
-        return {one["period"]: one["status"] for one in told["slices"]}
+        reported: Any = self.world.service.stream(HOSPITAL, "claims")
+        return {one["period"]: one["status"] for one in reported["slices"]}
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ def test_an_outcome_begins_with_what_it_is_about(desk: Desk) -> None:
     entered = desk.run("epsilon dataset register hospital.toml other.yaml --dry-run")
     assert entered.out.startswith("dataset other.yaml: would be permitted"), entered.err
     size = desk.world.size
-    asked = desk.run(f"epsilon dataset retire hospital.toml {REF} --dry-run")
-    assert asked.out.startswith(f"retirement of {REF}: would be permitted"), asked.err
+    requested = desk.run(f"epsilon dataset retire hospital.toml {REF} --dry-run")
+    assert requested.out.startswith(f"retirement of {REF}: would be permitted"), requested.err
     assert desk.world.size == size
 
 
-def test_a_charge_shows_its_digests_where_they_are_asked_for(desk: Desk) -> None:
+def test_a_charge_shows_its_digests_where_they_are_requested(desk: Desk) -> None:
     """And its dates as dates."""
     shown, whole = (desk.run(f"epsilon charge show bank-a.toml run-1 {more}").out for more in ("", "--verbose"))
     digest = c.digest((desk.folder / "contract.yaml").read_bytes())
@@ -66,8 +66,8 @@ def test_a_first_policy_is_shown_in_one_line(desk: Desk) -> None:
     """It changes nothing in force; --verbose lists what it says."""
     text = (desk.folder / "policy.yaml").read_text()
     (desk.folder / "first.yaml").write_text(text.replace("domain: health", "domain: traffic"))
-    asked = "epsilon policy publish sro.toml first.yaml --dry-run"
-    shown, whole = (desk.run(f"{asked} {more}").out for more in ("", "--verbose"))
+    requested = "epsilon policy publish sro.toml first.yaml --dry-run"
+    shown, whole = (desk.run(f"{requested} {more}").out for more in ("", "--verbose"))
     assert len(shown.splitlines()) == 1, shown
     assert "the first policy of its domain" in shown
     assert "traffic" in whole

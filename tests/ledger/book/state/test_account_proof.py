@@ -155,7 +155,7 @@ def test_what_else_changed_an_account_is_counted(world: StoredWorld) -> None:
     assert (found.hidden > 2, found.since, found.balance) == (True, 0, None)
 
 
-def test_a_lapse_that_posts_what_was_leased_is_told(tmp_path: Path) -> None:
+def test_a_lapse_that_posts_what_was_leased_is_reported(tmp_path: Path) -> None:
     """Its steps are those of leases, which are no part of the proof."""
     with open_world(tmp_path, founded=False) as world:
         world.found(*world.founding_with(partitions={"2026-q4": {"epsilon": "8"}}))

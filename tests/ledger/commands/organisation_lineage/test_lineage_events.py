@@ -267,9 +267,9 @@ def test_a_coalition_refuses_and_tells_no_amounts() -> None:
     world = fresh()
     assert not enter(world, "coalition", members=[A, B], epsilon="3").code.refused
     names = [f"a-{place}" for place in range(40)]
-    told = [run(world, name, A if place % 2 else B, dense_plan(20)) for place, name in enumerate(names)]
-    refused = [one for one in told if one.code.refused]
-    assert 0 < len(refused) < len(told)
+    reported = [run(world, name, A if place % 2 else B, dense_plan(20)) for place, name in enumerate(names)]
+    refused = [one for one in reported if one.code.refused]
+    assert 0 < len(refused) < len(reported)
     (check,) = world_checks(refused[0])
     coalition = next(node.index for node in world.state.nodes.values() if node.kind is NodeKind.COALITION)
     assert check["source"] == holder_of(coalition)
@@ -321,8 +321,8 @@ def test_what_splits_off_from_a_member_stays_in_its_coalition() -> None:
     run(world, "after", C)
     assert names_known(world.state, coalition) == {"before", "of-a", "after"}
     check_account(world.state, holder_of(coalition), {"before", "of-a", "after"})
-    told = [run(world, f"more-{place}", C, dense_plan(20)) for place in range(40)]
-    assert [check["source"] for check in world_checks(told[-1])] == [holder_of(coalition)]
+    reported = [run(world, f"more-{place}", C, dense_plan(20)) for place in range(40)]
+    assert [check["source"] for check in world_checks(reported[-1])] == [holder_of(coalition)]
     assert not enter(world, "split", organisation=C, child=D).code.refused
     assert world_checks(run(world, "of-d", D, dense_plan(20)))[0]["source"] == holder_of(coalition)
 

@@ -139,7 +139,7 @@ def test_each_bound_itself_is_within(change: dict[str, Any]) -> None:
     assert found.contract is not None
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_every_fault_is_reported_at_once() -> None:
     """Three things wrong in three places: three reasons, in one check."""
     found = checked({"tdc": "", f"{FIRST}|delta": "null", "expiryTime": "2026-02-01T00:00:00Z"})
     assert refusals(found) == [
@@ -150,11 +150,11 @@ def test_every_fault_is_told_at_once() -> None:
     assert [one.value for one in found.reasons if one.refused] == ['""', '"null"', '"2026-02-01T00:00:00Z"']
 
 
-def test_a_template_s_variables_are_told() -> None:
+def test_a_template_s_variables_are_reported() -> None:
     """What nobody filled in is named, wherever it stands."""
     found = checked({"ccrp": "did:web:$CCRP.example", "datasets|1|url": "https://$ACCOUNT/x"})
-    told = [(one.code, one.field) for one in found.reasons if one.code == "placeholder"]
-    assert told == [("placeholder", "contract.ccrp"), ("placeholder", "contract.datasets[1].url")]
+    reported = [(one.code, one.field) for one in found.reasons if one.code == "placeholder"]
+    assert reported == [("placeholder", "contract.ccrp"), ("placeholder", "contract.datasets[1].url")]
 
 
 def _read(change: dict[str, Any]) -> Contract:
@@ -192,7 +192,7 @@ def test_what_one_key_opens_is_together(change: dict[str, Any], groups: list[lis
     assert [[dataset.id for dataset in group] for group in _read(change).by_key()] == groups
 
 
-def test_keys_are_told_with_their_least_bounds() -> None:
+def test_keys_are_reported_with_their_least_bounds() -> None:
     """The charge of a key is under the strictest of what it opens."""
     found = checked({"datasets|2|key|properties|kid": "LabKey"}, {"pipeline|0|config|datasets|0|provider": GONE})
     assert [(len(key["datasets"]), key["epsilon_max"]) for key in found.keys] == [(1, "2.5"), (2, "2")]  # type: ignore[arg-type]  # JSON

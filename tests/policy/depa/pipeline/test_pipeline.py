@@ -220,12 +220,12 @@ def test_the_reference_trainer_is_warned_of() -> None:
     assert ("reference_trainer", "pipeline.pipeline") in warnings(checked())
 
 
-def test_a_bound_told_beside_the_files_admits_a_join() -> None:
+def test_a_bound_reported_beside_the_files_admits_a_join() -> None:
     """The TDPs' word stands in for the field; of two bounds the greater is charged."""
     unbounded = {f"{J}|rows_per_principal_max": GONE}
     assert refusals(checked(None, unbounded, rows=1)) == []
     bounds = [(GONE, 3), (2, 3), (3, 2), (3, None)]
-    for said, told in bounds:
+    for said, reported in bounds:
         found = checked(
             {
                 "constraints|0|privacy": [
@@ -233,7 +233,7 @@ def test_a_bound_told_beside_the_files_admits_a_join() -> None:
                 ]
             },
             {f"{J}|rows_per_principal_max": said, "pipeline|1": TREES},
-            rows=told,
+            rows=reported,
             level=0,
         )
         assert found.charge is not None

@@ -39,8 +39,8 @@ def test_age_and_retirement() -> None:
     market = opened(partition_age_days_max=90)
     one = market.state.partitions[ref_of("one")]
     last = one.opened + 90 * DAY_MS
-    told = [slice_status(market.state, one, at) for at in (last, last + 1)]
-    assert [(each.status, each.closes) for each in told] == [("open", last), ("past_age", last)]
+    reported = [slice_status(market.state, one, at) for at in (last, last + 1)]
+    assert [(each.status, each.closes) for each in reported] == [("open", last), ("past_age", last)]
     assert slice_status(market.state, replace(one, retired=True), last + 1).status == "retired"
     ungoverned = HypotheticalFacts(market.state, policies={"health": ()})
     assert slice_status(ungoverned, one, last).status == "without_policy"
