@@ -49,8 +49,9 @@ def check(service: Service, document: _File) -> list[Object]:
 @group.profile_command(
     "hospital.toml contract.json > hospital.jws",
     "hospital.toml contract.json --json",
-    note="The signature is not sent. The service reads the contract and stores nothing: an invalid one is not signed, and "
-    "a cap under which no run, or not the declared plan, could be admitted is a warning. With --offline it is not called.",
+    note="The signature is not sent. The service reads the contract and stores nothing: an invalid one is not "
+    "signed, and a cap under which no run, or not the declared plan, could be admitted is a warning. With --offline "
+    "the service is not called.",
 )
 def sign(
     caller: Profile,

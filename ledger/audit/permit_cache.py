@@ -20,11 +20,11 @@ from ledger.audit.run_entry import SignedRun
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned, signing_key
 from ledger.commands.entry import Entry
-from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import CHARGE, OwnTerms, still_holds
 from ledger.commands.runs.charge_entry import Charged
 from ledger.commands.runs.priced_charge import PricedCharge
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.command import Command
 from ledger.domain.decision import Rejected

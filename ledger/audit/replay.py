@@ -18,10 +18,10 @@ from sqlalchemy.exc import DatabaseError
 
 from ledger.audit.entry_check import check_before, check_fits
 from ledger.audit.log_chunk import FAULTS, Stored, describe_error, read_chunk
-from ledger.audit.projection_check import check_sums, find_invalid_text
 from ledger.audit.permit_cache import PermitCache
-from ledger.audit.signature_batch import SignatureBatch, helper_count, helping
+from ledger.audit.projection_check import check_sums, find_invalid_text
 from ledger.audit.run_entry import SignedRun
+from ledger.audit.signature_batch import SignatureBatch, helper_count, helping
 from ledger.audit.statement_check import StatementCheck
 from ledger.audit.tree_rebuild import TreeRebuild
 from ledger.audit.trusted_checkpoints import check_trusted

@@ -21,7 +21,6 @@ from ledger.commands.decide import decide, verify_signer
 from ledger.commands.entry import Entry, entry_bytes
 from ledger.commands.entry_reader import Read
 from ledger.commands.governance.state_statement import STATEMENT, StateStatement
-from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import KINDS, read_body
 from ledger.commands.runs.key_release import ReleaseKey
@@ -29,6 +28,7 @@ from ledger.commands.runs.run_generation import TakeGeneration
 from ledger.commands.runs.settlement import LAPSE, Post, Settle
 from ledger.commands.runs.step_lease import LeaseSteps
 from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG, LogKeyClaim, RotateLogKey
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.crypto import detached_jws
 from ledger.domain.command import LEDGER_ACTOR, Command
 from ledger.domain.decision import Decision, Rejected

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ledger.commands.context import PendingCommand
-from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.registration.organisation import RegisterOrganisation
 from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.commands.signing_keys.key_authority import require_key_in_force
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.crypto.detached_jws import Call, ed25519_check, verify
 from ledger.crypto.ed25519 import Check
 from ledger.crypto.organisation_keys import SignerKey

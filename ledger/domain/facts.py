@@ -139,7 +139,7 @@ class Contract(NamedTuple):
     def counting(self, runs: int) -> Contract:
         """The same with ``runs`` more runs (fewer, if negative)."""
         fields = [*self]
-        fields[_RUNS] += runs
+        fields[_RUNS] = self.runs + runs
         return Contract._make(fields)
 
 

@@ -216,7 +216,9 @@ def calls(requested: argparse.Namespace) -> None:
 
             return run
 
-        report(f"pairs, sqlite, calls of {requested.batch}", in_turns(requested.rounds, ours, raw), Condition(least=0.4))
+        report(
+            f"pairs, sqlite, calls of {requested.batch}", in_turns(requested.rounds, ours, raw), Condition(least=0.4)
+        )
 
 
 def over_http(requested: argparse.Namespace) -> None:

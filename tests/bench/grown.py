@@ -102,7 +102,13 @@ def _pairs(opened: StoredWorld, first: Entry) -> Iterator[Entry]:
         yield replace(charge, signature=bank.sign(charge.command.to_bytes()))
         requested: c.Object = {"charge": name, "steps": 1}
         post = Entry(
-            "post", f"post-{name}", first.time, BANK_A, room.signer.key_id, {"outcome": "posted", "request": requested}, ""
+            "post",
+            f"post-{name}",
+            first.time,
+            BANK_A,
+            room.signer.key_id,
+            {"outcome": "posted", "request": requested},
+            "",
         )
         yield replace(post, signature=room.signer.sign(post.command.to_bytes()))
         number += 1

@@ -75,5 +75,6 @@ def test_the_epsilon_of_a_new_plan(benchmark: BenchmarkFixture, plan: tuple[str,
         Side("dp_accounting's PLDAccountant", 1, fresh, theirs),
     )
     assert all(
-        float(reported_epsilon(one, DELTA, "REPLACE_SPECIAL")) == pytest.approx(reported[one], rel=0.01) for one in reported
+        float(reported_epsilon(one, DELTA, "REPLACE_SPECIAL")) == pytest.approx(reported[one], rel=0.01)
+        for one in reported
     )

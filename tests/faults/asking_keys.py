@@ -86,7 +86,11 @@ class AskingKeys:
         if found is None or run is None:
             return None
         first = run.leased + (1 if b % 7 else b % 3)
-        reported = {"generation": run.generation - (c % 8 == 3) or 1, "first": max(1, first), "last": max(1, first + c % 3)}
+        reported = {
+            "generation": run.generation - (c % 8 == 3) or 1,
+            "first": max(1, first),
+            "last": max(1, first + c % 3),
+        }
         return found[0], {**found[1], **reported}
 
     def _run_generation(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401

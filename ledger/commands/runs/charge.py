@@ -15,10 +15,10 @@ from ledger.accounts.headroom import GroupLimit
 from ledger.accounts.limits import no_room
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
-from ledger.commands.verdict_cache import VerdictCache
 from ledger.commands.runs.charge_entry import MakeCharge, Reserved, effect, shared_terms
 from ledger.commands.runs.charge_reader import read_request
 from ledger.commands.runs.priced_charge import DEADLINE_MS_MAX, PricedCharge, price
+from ledger.commands.verdict_cache import VerdictCache
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import Facts, holder_of
 from ledger.domain.gate import Check, Verdict

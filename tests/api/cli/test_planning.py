@@ -19,7 +19,9 @@ RUN = "charge.json --contract contract.yaml"
 def _both(desk: Desk, words: str, profile: str, of_book: str = "") -> tuple[int, str]:
     """What the service answers; it is what the book answers at the same time."""
     book = desk.folder.parent / "book.sqlite"
-    requested, read = (desk.run(f"epsilon {words.format(who)} {more}") for who, more in ((profile, ""), (book, of_book)))
+    requested, read = (
+        desk.run(f"epsilon {words.format(who)} {more}") for who, more in ((profile, ""), (book, of_book))
+    )
     # Each names its own source in the commands that it prints.
     answers = [re.sub(r"^  \S.* plan run .*\n", "", one.out, flags=re.MULTILINE) for one in (requested, read)]
     assert (requested.code, answers[0]) == (read.code, answers[1]), requested.err + read.err

@@ -131,7 +131,11 @@ def test_a_merger_shows_its_effect_and_asks(own: Desk) -> None:
     refused = own.run("epsilon lineage publish sro.toml run-1 --json")
     assert (refused.code, own.world.size) == (2, size)
     reported = own.run("epsilon lineage publish sro.toml run-1 --dry-run")
-    assert (reported.code, "whose account" in reported.err, "did:web:hospital.example" in reported.err) == (0, True, True)
+    assert (reported.code, "whose account" in reported.err, "did:web:hospital.example" in reported.err) == (
+        0,
+        True,
+        True,
+    )
     requested = Terminal(own, line.removeprefix("epsilon "))
     requested.asks()
     code, out, err = requested.answer("n")

@@ -83,7 +83,12 @@ def test_the_command_on_either_engine(world: StoredWorld, tmp_path: Path) -> Non
     (tmp_path / "key").write_text(f"{LOG.vkey}\n", encoding="ascii")
     reported = _run(world.url, "--log", tmp_path / "key", "--kept", tmp_path / "kept", "--json")
     found = json.loads(reported.stdout)
-    assert (reported.exit_code, found["entries"], found["kept"], found["signatures"]) == (0, FOUNDED + 6, 1, FOUNDED + 6)
+    assert (reported.exit_code, found["entries"], found["kept"], found["signatures"]) == (
+        0,
+        FOUNDED + 6,
+        1,
+        FOUNDED + 6,
+    )
     unnamed = _run(world.url)
     assert (unnamed.exit_code, "name the log's verifier key with --log" in unnamed.output) == (2, True)
     listed = CliRunner().invoke(app, ["log", world.url, "--json"])

@@ -120,14 +120,18 @@ def test_a_file_that_cannot_be_used(book: Path, tmp_path: Path, option: str, wha
 def test_a_book_without_its_key(book: Path, tmp_path: Path) -> None:
     """Whoever has no log.vkey beside the book is told what to name."""
     reported = _verify(copy(book, tmp_path / "book.sqlite"))
-    assert (reported.exit_code, "name the log's verifier key with --log" in reported.output) == (2, True), reported.output
+    assert (reported.exit_code, "name the log's verifier key with --log" in reported.output) == (2, True), (
+        reported.output
+    )
 
 
 def test_a_book_of_a_newer_program(book: Path, tmp_path: Path) -> None:
     """What this program cannot know is not called damaged: exit 5."""
     newer = tampered(book, tmp_path / "b", "CREATE TABLE later (x); UPDATE alembic_version SET version_num = '9999'")
     reported = _verify(newer, "--log", book.parent / "log.vkey")
-    assert (reported.exit_code, "9999 is newer than this program, which knows" in reported.output) == (5, True), reported.output
+    assert (reported.exit_code, "9999 is newer than this program, which knows" in reported.output) == (5, True), (
+        reported.output
+    )
 
 
 @pytest.mark.parametrize("size", [12, 11, 13])

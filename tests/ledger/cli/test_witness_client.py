@@ -92,7 +92,11 @@ GOOD: Final[dict[str, Callable[[bytes], Answer]]] = {
 }
 BAD: Final[dict[str, tuple[Callable[[bytes], Answer], type[Exception], str]]] = {
     "a stranger's line": (lambda requested: (200, PLAIN, line(STRANGER, note_of(requested))), Malformed, "is not of"),
-    "another key of its name": (lambda requested: (200, PLAIN, line(NAMESAKE, note_of(requested))), Malformed, "is not of"),
+    "another key of its name": (
+        lambda requested: (200, PLAIN, line(NAMESAKE, note_of(requested))),
+        Malformed,
+        "is not of",
+    ),
     "its line over another note": (lambda _: (200, PLAIN, line(COSIGNER, NOTE)), Malformed, "does not verify"),
     "a good line and a bad one": (
         lambda requested: (200, PLAIN, line(COSIGNER, note_of(requested)) + line(COSIGNER, NOTE)),

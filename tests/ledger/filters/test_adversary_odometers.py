@@ -59,7 +59,9 @@ def mnist(count: int) -> Pair:
     return dp_sgd(256 / 60_000, 1.1, 1_170).times(count)
 
 
-def at_run_ends(one: Pair, reported: Callable[[int], float], delta: float, runs: int, width: int | None = None) -> float:
+def at_run_ends(
+    one: Pair, reported: Callable[[int], float], delta: float, runs: int, width: int | None = None
+) -> float:
     """The most an analyst reaches, in multiples of δ, who stops at the end of any run of so many."""
     rule = Charging.per_step([Run(0, 1)], [counted(1)], lambda loss: loss.finite[0] <= runs)
     game = Game.explore(rule, [Run(0, 1)])

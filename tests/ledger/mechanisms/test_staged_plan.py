@@ -136,7 +136,9 @@ def test_the_noise_that_a_statistic_states() -> None:
     plan = of(metrics=[ROC, MATRIX])
     stated = [noise_multiplier_of(step, plan) for _, step in to_steps(plan.whole)]
     assert stated == [10, 4, Fraction(5, 2), 5]
-    requested = StatisticsPlan.of(parse_plan({"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1}))
+    requested = StatisticsPlan.of(
+        parse_plan({"kind": "statistics", "relation": RELATION, "statistics": [COUNT], "v": 1})
+    )
     assert noise_multiplier_of(requested.whole, requested) is None
     bounds = {least: RunBounds(None, least, None, None, None) for least in (Fraction(5, 2), Fraction(13, 5))}
     reported = {least: one.bars(Fraction(1, 10**5), plan) for least, one in bounds.items()}

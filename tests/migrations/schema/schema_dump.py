@@ -29,7 +29,9 @@ def schema_of(place: Spot) -> list[list[tuple[object, ...]]]:
     try:
         with engine.begin() as connection:
             requested = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRES
-            return [[tuple(map(_spaced, row)) for row in connection.exec_driver_sql(one)] for one in requested.split(";")]
+            return [
+                [tuple(map(_spaced, row)) for row in connection.exec_driver_sql(one)] for one in requested.split(";")
+            ]
     finally:
         engine.dispose()
 

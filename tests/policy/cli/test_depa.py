@@ -123,7 +123,17 @@ def test_an_adapted_pair_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     contract, pipeline = tmp_path / "contract.json", tmp_path / "pipeline.json"
     contract.write_text(json.dumps(changed(CONTRACT, {"tdc": ""})), encoding="utf-8")
     pipeline.write_text(json.dumps(changed(PIPELINE, SCALER)), encoding="utf-8")
-    requested = ["depa", "adapt", str(contract), str(pipeline), *AT, "--records", "500", "--into", str(tmp_path / "new")]
+    requested = [
+        "depa",
+        "adapt",
+        str(contract),
+        str(pipeline),
+        *AT,
+        "--records",
+        "500",
+        "--into",
+        str(tmp_path / "new"),
+    ]
     refused = CliRunner().invoke(app, requested)
     assert refused.exit_code == 3
     assert "needed: the consumer's DID: --tdc DID" in refused.output

@@ -32,7 +32,9 @@ def test_runs_at_the_same_rate_fit_until_then_and_no_longer() -> None:
     market = daily(3)
     holder = holder_of(market.state.organisations[BANKS[0]].node)
     first = market.state.charges["run-0"].index
-    reported = projection(market.state, REF, holder, Fraction(5), first, market.clock.now - 3 * DAY_MS, market.clock.now)
+    reported = projection(
+        market.state, REF, holder, Fraction(5), first, market.clock.now - 3 * DAY_MS, market.clock.now
+    )
     assert reported.projected_until is not None
     assert not reported.full
     days = (reported.projected_until - market.clock.now) // DAY_MS

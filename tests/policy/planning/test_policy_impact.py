@@ -194,6 +194,12 @@ def test_what_would_not_be_entered_is_reported_with_the_checks() -> None:
 def test_another_domain_touches_nothing_here() -> None:
     """Its own partitions only."""
     reported = impact(charged().state, policy_bytes(1, domain="finance"), NOW, ("run-3",))
-    assert (reported.partitions, reported.contracts, reported.accounts, reported.pending, reported.datasets) == ((), (), (), (), ())
+    assert (reported.partitions, reported.contracts, reported.accounts, reported.pending, reported.datasets) == (
+        (),
+        (),
+        (),
+        (),
+        (),
+    )
     shown = reported.to_json()
     assert shown["policy"] == "policy health-policy version 1"

@@ -132,7 +132,9 @@ def test_what_is_told_of_one_run_is_what_a_charge_gets(limits: dict[str, Any], s
     for steps in admitted:
         assert market.ask({**PLAN, "steps": steps}, digest=digest).is_admitted == (steps == reported.steps)
     if reported.least_epsilon is not None:
-        enough = market.contract_of(BANKS[0], version=3, run={**limits, "epsilon_max": str(float(reported.least_epsilon))})
+        enough = market.contract_of(
+            BANKS[0], version=3, run={**limits, "epsilon_max": str(float(reported.least_epsilon))}
+        )
         assert market.ask(PLAN, digest=enough).is_admitted
 
 

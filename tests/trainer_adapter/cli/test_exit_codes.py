@@ -49,7 +49,12 @@ def test_an_issuer_that_is_away_costs_nothing_and_the_same_command_runs_when_it_
     size = len(place.kinds())
     away = _invoke("train", job, "--json")
     reported = _fault(away.stdout)
-    assert (away.exit_code, reported["event"], reported["code"], reported["exit_code"]) == (75, "fault", "unreachable", 75)
+    assert (away.exit_code, reported["event"], reported["code"], reported["exit_code"]) == (
+        75,
+        "fault",
+        "unreachable",
+        75,
+    )
     assert "no answer from the issuer" in reported["detail"]
     assert away.stderr.splitlines()[-1].startswith("Nothing was recorded: run the command again")
     assert len(place.kinds()) == size

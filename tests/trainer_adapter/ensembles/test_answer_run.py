@@ -25,8 +25,8 @@ from trainer_adapter.cli.answer import AnswerReport, answer_job
 from trainer_adapter.cli.ensemble import EnsembleJob, seal_ensemble
 from trainer_adapter.ensembles.answer_log import StoredAnswer
 from trainer_adapter.ensembles.answer_room import Question
-from trainer_adapter.ensembles.question_client import QuestionClient, room_key
 from trainer_adapter.ensembles.ensemble_run import EnsembleAnswers, EnsembleRun
+from trainer_adapter.ensembles.question_client import QuestionClient, room_key
 from trainer_adapter.ensembles.signed_questions import input_bytes
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.training.training_records import read_records

@@ -203,7 +203,9 @@ def test_a_mistake_with_a_folder_is_reported_before_the_charge(place: Place, nam
         ("nowhere", _texts(9, next_token=False), "model: must be one of"),
     ],
 )
-def test_a_test_set_of_another_vocabulary_is_reported(place: Place, model: str, test: dict[str, Any], says: str) -> None:
+def test_a_test_set_of_another_vocabulary_is_reported(
+    place: Place, model: str, test: dict[str, Any], says: str
+) -> None:
     """A public set may be named; which token of a private one is wrong never is."""
     assert says in _told(place, _job(place, "mistake", model, test=test))
 
