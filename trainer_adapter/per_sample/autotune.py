@@ -163,8 +163,12 @@ def _layout(grad: PerExampleGrad) -> tuple[object, ...]:
 
 
 def _public(grad: PerExampleGrad) -> PerExampleGrad:
-    """The same layout with random numbers, and zeros as indices."""
+    """The same layout with random numbers, and zeros as indices; PyTorch's own generators draw none of them."""
     made: dict[str, Any] = {}
     for name, value in _tensors(grad).items():
-        made[name] = torch.rand_like(value) if value.is_floating_point() else torch.zeros_like(value)
+        if value.is_floating_point():
+            drawn = torch.Generator(value.device).manual_seed(1)
+            made[name] = torch.empty_like(value).uniform_(generator=drawn)
+        else:
+            made[name] = torch.zeros_like(value)
     return replace(grad, **made)
