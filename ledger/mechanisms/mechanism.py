@@ -37,6 +37,7 @@ Relation = Annotated[str, words(*RELATIONS)]
 Noise = Annotated[Fraction, exact(NOISE_MIN, NOISE_MAX)]
 """A noise multiplier."""
 Epsilon = Annotated[Fraction, exact(PROBABILITY_MIN, Fraction(256))]
+Delta = Annotated[Fraction, exact(Fraction(1, 2**52), Fraction(1, 2))]
 Probability = Annotated[Fraction, exact(PROBABILITY_MIN, Fraction(1))]
 Steps = Annotated[int, between(1, STEPS_MAX)]
 Records = Annotated[int, between(1, 10**12)]
@@ -130,7 +131,7 @@ class BoundedRange(Mechanism, frozen=True, tag="bounded_range"):
 class BlackBox(Mechanism, frozen=True, tag="black_box"):
     """Any mechanism that is (ε, δ)-differentially private under ``relation``."""
 
-    delta: Annotated[Fraction, exact(Fraction(1, 2**52), Fraction(1, 2))]
+    delta: Delta
     epsilon: Epsilon
     relation: Relation
 

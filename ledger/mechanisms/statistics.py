@@ -1,4 +1,4 @@
-"""Statistics of a partition: the query, its sensitivity to one record, and the mechanism that is charged.
+"""Statistics of a partition: the queries. Their prices and noise are :mod:`ledger.mechanisms.statistic_prices`.
 
     {"column": "inputs[3]", "edges": ["18", "65"], "epsilon": "0.1", "kind": "histogram", "name": "ages"}
     {"columns": [{"column": "inputs[0]", "lower": "-4", "upper": "4"}], "kind": "moments", "name": "x", "rho": "0.005"}
@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
-from ledger.mechanisms.mechanism import Epsilon, Mechanism, Pure, Zcdp
-from ledger.mechanisms.price_proofs import REPLACE
+from ledger.mechanisms.mechanism import Delta, Epsilon
 from ledger.wire.exact_numbers import format_number, parse_number
 from ledger.wire.field_types import between, distinct, exact, pattern, register_type, rule
 from ledger.wire.malformed import Malformed
@@ -28,6 +27,8 @@ CANDIDATES_MAX: Final = 1_024
 """Numbers among which a quantile is chosen."""
 CLASSES_MAX: Final = 64
 """Classes of a confusion matrix: the root of ``CELLS_MAX``."""
+SCORED_MAX: Final = 1 << 20
+"""Records of one class whose scores are compared with those of the other."""
 COLUMNS_MAX: Final = 256
 """Columns whose sums or moments are one statistic."""
 CATEGORY_MAX: Final = 2**53 - 1
@@ -114,6 +115,25 @@ class Categories(Statistic, frozen=True, tag="categories"):
     values: Annotated[tuple[Annotated[int, between(-CATEGORY_MAX, CATEGORY_MAX)], ...], distinct(CELLS_MAX)]
 
 
+class PrivateCategories(Statistic, frozen=True, tag="private_categories"):
+    """Which categories a column has, and how many records have each: those with enough records for a noisy threshold.
+
+    Attributes:
+        delta: the most that a category of one record is released with; it is charged beside ``epsilon``.
+        categories_max: of those beyond the threshold, so many are released: the ones with the greatest noisy counts.
+    """
+
+    categories_max: Annotated[int, between(1, CELLS_MAX)]
+    column: Column
+    delta: Delta
+
+    def __post_init__(self) -> None:
+        """Raises: Malformed."""
+        super().__post_init__()
+        if self.epsilon is None:
+            raise Malformed("rho", "is for sums and counts of what is declared: a threshold is proven for epsilon")
+
+
 class ClippedColumn(Record, frozen=True):
     """A column and the public bounds that its values are clipped to."""
 
@@ -178,7 +198,32 @@ class RocCurve(Statistic, frozen=True, tag="roc_curve"):
     truth: Column
 
 
-_ALL = Count | Histogram | Categories | ClippedSum | Moments | Quantile | ConfusionMatrix | RocCurve
+class AreaUnderCurve(Statistic, frozen=True, tag="area_under_curve"):
+    """The area under the ROC curve, from all pairs of a record of class 1 and one of class 0.
+
+    Attributes:
+        negatives_max: records of class 0 that count, the first ones; ``positives_max`` those of class 1. The noise
+            grows with the greater of the two, so they are best near the true numbers.
+    """
+
+    negatives_max: Annotated[int, between(1, SCORED_MAX)]
+    positives_max: Annotated[int, between(1, SCORED_MAX)]
+    score: Column
+    truth: Column
+
+
+_ALL = (
+    Count
+    | Histogram
+    | Categories
+    | PrivateCategories
+    | ClippedSum
+    | Moments
+    | Quantile
+    | ConfusionMatrix
+    | RocCurve
+    | AreaUnderCurve
+)
 if TYPE_CHECKING:
     AnyStatistic = Statistic
 else:
@@ -191,11 +236,11 @@ def columns_of(statistic: Statistic) -> tuple[str, ...]:
     match statistic:
         case ClippedSum() | Moments():
             return tuple(column.column for column in statistic.columns)
-        case Histogram() | Categories() | Quantile():
+        case Histogram() | Categories() | PrivateCategories() | Quantile():
             return (statistic.column,)
         case ConfusionMatrix():
             return (statistic.truth, statistic.predicted)
-        case RocCurve():
+        case RocCurve() | AreaUnderCurve():
             return (statistic.truth, statistic.score)
         case _:
             return ()
@@ -206,93 +251,6 @@ def require_own_columns(statistics: tuple[Statistic, ...], where: str = "statist
     for place, statistic in enumerate(statistics):
         if any(column.startswith(OF_MODELS) for column in columns_of(statistic)):
             raise Malformed(f"{where}[{place}]", "reads what a model gives: that is for the metrics of a staged plan")
-
-
-class Sensitivity(NamedTuple):
-    """The sensitivity of a statistic's vector of whole numbers to one record, present or absent.
-
-    Attributes:
-        l1: the greatest sum of absolute changes.
-        l2_square: the greatest sum of squared changes.
-        scores: for a quantile the greatest change of any candidate's score; else 0.
-    """
-
-    l1: int
-    l2_square: int
-    scores: int = 0
-
-
-def sensitivity(statistic: Statistic) -> Sensitivity:
-    """The table of statistics: what one record adds, for add-remove neighbours.
-
-    - Counts, whether of all records, by edges, by categories, by true and predicted class, or by class and score: the
-      cells are disjoint, so a record is in at most one, and adds 1 to it.
-    - Clipped sums of d columns: a value x is clipped to [lower, upper] and rounded to ``GRID``·x/B, where B is the
-      greater of |lower| and |upper|. So each of d numbers has at most the absolute value ``GRID``.
-    - Moments of d columns: with z = (x - middle)/half of the clipped value, a record adds ``GRID``, and for each column
-      ``GRID``·z and ``GRID``·z², rounded. As |z| <= 1, these are 1 + 2d numbers of at most the absolute value ``GRID``.
-    - A quantile of level p/q: a candidate c has the score |(q - p)·#(x < c) - p·#(x > c)|, and one record changes what
-      is inside by q - p, by -p or by nothing.
-
-    Zero-out neighbours are no further apart: a record that is zeroed out adds nothing, like one that is not there.
-    Where one record is replaced by another, one is removed and one added: twice as far, by the triangle inequality.
-    For k records the same inequality gives k times as far, and k² times in squares.
-    """
-    match statistic:
-        case ClippedSum():
-            columns = len(statistic.columns)
-            return Sensitivity(columns * GRID, columns * GRID**2)
-        case Moments():
-            numbers = 1 + 2 * len(statistic.columns)
-            return Sensitivity(numbers * GRID, numbers * GRID**2)
-        case Quantile():
-            level = statistic.level
-            return Sensitivity(0, 0, max(level.numerator, level.denominator - level.numerator))
-        case _:
-            return Sensitivity(1, 1)
-
-
-def mechanism_of(statistic: Statistic, relation: str) -> Mechanism:
-    """The mechanism that a statistic is charged as: ε-DP, or ρ-zCDP, for one changed record under the relation.
-
-    The noise is :func:`noise_of`, with the scale sensitivity over ε, or over √(2ρ).
-    """
-    if statistic.epsilon is not None:
-        return Pure(epsilon=statistic.epsilon, relation=relation)
-    assert statistic.rho is not None
-    return Zcdp(relation=relation, rho=statistic.rho, xi=Fraction(0))
-
-
-class NoiseScale(NamedTuple):
-    """The noise of a statistic, exactly; a program that rounds rounds up.
-
-    Attributes:
-        laplace: the scale b of discrete Laplace noise, P(x) ∝ e^(-|x|/b), on each number; None if there is none.
-        gaussian_square: σ² of discrete Gaussian noise, P(x) ∝ e^(-x²/(2σ²)), on each number; None if there is none.
-        selection: the scale b of permute-and-flip, which accepts a candidate with probability e^((best - score)/b);
-            None if there is none.
-    """
-
-    laplace: Fraction | None = None
-    gaussian_square: Fraction | None = None
-    selection: Fraction | None = None
-
-
-def noise_of(statistic: Statistic, relation: str) -> NoiseScale:
-    """The least noise that makes a statistic the mechanism of :func:`mechanism_of`.
-
-    - Discrete Laplace noise of scale b on integers is (Δ1/b)-DP (Ghosh, Roughgarden, Sundararajan 2012, Section 2; in
-      several coordinates by the triangle inequality).
-    - Discrete Gaussian noise of σ² on integers is Δ2²/(2σ²)-zCDP (Canonne, Kamath, Steinke 2020, Theorem 14).
-    - Permute-and-flip of scale b is (2Δ/b)-DP (McKenna, Sheldon 2020, Theorem 1).
-    """
-    moved, times = sensitivity(statistic), 2 if relation == REPLACE else 1
-    if statistic.rho is not None:
-        return NoiseScale(gaussian_square=times**2 * moved.l2_square / (2 * statistic.rho))
-    assert statistic.epsilon is not None
-    if moved.scores:
-        return NoiseScale(selection=2 * times * moved.scores / statistic.epsilon)
-    return NoiseScale(laplace=times * moved.l1 / statistic.epsilon)
 
 
 def _require_rising(values: Coordinates, where: str) -> None:

@@ -18,16 +18,40 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from ledger.mechanisms.decomposition import PIECES_MAX, to_steps
 from ledger.mechanisms.mechanism import Composed, Mechanism, Relation
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import RECORD, RunPlan
-from ledger.mechanisms.statistics import AnyStatistic, Statistic, mechanism_of, require_own_columns
-from ledger.wire.field_types import constant, distinct, exact
+from ledger.mechanisms.statistic_prices import mechanism_of
+from ledger.mechanisms.statistics import AnyStatistic, Statistic, require_own_columns
+from ledger.wire.field_types import Ref, constant, distinct, exact, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
+
+TABLES_MAX: Final = 16
+"""Tables that the records of a plan are joined of."""
+COLUMNS_MAX: Final = 4_096
+"""Columns of one of them."""
+
+
+class JoinedTable(Record, frozen=True):
+    """A table of a join: of whose data the columns of the joined records are.
+
+    Attributes:
+        columns: the names of its inputs. Those of the joined records are its tables' in their order, so the first table
+            has ``inputs[0]``.
+        partition: whose records it holds.
+        target: whether the target of the joined records is its own.
+    """
+
+    columns: Annotated[tuple[Annotated[str, text(200)], ...], distinct(COLUMNS_MAX, 0)]
+    partition: Ref
+    target: bool
+
+
+Tables = Annotated[tuple[JoinedTable, ...], distinct(TABLES_MAX, 0)]
 
 
 class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="statistics"):
@@ -36,10 +60,13 @@ class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", 
     Attributes:
         relation: under which each statistic has its stated cost; a partition with another relation accepts no such
             charge.
+        tables: that the records are joined of, in the order of the join; the clean room holds them to it. They change
+            no price.
     """
 
     relation: Relation
     statistics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX)]
+    tables: Tables = ()
     v: Literal[1] = constant(1)
     unit: ClassVar[str] = RECORD
 
@@ -50,6 +77,7 @@ class StatisticsPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", 
         super().__post_init__()
         require_own_columns(self.statistics)
         _require_names(self.statistics, "statistics")
+        _require_tables(self.tables)
 
     @cached_property
     def whole(self) -> Mechanism:
@@ -75,6 +103,7 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
         statistics: from which the run standardises, before it trains.
         metrics: statistics of the trained model's ``outputs`` and ``predictions`` beside the records' own columns.
         held_out: the share of the records that do not train; present exactly if there are metrics.
+        tables: as in :class:`StatisticsPlan`.
     """
 
     relation: Relation
@@ -82,6 +111,7 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
     statistics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX, 0)] = ()
     metrics: Annotated[tuple[AnyStatistic, ...], distinct(PIECES_MAX, 0)] = ()
     held_out: Annotated[Fraction, exact(below=Fraction(1), positive=True)] | None = None
+    tables: Tables = ()
     v: Literal[1] = constant(1)
     unit: ClassVar[str] = RECORD
 
@@ -101,6 +131,7 @@ class StagedPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
             )
         require_own_columns(self.statistics)
         _require_names(released, "statistics and metrics")
+        _require_tables(self.tables)
         to_steps(self.whole)
 
     @cached_property
@@ -122,3 +153,12 @@ def _require_names(statistics: tuple[Statistic, ...], where: str) -> None:
     names = [statistic.name for statistic in statistics]
     if len(names) != len(set(names)):
         raise Malformed(where, "must have different names")
+
+
+def _require_tables(tables: tuple[JoinedTable, ...]) -> None:
+    if not tables:
+        return
+    if len({table.partition for table in tables}) != len(tables):
+        raise Malformed("tables", "names a partition twice")
+    if sum(table.target for table in tables) != 1:
+        raise Malformed("tables", "must have the target in one of them")

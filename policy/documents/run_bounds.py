@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Annotated, Final, TypeVar
 
 from ledger.mechanisms.decomposition import atoms, kinds_of
-from ledger.mechanisms.mechanism import KINDS, Mechanism, Pure, SampledWithoutReplacement, Steps, Zcdp
+from ledger.mechanisms.mechanism import KINDS, BlackBox, Mechanism, Pure, SampledWithoutReplacement, Steps, Zcdp
 from ledger.mechanisms.run_plan import RunPlan
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.exact_numbers import format_number
@@ -75,11 +75,11 @@ def noise_multiplier_of(leaf: Mechanism, plan: RunPlan) -> Fraction | None:
     """The noise multiplier that a mechanism inside a plan states, rounded down; None if it states none.
 
     The statistics of a staged plan state it by their price: discrete Laplace noise of ε has the scale 1/ε over the L1
-    sensitivity, permute-and-flip twice that, and discrete Gaussian noise of ρ the deviation 1/√(2ρ) over the L2
-    sensitivity (:func:`ledger.mechanisms.statistics.noise_of`). Other ε-DP or zCDP mechanisms may have no comparable
-    noise.
+    sensitivity (private categories too: their δ is the threshold's), permute-and-flip twice that, and discrete Gaussian
+    noise of ρ the deviation 1/√(2ρ) over the L2 sensitivity
+    (:func:`ledger.mechanisms.statistic_prices.noise_of`). Other ε-DP or zCDP mechanisms may have no comparable noise.
     """
-    if isinstance(plan, StagedPlan) and isinstance(leaf, Pure):
+    if isinstance(plan, StagedPlan) and isinstance(leaf, BlackBox | Pure):
         return 1 / leaf.epsilon
     if isinstance(plan, StagedPlan) and isinstance(leaf, Zcdp):
         return Fraction(math.isqrt(int(_PLACES**2 / (2 * leaf.rho))), _PLACES)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.mechanisms import statistics as s
+from ledger.mechanisms.statistic_prices import pair_weight
 
 Noisy = NDArray[np.int64]
 Figures = dict[str, NDArray[Any]]
@@ -17,12 +18,12 @@ VARIANCE_MIN: Final = 2.0**-20
 """Of a column scaled to [-1, 1]: noise can make a variance negative, and records are divided by its root."""
 
 
-def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:
+def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:  # noqa: PLR0911 - one a kind
     """The results of a statistic, by name; computed from its noisy numbers alone.
 
     A count is the array of the statistic's name. Moments are ``NAME.count``, ``NAME.mean``, ``NAME.variance`` and
     ``NAME.deviation``, the last three one number a column; a ROC curve is ``NAME.counts``, of shape (2, buckets), and
-    ``NAME.auc``, with its stated error beside it as ``NAME.auc_error``.
+    ``NAME.auc``, with its stated error beside it as ``NAME.auc_error``; of all pairs there is no more than these two.
     """
     name = statistic.name
     match statistic:
@@ -38,8 +39,17 @@ def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:
         case s.RocCurve():
             counts = noisy.reshape(2, statistic.buckets)
             return {f"{name}.auc": np.array([area(counts)]), f"{name}.counts": counts}
+        case s.AreaUnderCurve():
+            return {f"{name}.auc": np.array([_area_of_pairs(statistic, noisy)])}
         case _:
             return {name: noisy}
+
+
+def released(statistic: s.PrivateCategories, categories: Noisy, noisy: Noisy, least: int) -> Figures:
+    """The categories whose noisy counts are ``least`` or more, at most so many, rising; and these counts."""
+    beyond = np.flatnonzero(noisy >= least)
+    first = np.sort(beyond[np.lexsort((categories[beyond], -noisy[beyond]))][: statistic.categories_max])
+    return {f"{statistic.name}.counts": noisy[first], f"{statistic.name}.values": categories[first]}
 
 
 def _moments(statistic: s.Moments, noisy: Noisy) -> Figures:
@@ -92,3 +102,36 @@ def area_error(counts: Noisy, variance: float) -> float:
     products = (variance * counts.shape[1] / (all_negative * all_positive)) ** 2
     ties = float((negatives * positives).sum()) / (2 * all_negative * all_positive)
     return float(min(0.5, _DEVIATIONS * np.sqrt(linear + products) + ties))
+
+
+def _area_of_pairs(statistic: s.AreaUnderCurve, noisy: Noisy) -> float:
+    negatives, positives, difference = _unweighted(statistic, noisy)
+    if min(negatives, positives) <= 0:
+        return 0.5
+    return float(np.clip(0.5 + difference / (2 * negatives * positives), 0.0, 1.0))
+
+
+def pairs_error(statistic: s.AreaUnderCurve, noisy: Noisy, variance: float) -> float:
+    """How far the noisy area may be from that over all pairs that counted, with a probability of 95 % or more.
+
+    By the area's derivative in the three numbers, with both counts taken as small as noise may have made them seem
+    great. A bound of a half says nothing.
+
+    Args:
+        noisy: the weighted counts and the difference, with noise.
+        variance: of the noise on each of them, at most.
+    """
+    negatives, positives, difference = _unweighted(statistic, noisy)
+    deviation = np.sqrt(variance)
+    of_count = deviation / pair_weight(statistic)
+    least = [count - _DEVIATIONS * of_count for count in (negatives, positives)]
+    if min(least) <= 0:
+        return 0.5
+    lean = min(0.5, abs(difference) / (2 * least[0] * least[1]))
+    parts = [deviation / (2 * least[0] * least[1]), *(lean * of_count / count for count in least)]
+    return float(min(0.5, _DEVIATIONS * np.sqrt(sum(part**2 for part in parts))))
+
+
+def _unweighted(statistic: s.AreaUnderCurve, noisy: Noisy) -> tuple[float, float, float]:
+    weight = pair_weight(statistic)
+    return float(noisy[0]) / weight, float(noisy[1]) / weight, float(noisy[2])

@@ -1,6 +1,6 @@
 """The exact whole numbers of a statistic, before noise: private, and never reported.
 
-What one record adds depends on that record alone, and is what :func:`ledger.mechanisms.statistics.sensitivity` bounds.
+How far one record moves them is what :func:`ledger.mechanisms.statistic_prices.sensitivity` bounds.
 A value that is no number, or a category that was not declared, ends nothing, since that would show one record without
 noise: it is in no cell, and counts as zero in a sum and as the middle of its bounds in moments.
 """
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.mechanisms import statistics as s
+from ledger.mechanisms.statistic_prices import pair_weight
 from ledger.wire.malformed import Malformed
 
 Values = NDArray[np.float64]
@@ -52,6 +53,8 @@ def exact_totals(statistic: s.Statistic, columns: Columns) -> Totals:
             for column in statistic.columns:
                 numbers += _moments(columns.values(column.column), column)
             return np.array(numbers, np.int64)
+        case s.AreaUnderCurve():
+            return _pairs(columns.values(statistic.truth), columns.values(statistic.score), statistic)
         case s.Quantile():
             return _scores(columns.values(statistic.column), statistic)
         case _:
@@ -121,3 +124,21 @@ def _scores(values: Values, statistic: s.Quantile) -> Totals:
     level = statistic.level
     scores: Totals = np.abs((level.denominator - level.numerator) * below - level.numerator * above)
     return scores
+
+
+def _pairs(truth: Values, score: Values, statistic: s.AreaUnderCurve) -> Totals:
+    """The weighted numbers of both classes, and how many more pairs class 1 wins than it loses."""
+    known = ~np.isnan(score)
+    negatives = np.sort(score[known & (truth == 0)][: statistic.negatives_max])
+    positives = score[known & (truth == 1)][: statistic.positives_max]
+    won = int(np.searchsorted(negatives, positives, side="left").sum())
+    lost = len(negatives) * len(positives) - int(np.searchsorted(negatives, positives, side="right").sum())
+    weight = pair_weight(statistic)
+    return np.array([len(negatives) * weight, len(positives) * weight, won - lost], np.int64)
+
+
+def present_categories(values: Values) -> tuple[Totals, Totals]:
+    """The categories that some record has, rising, and how many records each. Private: which there are, too."""
+    whole = values[(np.abs(values) <= s.CATEGORY_MAX) & (values == np.floor(values))]
+    found, counts = np.unique(whole.astype(np.int64), return_counts=True)
+    return found, counts.astype(np.int64)

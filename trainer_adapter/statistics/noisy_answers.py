@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ledger.mechanisms.statistics import RocCurve, Statistic, noise_of
+from ledger.mechanisms.statistic_prices import noise_of, threshold
+from ledger.mechanisms.statistics import AreaUnderCurve, PrivateCategories, RocCurve, Statistic
 from ledger.wire.malformed import Malformed
-from trainer_adapter.statistics.answers import area_error, figures
-from trainer_adapter.statistics.exact_totals import Columns, exact_totals
+from trainer_adapter.statistics.answers import Figures, area_error, figures, pairs_error, released
+from trainer_adapter.statistics.exact_totals import Columns, exact_totals, present_categories
 from trainer_adapter.statistics.opendp_noise import draw
 
 Answers = dict[str, Tensor]
@@ -27,11 +28,7 @@ def noisy_answer(statistic: Statistic, relation: str, columns: Columns, where: s
         Malformed: in words that quote no record.
     """
     try:
-        noisy = draw(statistic, relation, exact_totals(statistic, columns))
-        answers = figures(statistic, noisy)
-        if isinstance(statistic, RocCurve):
-            error = area_error(answers[f"{statistic.name}.counts"], _variance(statistic, relation))
-            answers[f"{statistic.name}.auc_error"] = np.array([error])
+        answers = _answered(statistic, relation, columns)
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, Malformed):
             raise
@@ -40,9 +37,28 @@ def noisy_answer(statistic: Statistic, relation: str, columns: Columns, where: s
     return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in answers.items()}
 
 
+def _answered(statistic: Statistic, relation: str, columns: Columns) -> Figures:
+    if isinstance(statistic, PrivateCategories):
+        categories, counts = present_categories(columns.values(statistic.column))
+        # Noise for no category would be an empty draw, which the library refuses.
+        noisy = draw(statistic, relation, counts) if len(counts) else counts
+        return released(statistic, categories, noisy, threshold(statistic, relation))
+    noisy = draw(statistic, relation, exact_totals(statistic, columns))
+    answers = figures(statistic, noisy)
+    if isinstance(statistic, RocCurve):
+        error = area_error(answers[f"{statistic.name}.counts"], _variance(statistic, relation))
+        answers[f"{statistic.name}.auc_error"] = np.array([error])
+    if isinstance(statistic, AreaUnderCurve):
+        error = pairs_error(statistic, noisy, _variance(statistic, relation))
+        answers[f"{statistic.name}.auc_error"] = np.array([error])
+    return answers
+
+
 def shown(value: Tensor) -> str:
     """An answer's numbers for people."""
     numbers = [f"{float(number):.6g}" for number in value.flatten()[:REPORTED_MAX]]
+    if not numbers:
+        return "none"
     more = value.numel() - len(numbers)
     return ", ".join(numbers) + (f" and {more} more" if more else "")
 

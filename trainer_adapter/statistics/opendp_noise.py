@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ledger.accounting.rounding import float_up
 from ledger.mechanisms.price_proofs import REPLACE
-from ledger.mechanisms.statistics import NoiseScale, Sensitivity, Statistic, noise_of, sensitivity
+from ledger.mechanisms.statistic_prices import NoiseScale, Sensitivity, noise_of, sensitivity
+from ledger.mechanisms.statistics import Statistic
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 PROVEN: Final = ("make_laplace", "make_gaussian", "make_noisy_top_k")
 """The constructors that are called; tests hold each to a proof document and to its map."""
 _SLACK: Final = 1 + Fraction(1, 1 << 30)
-"""More noise than is charged for, so that the library's map, which rounds up, stays within the price."""
+"""More noise than is charged for, so that the library's map, which rounds up, stays within the price.
+
+Less than ``SCALE_SLACK`` of :mod:`ledger.mechanisms.statistic_prices`, which thresholds count on.
+"""
 _WHOLE: Final = "i64"
 
 

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounting.epsilon_report import report_epsilon, slack
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.mechanisms.decomposition import group_privacy
-from ledger.mechanisms.mechanism import RELATIONS, Composed, Pure, Zcdp
+from ledger.mechanisms.mechanism import RELATIONS, BlackBox, Composed, Pure, Zcdp
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
-from ledger.mechanisms.statistics import Coordinate, Histogram, noise_of, sensitivity
+from ledger.mechanisms.statistic_prices import noise_of, sensitivity
+from ledger.mechanisms.statistics import Coordinate, Histogram
 from ledger.mechanisms.statistics_plans import StatisticsPlan
 from ledger.mechanisms.unit_groups import group_of
 from ledger.wire.canonical_json import dump, parse_canonical
@@ -46,6 +47,23 @@ ASKED: tuple[dict[str, Any], ...] = (
         "truth": "targets",
     },
     {"buckets": 20, "epsilon": "1", "kind": "roc_curve", "name": "roc", "score": "inputs.p", "truth": "targets"},
+    {
+        "categories_max": 20,
+        "column": "inputs[1]",
+        "delta": "0.000001",
+        "epsilon": "0.1",
+        "kind": "private_categories",
+        "name": "found",
+    },
+    {
+        "epsilon": "1",
+        "kind": "area_under_curve",
+        "name": "auc",
+        "negatives_max": 500,
+        "positives_max": 100,
+        "score": "inputs.p",
+        "truth": "targets",
+    },
 )
 REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
     (0, {"kind": "mean"}, "kind", "is not a statistic this ledger knows"),
@@ -69,6 +87,13 @@ REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
     (5, {"level": "1/1001"}, "level", "at most 1000"),
     (6, {"classes": 65}, "classes", "64"),
     (7, {"buckets": 1}, "buckets", "2"),
+    (8, {"epsilon": None, "rho": "0.1"}, "rho", "a threshold is proven for epsilon"),
+    (8, {"delta": "0"}, "delta", "must"),
+    (8, {"delta": None}, "delta", "is missing"),
+    (8, {"values": [1]}, "values", "is not a known field"),
+    (8, {"categories_max": 0}, "categories_max", "1"),
+    (9, {"positives_max": 0}, "positives_max", "1"),
+    (9, {"negatives_max": 1 << 21}, "negatives_max", "1048576"),
 )
 
 
@@ -156,6 +181,40 @@ def test_which_rules_take_which(rule: str) -> None:
             assert not known
         else:
             assert known
+
+
+def test_private_categories_cost_their_delta_too() -> None:
+    """Beside ε, for each record of a user; where a rule has no slack for it there is no price."""
+    plan = of(ASKED[8])
+    assert plan.whole == BlackBox(Fraction(1, 10**6), Fraction(1, 10), ADDED)
+    assert slack(group_privacy(3, plan.whole)) > 3 * Fraction(1, 10**6)
+    for rule in ("renyi", "gaussian", "catalogue"):
+        require_priced(plan.whole, ADDED, rule)
+    for rule in ("reference", "pure"):
+        with pytest.raises(NotPriced):
+            require_priced(plan.whole, ADDED, rule)
+
+
+TABLES: list[dict[str, Any]] = [
+    {"columns": ["age", "pay"], "partition": "did:web:a.example/d/p", "target": False},
+    {"columns": ["lab"], "partition": "did:web:b.example/d/p", "target": True},
+]
+
+
+def test_a_plan_may_say_whose_its_columns_are() -> None:
+    """Without a price of it; not half of it."""
+    named = {"kind": "statistics", "relation": ADDED, "statistics": [ASKED[0]], "v": 1}
+    plan, plain = (StatisticsPlan.of(parse_plan(one)) for one in ({**named, "tables": TABLES}, named))
+    assert plan.to_json() == {**named, "tables": TABLES}
+    assert plan.whole == plain.whole
+    assert plan.digest != plain.digest
+    for tables, words in (
+        ([TABLES[0], {**TABLES[1], "partition": TABLES[0]["partition"]}], "names a partition twice"),
+        ([TABLES[0]], "must have the target in one of them"),
+        ([{**TABLES[0], "target": True}, TABLES[1]], "must have the target in one of them"),
+    ):
+        with pytest.raises(Malformed, match=words):
+            parse_plan({**named, "tables": tables})
 
 
 def test_users_are_groups() -> None:

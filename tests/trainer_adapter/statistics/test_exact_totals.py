@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.mechanisms import statistic_prices as prices
 from ledger.mechanisms import statistics as s
 from tests.trainer_adapter.statistics.asked_statistics import AGE, PAY, Rows, each, quantile
 from trainer_adapter.statistics.exact_totals import exact_totals
@@ -19,10 +20,10 @@ LEVELS = st.fractions(0, 1, max_denominator=1_000).filter(lambda one: 0 < one < 
 EVERY = each()
 
 
-def _moved(statistic: s.Statistic, left: Rows, right: Rows) -> s.Sensitivity:
+def _moved(statistic: s.Statistic, left: Rows, right: Rows) -> prices.Sensitivity:
     change = [int(one) for one in exact_totals(statistic, left) - exact_totals(statistic, right)]
     sizes = [abs(one) for one in change]
-    return s.Sensitivity(sum(sizes), sum(one * one for one in sizes), max(sizes))
+    return prices.Sensitivity(sum(sizes), sum(one * one for one in sizes), max(sizes))
 
 
 @given(ROWS, st.lists(ROW, min_size=1, max_size=3), LEVELS)
@@ -32,7 +33,7 @@ def test_records_move_totals_at_most_as_the_table_says(
     """K added ones k times as far, NaN and infinities among them; one that is replaced twice as far."""
     k = len(more)
     for statistic in (*EVERY, quantile(level)):
-        bound = s.sensitivity(statistic)
+        bound = prices.sensitivity(statistic)
         added = _moved(statistic, Rows(rows), Rows([*more, *rows]))
         replaced = _moved(statistic, Rows([more[0], *rows]), Rows([more[-1], *rows]))
         if isinstance(statistic, s.Quantile):
@@ -51,7 +52,7 @@ def test_a_record_reaches_what_the_table_says(statistic: s.Statistic) -> None:
     # The first number's size is its bound, 3; the second's 5, and 2 is the lower one.
     rows = [(3.0, 5.0, 0.0), (1.0, 1.0, 1.0), (-1.0, 0.0, 0.0)]
     found = [_moved(statistic, Rows([]), Rows([row])) for row in rows]
-    bound = s.sensitivity(statistic)
+    bound = prices.sensitivity(statistic)
     if isinstance(statistic, s.Quantile):
         assert max(one.scores for one in found) == bound.scores
     else:

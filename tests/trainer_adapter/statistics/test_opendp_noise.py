@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence
+from ledger.mechanisms import statistic_prices as prices
 from ledger.mechanisms import statistics as s
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import RELATIONS
@@ -62,11 +63,11 @@ def test_no_price_is_below_the_librarys_map(relation: str, k: int, noise: dict[s
     for statistic in asked:
         changed = k * (2 if relation == REPLACE else 1)
         theirs = _library_distance(statistic, changed)
-        ours = distance_of(s.sensitivity(statistic), statistic, relation, k)
+        ours = distance_of(prices.sensitivity(statistic), statistic, relation, k)
         assert ours >= theirs, statistic.name
         measurement = measurement_of(statistic, relation)
         loss = Fraction(measurement.map(theirs if statistic.rho is not None else int(theirs)))
-        mechanism = group_privacy(k, s.mechanism_of(statistic, relation))
+        mechanism = group_privacy(k, prices.mechanism_of(statistic, relation))
         if statistic.rho is None:
             assert loss <= pure_epsilon(mechanism, relation), statistic.name
         else:
@@ -82,7 +83,7 @@ def test_the_map_is_within_every_price_and_near_it(epsilon: Fraction, rho: Fract
         made = measurement_of(statistic, relation)
         price = statistic.rho or statistic.epsilon
         assert price is not None
-        loss = Fraction(made.map(distance_of(s.sensitivity(statistic), statistic, relation)))
+        loss = Fraction(made.map(distance_of(prices.sensitivity(statistic), statistic, relation)))
         assert price * (1 - Fraction(1, 10**7)) <= loss <= price
 
 
@@ -104,7 +105,7 @@ def _laplace(scale: float, reach: int) -> np.ndarray[Any, Any]:
 def test_an_exact_adversary_reaches_the_price_and_no_more(relation: str) -> None:
     """Of a histogram, from the laws of its answers to all small neighbouring data sets: the greatest loss is ε."""
     (statistic,) = (one for one in each(epsilon=Fraction(1, 2)) if one.name == "histogram")
-    scale = s.noise_of(statistic, relation).laplace
+    scale = prices.noise_of(statistic, relation).laplace
     assert scale is not None
     law = _laplace(float(scale), 60)
     worst = 0.0
@@ -151,9 +152,9 @@ def _permute_and_flip(scores: tuple[int, ...], scale: float) -> list[float]:
 def test_a_quantile_loses_at_most_epsilon_and_is_not_charged_by_rho() -> None:
     """By exact laws; ε²/8-zCDP, which some releases of the library claim of it (opendp#2911), does not hold."""
     asked = quantile(Fraction(1, 2), Fraction(1))
-    scale = s.noise_of(asked, ADDED).selection
+    scale = prices.noise_of(asked, ADDED).selection
     assert scale is not None
-    assert s.sensitivity(asked).scores == 1
+    assert prices.sensitivity(asked).scores == 1
     near = [(left, right) for left in product(range(3), repeat=3) for right in _neighbours(left)]
     losses = [_loss(*(_permute_and_flip(scores, float(scale)) for scores in pair)) for pair in near]
     assert 0.9 < max(losses) <= 1 + 1e-12
@@ -188,7 +189,7 @@ def test_what_is_drawn_has_the_law_that_was_charged(noise: dict[str, Fraction]) 
 def test_a_quantile_is_drawn_by_its_law() -> None:
     """Four thousand choices among four candidates, against the exact chances."""
     asked = quantile(Fraction(1, 2), Fraction(1))
-    scale = s.noise_of(asked, ADDED).selection
+    scale = prices.noise_of(asked, ADDED).selection
     assert scale is not None
     scores = (3, 0, 1, 4)
     made = measurement_of(asked, ADDED)
