@@ -12,7 +12,7 @@ from client.cli.output import cell, epsilon_lines, objects, print_rows
 
 if TYPE_CHECKING:
     from client.service.service import Service
-    from ledger.wire.canonical_json import Object
+    from ledger.wire.canonical_json import Json, Object
 
 group = CommandGroup("model", "Models: what was taken of whose data for one, and what it cost.")
 
@@ -26,7 +26,7 @@ def print_stages(shown: Object) -> None:
             cell(stage["stage"]),
             cell(stage["name"] or stage["kind"]),
             cell(stage["kind"]),
-            ", ".join(map(cell, stage["columns"])) if isinstance(stage["columns"], list) else "",
+            ", ".join(_columns_of(stage, price["partition"])),
             cell(price["partition"]),
             cell(price["epsilon"]) if price["epsilon"] is not None else "no finite one",
             "not posted yet" if stage["began"] is None else ("yes" if stage["began"] else "no"),
@@ -37,6 +37,19 @@ def print_stages(shown: Object) -> None:
     print_rows(("stage", "name", "kind", "columns", "of", "ε alone", "began"), rows, fold_from=3)
     for line in epsilon_lines(shown["run_epsilon"]):
         typer.echo(f"All together, composed once: {line}")
+
+
+def _columns_of(stage: Object, partition: Json) -> list[str]:
+    """What a stage read of one partition, by its own names, and what a model gave."""
+    sources = objects(stage["sources"])
+    owned = {cell(source["column"]) for source in sources}
+    columns = stage["columns"] if isinstance(stage["columns"], list) else []
+    own = [
+        cell(source["column"]) if source["name"] == source["column"] else f"{source['column']} ({source['name']})"
+        for source in sources
+        if source["partition"] == partition
+    ]
+    return [*own, *(cell(column) for column in columns if cell(column) not in owned)]
 
 
 @group.read_command("auditor.toml run-1", "hospital.toml run-1 --json", table=print_stages)

@@ -18,8 +18,9 @@ from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import NotPriced
 from ledger.mechanisms.run_plan import RunPlan
-from ledger.mechanisms.statistics import Statistic, columns_of, mechanism_of
-from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
+from ledger.mechanisms.statistic_prices import mechanism_of
+from ledger.mechanisms.statistics import OF_MODELS, Statistic, columns_of
+from ledger.mechanisms.statistics_plans import JoinedTable, StagedPlan, StatisticsPlan
 from ledger.mechanisms.unit_groups import group_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal
@@ -63,7 +64,8 @@ def charged_stages(service: Service, charge: str) -> c.Object:
 
     Returns:
         ``charge``, ``model`` (its digest; null where its post names none), ``state``, ``stages`` and ``run_epsilon``.
-        A stage ``began`` if its first step was posted; null while nothing is.
+        A stage ``began`` if its first step was posted; null while nothing is. Its ``sources`` are, for each column that
+        a provider's table has, the partition and there the column's name, where the plan says it.
 
     Raises:
         Refused, Unreachable, Malformed.
@@ -73,6 +75,7 @@ def charged_stages(service: Service, charge: str) -> c.Object:
     plan, joined = parse_plan(entry.request["plan"]), entry.request.get("unit_records_max")
     lines = convert(ChargeEpsilon, figures, "answer").run_epsilon
     terms = {line.partition: service.partition(line.partition) for line in lines}
+    tables = plan.tables if isinstance(plan, StagedPlan | StatisticsPlan) else ()
     posted, before, stages = state.get("steps_posted"), 0, list[c.Json]()
     for stage in stages_of(plan):
         priced: list[c.Json] = []
@@ -94,6 +97,7 @@ def charged_stages(service: Service, charge: str) -> c.Object:
                 "kind": stage.kind,
                 "name": stage.name,
                 "of": priced,
+                "sources": [*_sources(stage, tables, [line.partition for line in lines])],
                 "stage": stage.stage,
                 "steps": stage.steps,
             }
@@ -107,6 +111,23 @@ def charged_stages(service: Service, charge: str) -> c.Object:
         "state": state.get("state"),
         "steps_posted": posted,
     }
+
+
+def _sources(stage: Stage, tables: tuple[JoinedTable, ...], charged: list[str]) -> Iterator[c.Object]:
+    """Of whose data each column is; what a model gives is of all that it was trained on, so of none by itself."""
+    joined = [(table.partition, name) for table in tables for name in table.columns]
+    target = [table.partition for table in tables if table.target]
+    for column in stage.columns:
+        if column.startswith(OF_MODELS):
+            continue
+        of = [(partition, column) for partition in charged]
+        if tables and column.startswith("targets"):
+            of = [(partition, column) for partition in target]
+        elif tables:
+            place = column.removeprefix("inputs[").removesuffix("]")
+            of = joined[int(place) : int(place) + 1] if place.isdecimal() else []
+        for partition, name in of:
+            yield {"column": column, "name": name, "partition": partition}
 
 
 def _whole(value: object) -> int | None:

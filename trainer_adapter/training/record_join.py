@@ -28,6 +28,7 @@ from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES
 from client.dataset_files.record_parts import INPUTS, TARGETS
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
+from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 
@@ -44,8 +45,22 @@ def join_partitions(
     """
     if assignment.join is None:
         return opened, None
+    _check_tables(opened, assignment)
     archive, present = join_records(opened, assignment.join, assignment.unit_records_max or 1)
     return {assignment.join[0]: archive}, present
+
+
+def _check_tables(opened: Mapping[str, PartitionData], assignment: Assignment) -> None:
+    """Hold each table to the columns that the charged plan says it has. Raises: Malformed."""
+    plan = assignment.plan
+    for table in plan.tables if isinstance(plan, StagedPlan | StatisticsPlan) else ():
+        data = opened[table.partition]
+        if not isinstance(data, SealedRecords):
+            continue
+        if data.layout.columns != table.columns:
+            raise Malformed(table.partition, "has other columns than the plan's tables say: its provider sealed others")
+        if (TARGETS in (data.layout.dtype.names or ())) != table.target:
+            raise Malformed(table.partition, "has the target where the plan's tables say it has none, or none at all")
 
 
 def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows_max: int = 1) -> tuple[bytes, Tensor]:
@@ -65,9 +80,8 @@ def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows
         Malformed: for a partition that is no table with tokens, no or two tables with targets, more records of one
             person than allowed, or tables that do not fit memory. OSError.
     """
+    _check_size([opened[ref] for ref in order])
     tables = [_read(opened[ref], ref) for ref in order]
-    if sum(part.nbytes for table in tables for part in table.values()) > JOINED_BYTES_MAX:
-        raise Malformed("join", f"has more than {JOINED_BYTES_MAX >> 20} MiB of records, which are joined in memory")
     predicted = [place for place, table in enumerate(tables) if TARGETS in table]
     if len(predicted) != 1:
         raise Malformed("join", f"must have the target in one partition, and {len(predicted)} have one")
@@ -84,11 +98,22 @@ def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows
     return archive.getvalue(), torch.from_numpy(present)
 
 
+def _check_size(tables: Sequence[PartitionData]) -> None:
+    """Bound what is read, and what it is joined to, before either is in memory. Raises: Malformed.
+
+    Every place of the base gets the columns of all tables, so a few wide records beside many narrow ones would be
+    repeated to many times the size of both. Sizes are of places and columns, which are public.
+    """
+    sealed = [data for data in tables if isinstance(data, SealedRecords)]
+    wide = sum(data.layout.dtype.itemsize for data in sealed)
+    places = sealed[0].nbytes // sealed[0].layout.dtype.itemsize if sealed else 0
+    if max(sum(data.nbytes for data in sealed), places * wide) > JOINED_BYTES_MAX:
+        raise Malformed("join", f"has more than {JOINED_BYTES_MAX >> 20} MiB of records, which are joined in memory")
+
+
 def _read(data: PartitionData, ref: str) -> dict[str, NDArray[Any]]:
     if not isinstance(data, SealedRecords):
         raise Malformed(ref, "is no table with join tokens: seal it with --join and --join-key")
-    if data.nbytes > JOINED_BYTES_MAX:
-        raise Malformed("join", f"has more than {JOINED_BYTES_MAX >> 20} MiB of records, which are joined in memory")
     arrays = dict(data.arrays((INPUTS, JOIN, TARGETS)))
     if JOIN not in arrays or arrays[JOIN].shape[1:] != (TOKEN_BYTES,) or arrays[JOIN].dtype != np.uint8:
         raise Malformed(ref, "has no join tokens: seal it with --join and --join-key")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -22,12 +23,23 @@ PHONE: Final = {"icmr": "icmr_patient_mobilenumber", "cowin": "cowin_registered_
 """The column that identifies a person: never sealed; a token replaces it."""
 TARGET: Final = "a_icmr_test_result"
 HELD_OUT: Final = Fraction(3, 10)
-BUCKETS: Final = 4
+NEGATIVES, POSITIVES = 460, 230
+"""Records of each class that are held out, about: three tenths of 2,119 people, of whom three tenths are ill."""
 _BOUNDS: Final = {"a_test_ct_value": ("0", "50"), "age": ("0", "100"), "page": ("0", "100"), "vaccine_name": ("1", "2")}
 
 
-def staged(training: Plan, scale: Fraction, area: Fraction) -> StagedPlan:
-    """Training with moments of ε ``scale`` before and a ROC curve of ε ``area`` after. Raises: Malformed."""
+def staged(training: Plan, scale: Fraction, area: Fraction, partitions: Mapping[str, str] | None = None) -> StagedPlan:
+    """Training with moments of ε ``scale`` before, and the area under the ROC curve at ε ``area`` after.
+
+    Args:
+        training: the stage between them.
+        scale: of nine columns, from which the inputs are standardised.
+        area: of the records held out.
+        partitions: by provider, which the records are joined of, where the plan says it.
+
+    Raises:
+        Malformed.
+    """
     names = [name for columns in INPUTS.values() for name in columns]
     bounds = [_BOUNDS.get(name, ("0", "1")) for name in names]
     columns: list[c.Json] = [
@@ -35,19 +47,25 @@ def staged(training: Plan, scale: Fraction, area: Fraction) -> StagedPlan:
     ]
     moments: c.Object = {"columns": columns, "epsilon": format_number(scale), "kind": "moments", "name": "scale"}
     curve: c.Object = {
-        "buckets": BUCKETS,
         "epsilon": format_number(area),
-        "kind": "roc_curve",
+        "kind": "area_under_curve",
         "name": "roc",
+        "negatives_max": NEGATIVES,
+        "positives_max": POSITIVES,
         "score": "outputs[1]",
         "truth": "targets",
     }
+    tables: list[c.Json] = [
+        {"columns": [*INPUTS[name]], "partition": partition, "target": name == next(iter(INPUTS))}
+        for name, partition in (partitions or {}).items()
+    ]
     plan: c.Object = {
         "held_out": format_number(HELD_OUT),
         "kind": "staged",
         "metrics": [curve],
         "relation": RELATION,
         "statistics": [moments],
+        **({"tables": tables} if tables else {}),
         "training": training.to_json(),
         "v": 1,
     }

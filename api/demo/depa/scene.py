@@ -70,8 +70,9 @@ class Scene:
         """Everything up to the run: its job. Raises: as :meth:`play`."""
         self._register()
         self.document, self._training = self._adapt()
-        plan = plans.staged(self._training, SCALE, AREA)
-        self._seal(plan)
+        mine = {name: self.parties.reference(name, PARTITION) for name in raw_files.NAMES}
+        plan = plans.staged(self._training, SCALE, AREA, mine)
+        self._seal(plans.staged(self._training, SCALE, AREA))
         self.contract = self._sign(self.document)
         self._title(5, "Statistics, training and the AUC are one charge")
         return self._write_job(plan)
@@ -183,11 +184,14 @@ class Scene:
         self._title(6, "What the auditor sees of the model")
         shown: Any = charged_stages(self.parties.auditor.service, RUN)
         for stage in shown["stages"]:
-            columns = ", ".join(stage["columns"])
-            owners = ", ".join(f"{price['partition'].split('/')[0]} at ε {price['epsilon']}" for price in stage["of"])
-            self._say(
-                f"{stage['stage']} {stage['name'] or stage['kind']}{f' of {columns}' if columns else ''}: {owners}"
-            )
+            owners = ", ".join(self._owner(stage, price) for price in stage["of"])
+            self._say(f"{stage['stage']} {stage['name'] or stage['kind']}: {owners}")
+
+    @staticmethod
+    def _owner(stage: Any, price: Any) -> str:  # noqa: ANN401 - JSON
+        names = [source["name"] for source in stage["sources"] if source["partition"] == price["partition"]]
+        of = f" ({', '.join(names)})" if names else ""
+        return f"{price['partition'].split('/')[0]}{of} at ε {price['epsilon']}"
 
     def _count(self) -> None:
         self._title(7, f"How many runs fit ε {parties.EPSILON}: charged until the ledger refuses")

@@ -6,7 +6,7 @@ import csv
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,9 +17,10 @@ from api.demo import participants
 from api.keys.data_key_store import FileKeyStore
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import open_records, seal_dataset
+from client.service.charged_stages import charged_stages
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.statistics import Categories, Count
-from ledger.mechanisms.statistics_plans import StatisticsPlan
+from ledger.mechanisms.statistics_plans import JoinedTable, StatisticsPlan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import open_place
 from trainer_adapter.job.job_spec import Assignment
@@ -90,8 +91,17 @@ def test_statistics_of_a_join_are_of_its_rows(tmp_path: Path) -> None:
     with open_place(tmp_path / "place", mechanisms=["pure"]) as place:
         size = Count(name="size", epsilon=Fraction(2, 5))
         ill = Categories(name="ill", column="targets", values=(0, 1), epsilon=Fraction(2, 5))
-        plan = StatisticsPlan("REPLACE_SPECIAL", (size, ill))
-        assignment = replace(_opened(place), plan=plan)
+        opened = _opened(place)
+        tables = tuple(JoinedTable(("a",), ref, ref.endswith("laboratory")) for ref in opened.data)
+        unsaid = replace(opened, plan=StatisticsPlan("REPLACE_SPECIAL", (size, ill)))
+        wrong = replace(opened, plan=StatisticsPlan("REPLACE_SPECIAL", (size, ill), tables[::-1]))
+        for refused in (unsaid, wrong):
+            with pytest.raises(
+                Malformed, match=r"train\.plan\.tables: must name the partitions of join in their order"
+            ):
+                run_statistics(refused, place.service, lambda _: None)
+        assert place.charge("joined-run") is None
+        assignment = replace(opened, plan=StatisticsPlan("REPLACE_SPECIAL", (size, ill), tables))
         report = run_statistics(assignment, place.service, lambda _: None)
         everywhere = [one for one in range(PEOPLE) if one % 3 and one % 4]
         # A Laplace number of scale 2.5 passes 63 with probability e^-25.
@@ -101,6 +111,29 @@ def test_statistics_of_a_join_are_of_its_rows(tmp_path: Path) -> None:
         assert charge is not None
         assert sorted(charge.partitions) == sorted(assignment.data)
         assert {line.partition for line in report.privacy.run_epsilon} == set(assignment.data)
+        stages: Any = charged_stages(place.service, "joined-run")["stages"]
+        laboratory = next(ref for ref in assignment.data if ref.endswith("laboratory"))
+        assert [one["sources"] for one in stages] == [
+            [],
+            [{"column": "targets", "name": "targets", "partition": laboratory}],
+        ]
+
+
+def test_tables_of_other_columns_than_were_charged_end_the_run(tmp_path: Path) -> None:
+    """A provider that sealed others is named; the run counts."""
+    with open_place(tmp_path / "place", mechanisms=["pure"]) as place:
+        opened = _opened(place)
+        columns = [JoinedTable(("b",), ref, ref.endswith("laboratory")) for ref in opened.data]
+        targets = [JoinedTable(("a",), ref, ref.endswith("index")) for ref in opened.data]
+        for number, named in enumerate((columns, targets)):
+            plan = StatisticsPlan("REPLACE_SPECIAL", (Count(name="n", epsilon=Fraction(1, 10)),), tuple(named))
+            output = opened.output.parent / f"other-{number}"
+            assignment = replace(opened, plan=plan, id=f"other-{number}", output=output)
+            with pytest.raises(Malformed, match=r"has other columns than|has the target where"):
+                run_statistics(assignment, place.service, lambda _: None)
+            charge = place.charge(f"other-{number}")
+            assert charge is not None
+            assert charge.steps_posted == 1
 
 
 def test_a_table_with_two_rows_of_a_person_ends_the_run_which_is_charged(tmp_path: Path) -> None:

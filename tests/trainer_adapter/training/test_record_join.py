@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sqlite3
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,44 @@ def test_a_join_beyond_its_premise_ends(opened: dict[str, PartitionData], rows_m
         _joined(opened, rows_max)
     assert raised.value.field == field
     assert rule in raised.value.rule
+
+
+def test_a_join_that_would_explode_ends_in_the_memory_of_its_tables() -> None:
+    """Ten thousand rows of one person in each of two tables: a hundred million pairs, and none is made."""
+    people = [1] * 10_000
+    opened = _opened(people, people, [1])
+    tables = sum(one.nbytes for one in opened.values() if isinstance(one, SealedRecords))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match="has more than 1 record of one person"):
+            _joined(opened, rows_max=1)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * tables
+
+
+class _Declared(SealedRecords):
+    """A table of so many records, none of which is there to be read."""
+
+    def __init__(self, records: int, columns: int) -> None:
+        self.layout = RecordLayout(
+            np.dtype([("inputs", "<f4", (columns,)), (JOIN, "|u1", (TOKEN_BYTES,)), ("targets", "<i8", ())])
+        )
+        self._records = records
+
+    def arrays(self, wanted: Iterable[str] | None = None) -> Mapping[str, NDArray[Any]]:
+        """Never."""
+        raise AssertionError(f"{wanted} were read")
+
+
+@pytest.mark.parametrize(
+    ("base", "second"),
+    [((1 << 24, 1), (1, 1)), ((10, 1), (1 << 25, 1)), ((1 << 20, 1), (10, 1_000))],
+    ids=["one table", "the other table", "few wide rows beside many"],
+)
+def test_what_does_not_fit_is_refused_before_a_record_is_read(base: tuple[int, int], second: tuple[int, int]) -> None:
+    """By the sizes of the tables and of what they would be joined to."""
+    opened: dict[str, PartitionData] = {BASE: _Declared(*base), SECOND: _Declared(*second)}
+    with pytest.raises(Malformed, match="join: has more than 1024 MiB of records"):
+        join_records(opened, (BASE, SECOND))
