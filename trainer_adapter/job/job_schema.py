@@ -36,8 +36,17 @@ from trainer_adapter.job.job_spec import (
     SQUARED_ERROR,
 )
 from trainer_adapter.job.lora_terms import LORA_ALPHA_MAX, LORA_MODULES_MAX, LORA_RANK_MAX
-from trainer_adapter.job.preprocessing import CONSTANTS, ITEMS_MAX, PUBLIC_TEST, SOURCE_MAX, VALUES_MAX
-from trainer_adapter.job.privacy_target import STEPS_MAX
+from trainer_adapter.job.preprocessing import (
+    CATEGORY_MAX,
+    COLUMN_MAX,
+    CONSTANTS,
+    ITEMS_MAX,
+    ONE_HOT,
+    PUBLIC_TEST,
+    SOURCE_MAX,
+    VALUES_MAX,
+)
+from trainer_adapter.job.privacy_target import STAGES, STEPS_MAX
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 from trainer_adapter.job.train_table import PROFILE_FIELDS
 from trainer_adapter.job.tuning_terms import MEMBERS, TRIAL_S_MAX
@@ -179,14 +188,17 @@ def _assignment() -> dict[str, Schema]:
 
 
 def _privacy() -> Schema:
+    parts = json_schema(StagedPlan)["$defs"]
+    staged: Schema = parts["StagedPlan"]["properties"]
     fields: dict[str, Schema] = {
+        **{name: staged[name] for name in STAGES},
         "batch_size_expected": _integer(1, BATCH_MAX),
         "clipping_norm": _NUMBER,
         "epsilon": _NUMBER,
         "steps": _integer(1, STEPS_MAX),
         "unit": {"enum": ["record", "user"]},
     }
-    return _table(fields, required=("batch_size_expected", "epsilon", "steps"))
+    return {**_table(fields, required=("batch_size_expected", "epsilon", "steps")), "$defs": parts}
 
 
 def _answers() -> Schema:
@@ -221,7 +233,16 @@ def _constants() -> list[Schema]:
         branches[-1]["properties"]["statistic"] = _NAME
     own = {"kind": {"const": "normalise"}, "statistic": _NAME}
     tested = {"kind": {"const": "normalise"}, "public": {"const": PUBLIC_TEST}}
-    return [*branches, _table(own, required=tuple(own)), _table(tested, required=tuple(tested))]
+    return [*branches, *(_table(fields, required=tuple(fields)) for fields in (own, tested, *_categories()))]
+
+
+def _categories() -> list[dict[str, Schema]]:
+    """Of ``one_hot``: declared categories, and the run's own private ones."""
+    taken: dict[str, Schema] = {"column": _integer(0, COLUMN_MAX), "kind": {"const": ONE_HOT}}
+    category = _integer(-CATEGORY_MAX, CATEGORY_MAX)
+    values = {"type": "array", "minItems": 1, "maxItems": VALUES_MAX, "uniqueItems": True, "items": category}
+    public = {"type": "string", "minLength": 1, "maxLength": SOURCE_MAX}
+    return [{**taken, "public": public, "values": values}, {**taken, "statistic": _NAME}]
 
 
 def _several(item: Schema) -> Schema:

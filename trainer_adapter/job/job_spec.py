@@ -73,7 +73,6 @@ from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import USER, RunPlan
-from ledger.mechanisms.statistics import Moments
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.mechanisms.tuning import TuningPlan
 from ledger.verifier import LogKey
@@ -81,6 +80,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number, parse_positive
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.answer_terms import AnswerTerms, TeacherTerms
+from trainer_adapter.job.category_inputs import check_own_statistics
 from trainer_adapter.job.estimator import Estimator
 from trainer_adapter.job.job_fields import (
     path_in,
@@ -95,7 +95,7 @@ from trainer_adapter.job.job_fields import (
     read_several,
 )
 from trainer_adapter.job.lora_terms import Lora
-from trainer_adapter.job.preprocessing import Constants, OwnStatistic, read_preprocessing
+from trainer_adapter.job.preprocessing import Constants, read_preprocessing
 from trainer_adapter.job.privacy_target import PrivacyTarget
 from trainer_adapter.job.step_log import BLOCK_STEPS_MAX
 from trainer_adapter.job.train_table import read_train_table
@@ -112,7 +112,7 @@ JOIN_MAX: Final = 16
 """Tables that a clean room joins."""
 RECORDS_PER_UNIT_MAX: Final = 1_024
 """Records of one privacy unit that train."""
-Planner: TypeAlias = "Callable[[PrivacyTarget, Assignment], Plan]"
+Planner: TypeAlias = "Callable[[PrivacyTarget, Assignment], RunPlan]"
 """Chooses the plan that keeps a target, for an assignment that has no plan yet."""
 
 
@@ -180,18 +180,7 @@ class Assignment:
             raise Malformed(
                 "join", "is for plans whose unit is the record, with unit_records_max: their unit is the user"
             )
-        self._check_own_statistics()
-
-    def _check_own_statistics(self) -> None:
-        """Hold constants of the run's own statistics to the plan that takes them. Raises: Malformed."""
-        statistics = self.plan.statistics if isinstance(self.plan, StagedPlan) else ()
-        names = {statistic.name for statistic in statistics if isinstance(statistic, Moments)}
-        for place, constants in enumerate(self.preprocessing):
-            if isinstance(constants.source, OwnStatistic) and constants.source.statistic not in names:
-                rule = (
-                    f"{constants.source.statistic} is none of the moments that a plan of stages takes before it trains"
-                )
-                raise Malformed(f"preprocessing.{place}.statistic", rule)
+        check_own_statistics(self.preprocessing, self.plan)
 
     @property
     def training(self) -> Plan:

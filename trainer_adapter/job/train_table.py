@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from client.http.problems import Refused
 from client.profile.profile import Profile, read_table
-from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_fields import path_in, read_fields
 from trainer_adapter.job.privacy_target import PrivacyTarget
@@ -23,7 +23,7 @@ Form = TypeVar("Form", bound="DataclassInstance")
 
 
 def read_train_table(
-    kind: type[Form], path: Path, planner: Callable[[PrivacyTarget, Form], Plan] | None, **unread: object
+    kind: type[Form], path: Path, planner: Callable[[PrivacyTarget, Form], RunPlan] | None, **unread: object
 ) -> Form:
     """Read the table ``[train]`` of a TOML file as ``kind``.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
+from trainer_adapter.job.category_inputs import model_width
 from trainer_adapter.job.job_spec import LOSSES, Job
 from trainer_adapter.job_models import models
 from trainer_adapter.job_models.pretrained_folder import Scores, Task
@@ -61,7 +62,7 @@ class JobModel:
         if not count_records(test[0], "test"):
             raise Malformed("test", "holds no record")
         vocabulary = _vocabulary(job, model, test[0])
-        outputs = _outputs(model, select(test[0], slice(1)))
+        outputs = _outputs(model, _first_as_seen(job, test[0]))
         if job.loss == LOSSES[0] and bool(_outside(test[1], outputs).any()):
             raise Malformed("test", f"holds a target that is none of the {outputs} classes that the model gives")
         known = replace(job, preprocessing=constants_from(job.preprocessing, test[0]))
@@ -145,7 +146,16 @@ def _shape(job: Job, test: tuple[Any, Tensor]) -> models.Shape:
     if job.loss != LOSSES[0]:
         outputs = math.prod(targets.shape[1:])
     assert outputs is not None
-    return models.Shape(math.prod(inputs.shape[1:]), outputs)
+    return models.Shape(model_width(math.prod(inputs.shape[1:]), job.preprocessing, job.plan), outputs)
+
+
+def _first_as_seen(job: Job, inputs: TensorTree) -> TensorTree:
+    """A record of the width that the model sees."""
+    first: TensorTree = select(inputs, slice(1))
+    if not isinstance(first, Tensor) or first.dim() != 2:
+        return first
+    width = model_width(first.shape[1], job.preprocessing, job.plan)
+    return first if width == first.shape[1] else torch.zeros(len(first), width)
 
 
 def _outside(targets: Tensor, outputs: int) -> Tensor:

@@ -14,8 +14,7 @@ from client.service.service import Service
 from ledger.accounting.calibration import NOISE_PLACES, least_noise
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import Mechanism, PoissonGaussian
-from ledger.mechanisms.plan import Plan
-from ledger.mechanisms.run_plan import RECORD, USER
+from ledger.mechanisms.run_plan import RECORD, USER, RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed
@@ -37,20 +36,20 @@ def load_assignment(path: Path) -> Assignment:
     return Assignment.load(path, plan_for)
 
 
-def plan_for(target: PrivacyTarget, assignment: Assignment) -> Plan:
+def plan_for(target: PrivacyTarget, assignment: Assignment) -> RunPlan:
     """The plan that keeps a target. Raises: Malformed, Refused, Unreachable, OSError."""
     if target.clipping_norm is None:
         raise Malformed("train.privacy.clipping_norm", NO_CLIPPING)
     return trial_plan_for(target, assignment)
 
 
-def trial_plan_for(target: PrivacyTarget, assignment: Assignment) -> Plan:
+def trial_plan_for(target: PrivacyTarget, assignment: Assignment) -> RunPlan:
     """The same for a job that is only checked, with a clipping norm of 1 where it names none."""
     with consumer_service(assignment) as service:
         return choose_plan(target, assignment, service)
 
 
-def choose_plan(target: PrivacyTarget, assignment: Assignment, service: Service) -> Plan:
+def choose_plan(target: PrivacyTarget, assignment: Assignment, service: Service) -> RunPlan:
     """The plan with the least noise that keeps ε on every partition. Raises: Malformed, Refused, Unreachable."""
     partitions = [service.partition(ref) for ref in with_slices(assignment, service).data]
     # Of a join the first partition has the places that records are drawn from.
@@ -66,20 +65,34 @@ def choose_plan(target: PrivacyTarget, assignment: Assignment, service: Service)
         c.dump([partition["budget"], partition["relation"], partition["unit"]]): partition for partition in partitions
     }
     noise = [_noise(target, assignment, partition, probability) for partition in alike.values()]
-    return target.plan(probability, max(noise))
+    return target.plan(probability, max(noise), _relation(target, partitions))
 
 
 def _noise(target: PrivacyTarget, assignment: Assignment, partition: c.Object, probability: Fraction) -> Fraction:
     group, budget = _group(target, assignment, partition), c.members(partition["budget"], "budget")
+    relation = c.string(partition["relation"], "relation")
 
     def of(noise: int) -> Mechanism:
+        if target.stages is not None:
+            return group_privacy(group, target.plan(probability, Fraction(noise, NOISE_PLACES), relation).whole)
         return group_privacy(group, PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), target.steps))
 
     delta = parse_number(budget["delta"], "delta")
-    least = least_noise(of, target.epsilon, delta, c.string(partition["relation"], "relation"))
+    least = least_noise(of, target.epsilon, delta, relation)
+    if least is None and target.stages is not None:
+        rule = "cannot be kept beside what the statistics and metrics cost: raise it, or lower theirs"
+        raise Malformed("train.privacy.epsilon", rule)
     if least is None:
         raise Malformed("train.privacy.epsilon", "cannot be kept by any permitted noise: raise it, or take fewer steps")
     return least
+
+
+def _relation(target: PrivacyTarget, partitions: list[c.Object]) -> str:
+    """The relation of all partitions, under which a statistic has its cost. Raises: Malformed, if they differ."""
+    found = sorted({c.string(partition["relation"], "relation") for partition in partitions})
+    if target.stages is not None and len(found) != 1:
+        raise Malformed("train.privacy.statistics", f"hold under one relation, and the partitions have {found}")
+    return found[0]
 
 
 def _group(target: PrivacyTarget, assignment: Assignment, partition: c.Object) -> int:

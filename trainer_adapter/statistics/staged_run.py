@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -19,11 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
-from ledger.mechanisms.statistics import Moments
+from ledger.mechanisms.statistics import Moments, PrivateCategories
 from ledger.mechanisms.statistics_plans import StagedPlan
+from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records, of_users
-from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.job.job_spec import LOSSES, Assignment
 from trainer_adapter.job.preprocessing import OwnStatistic
 from trainer_adapter.run.checkpointing import Position
 from trainer_adapter.statistics.columns import RecordColumns
@@ -32,6 +34,7 @@ from trainer_adapter.statistics.model_outputs import MeasuredColumns, ModelOutpu
 from trainer_adapter.statistics.noisy_answers import Answers, noisy_answer
 from trainer_adapter.statistics.opendp_noise import measurement_of
 from trainer_adapter.statistics.statistics_run import check_units
+from trainer_adapter.training.attach import assignment_of, refuse_compiled
 from trainer_adapter.training.model_file import model_bytes
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
@@ -59,7 +62,7 @@ class StagedRun(ModelRun):
         options: Options,
         loss_name: str,
     ) -> None:
-        """As :func:`trainer_adapter.training.attach.attach`; ``loss_name`` says what the model's outputs are."""
+        """Use :func:`attach_stages`."""
         self.stages: Final = StagedPlan.of(assignment.plan)
         self.answers: Answers = {}
         saved = {**options.also, ANSWERS: _SavedAnswers(self.answers)}
@@ -203,8 +206,37 @@ class StagedRun(ModelRun):
         super().__exit__(kind, error, at)
 
 
+def attach_stages(  # noqa: PLR0913 - as of attach, and what the outputs are
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    loss: Loss,
+    assignment: Assignment | Path | str,
+    options: Options,
+    *,
+    loss_name: str,
+    **changes: Any,  # noqa: ANN401 - members of the assignment
+) -> StagedRun:
+    """As :func:`~trainer_adapter.training.attach.attach`, of a plan of stages; the loop takes the steps of training.
+
+    The statistics are taken before the first step, and the metrics where the block ends.
+
+    Args:
+        model: as there, with optimiser, loss, assignment and changes.
+        options: with an ``example``, on which every stage is tried before anything is charged.
+        loss_name: one of a job's losses: whether metrics read probabilities of classes, or the outputs themselves.
+
+    Raises:
+        Malformed, for another kind of plan, too; OSError, Refused, Unreachable: as there.
+    """
+    refuse_compiled(model)
+    c.one_of(loss_name, "loss_name", LOSSES)
+    return StagedRun(model, optimiser, loss, assignment_of(assignment, **changes), options, loss_name)
+
+
 def own_constants(stages: StagedPlan, answers: Answers) -> dict[str, dict[str, Tensor]]:
-    """What standardises by each of a plan's moments: as answered, or else by the middle of the public bounds.
+    """What each of a plan's moments and private categories gives: as answered, or else from what is public alone.
+
+    Moments that are not answered yet are the middle of the public bounds, and of categories none is released.
 
     A deviation is at least an eighth of half its column's range: in a column of nearly one value it is the noise's, and
     to divide by it would make much of nothing.
@@ -221,6 +253,12 @@ def own_constants(stages: StagedPlan, answers: Answers) -> dict[str, dict[str, T
                 name: constants[name] if value is None else value.to(torch.float32) for name, value in answered.items()
             }
             by_name[statistic.name] = {**known, "deviation": torch.maximum(known["deviation"], half / _DEVIATION_MIN)}
+        if isinstance(statistic, PrivateCategories):
+            released = answers.get(f"{statistic.name}.values", torch.zeros(0))
+            # As many places as may be released, so that how many were changes no shape; NaN is no record's category.
+            places = torch.full((statistic.categories_max,), torch.nan)
+            places[: len(released)] = released.to(torch.float32)
+            by_name[statistic.name] = {"values": places}
     return by_name
 
 

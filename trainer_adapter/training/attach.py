@@ -49,10 +49,10 @@ def attach(
         Malformed, OSError: for an assignment that cannot be read, or a compiled model. Refused, Unreachable: where
             the file states its ε and the noise has to be requested from the service.
     """
-    _refuse_compiled(model)
+    refuse_compiled(model)
     loaded = assignment_of(assignment, **changes)
     if isinstance(loaded.plan, StagedPlan):
-        raise Malformed("train.plan", "is of stages, and this loop trains alone: `epsilon train` takes them all")
+        raise Malformed("train.plan", "is of stages, which `epsilon train` and attach_stages take: attach trains alone")
     return ModelRun(model, optimiser, loss, loaded, options or Options())
 
 
@@ -69,7 +69,7 @@ def assignment_of(assignment: Assignment | Path | str, **changes: Any) -> Assign
     return replace(loaded, **changes)
 
 
-def _refuse_compiled(model: nn.Module) -> None:
+def refuse_compiled(model: nn.Module) -> None:
     """Raises: Malformed, for what ``torch.compile`` made, whose calls cannot be traced record by record."""
     for name, module in model.named_modules():
         if "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None:  # noqa: SLF001 - torch says it nowhere else

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -19,7 +19,7 @@ from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.preprocessing import CONSTANTS, Charged, Constants, OwnStatistic
+from trainer_adapter.job.preprocessing import CONSTANTS, ONE_HOT, Charged, Constants, OwnStatistic
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, tensors
 from trainer_adapter.session.model_release import receipt_of
 
@@ -51,10 +51,11 @@ class PreparedConstants:
 
     def inputs(self, inputs: TensorTree) -> Any:  # noqa: ANN401 - a tree like the one given
         """Inputs (records, ...) as the model sees them. Raises: Malformed, where their type is another."""
+        given = inputs
         for kind, constants in self.items:
             if kind in _APPLIED:
                 inputs = _in_place(kind, inputs, constants)
-        return inputs
+        return _with_categories(given, inputs, [constants for kind, constants in self.items if kind == ONE_HOT])
 
     def loss(self, loss: Loss) -> Loss:
         """The loss of one record, weighed by its class."""
@@ -62,6 +63,24 @@ class PreparedConstants:
             if kind == "class_weights":
                 loss = _weighed(loss, constants["weights"])
         return loss
+
+
+def _with_categories(given: TensorTree, inputs: TensorTree, taken: list[dict[str, Tensor]]) -> TensorTree:
+    """Each taken column of the ``given`` numbers becomes an input a category, behind the other columns' ``inputs``."""
+    if not taken:
+        return inputs
+    if not isinstance(given, Tensor) or not isinstance(inputs, Tensor) or given.dim() != 2:
+        raise Malformed("preprocessing", f"{ONE_HOT} is for one array of inputs, with one row of numbers a record")
+    columns = [int(constants["column"].item()) for constants in taken]
+    if max(columns) >= given.shape[1]:
+        raise Malformed("preprocessing", f"{ONE_HOT} takes column {max(columns)}, and records have {given.shape[1]}")
+    kept = [place for place in range(given.shape[1]) if place not in columns]
+    # No number equals NaN, which stands for a category that was not released.
+    found = [
+        (given[:, column, None] == constants["values"]).to(torch.float32)
+        for column, constants in zip(columns, taken, strict=True)
+    ]
+    return torch.cat([inputs[:, kept].to(torch.float32), *found], dim=1)
 
 
 def token_tensor(inputs: TensorTree) -> Tensor | None:
@@ -110,6 +129,8 @@ def _weighed(loss: Loss, weights: Tensor) -> Loss:
 
 
 def _tensors(known: Constants, service: Service, log: LogKey, own: Own) -> dict[str, Tensor]:
+    if known.column is not None:
+        return {**_tensors(replace(known, column=None), service, log, own), "column": torch.tensor(known.column)}
     if isinstance(known.source, OwnStatistic):
         if known.source.statistic not in own:
             raise Malformed("preprocessing", "takes a statistic of the run itself, which `epsilon train` alone does")

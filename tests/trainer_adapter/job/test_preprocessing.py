@@ -20,6 +20,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.verifier import Checkpoint
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import ORIGIN, Place, open_place
+from trainer_adapter.job.category_inputs import model_width
 from trainer_adapter.job.preprocessing import Charged, read_preprocessing
 from trainer_adapter.training.attach import attach
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
@@ -28,6 +29,7 @@ from trainer_adapter.training.training_records import read_records
 
 HERE = Path("jobs")
 PUBLIC = {"kind": "normalise", "mean": "0.1307", "deviation": ["0.3081"], "public": "published with the data set"}
+CODES = {"kind": "one_hot", "column": 1, "values": [7, -2], "public": "a code book"}
 MEANS = Plan(Fraction(1), Fraction(40), Fraction(4), 1, digits.RECORDS)
 """One step over all records: their noisy mean."""
 
@@ -62,6 +64,15 @@ REFUSED = [
     ({"kind": "normalise", "charge": "run-1"}, "preprocessing.0.model"),
     ({"kind": "normalise", "charge": "run-1", "model": "m", "mean": "0"}, "preprocessing.0.mean"),
     ("normalise", "preprocessing.0.kind"),
+    ({**CODES, "values": []}, "preprocessing.0.values"),
+    ({**CODES, "values": [1, 1]}, "preprocessing.0.values"),
+    ({**CODES, "values": [1 << 25]}, "preprocessing.0.values"),
+    ({**CODES, "values": ["1"]}, "preprocessing.0.values"),
+    ({**CODES, "column": -1}, "preprocessing.0.column"),
+    ({**CODES, "public": " "}, "preprocessing.0.public"),
+    ({**CODES, "statistic": "strains"}, "preprocessing.0.values"),
+    ({name: one for name, one in CODES.items() if name != "public"}, "preprocessing.0"),
+    ({"kind": "one_hot", "column": 0, "charge": "run-1", "model": "m"}, "preprocessing.0"),
 ]
 
 
@@ -90,6 +101,34 @@ def test_constants_work_on_one_record_by_itself() -> None:
         normal.inputs(torch.tensor([[1, 2]]))
     with pytest.raises(Malformed, match="whole numbers"):
         words.inputs(torch.tensor([[1.0]]))
+
+
+def test_categories_become_inputs_of_their_own() -> None:
+    """Of the numbers as they were given, behind the others as they are scaled; what is none of them is zeros alone."""
+    known = read_preprocessing(
+        [{**PUBLIC, "mean": ["1", "0", "0"], "deviation": ["2", "9", "1"]}, CODES, {**CODES, "column": 2}], HERE
+    )
+    values = torch.tensor([7.0, -2.0])
+    constants = PreparedConstants(
+        (
+            ("normalise", {"mean": torch.tensor([1.0, 0.0, 0.0]), "deviation": torch.tensor([2.0, 9.0, 1.0])}),
+            *(("one_hot", {"column": torch.tensor(place), "values": values}) for place in (1, 2)),
+        )
+    )
+    given = torch.tensor([[3.0, 7.0, 0.5], [5.0, -2.0, torch.nan], [1.0, 8.0, 7.0]])
+    seen = constants.inputs(given)
+    assert seen.tolist() == [[1, 1, 0, 0, 0], [2, 0, 1, 0, 0], [0, 0, 0, 1, 0]]
+    assert model_width(3, known, MEANS) == seen.shape[1]
+    for wrong, words in (
+        (given[:, :2], "takes column 2, and records have 2"),
+        (given[0], "one row of numbers a record"),
+    ):
+        with pytest.raises(Malformed, match=words):
+            PreparedConstants(constants.items[1:]).inputs(wrong)
+    with pytest.raises(Malformed, match=r"preprocessing\.1\.column: is 1, and the inputs have the columns 0 to 0"):
+        model_width(1, known, MEANS)
+    with pytest.raises(Malformed, match="which another item takes"):
+        model_width(3, read_preprocessing([CODES, CODES], HERE), MEANS)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 
 from api.demo import digits
@@ -33,7 +34,7 @@ from trainer_adapter.job.preprocessing import OwnStatistic
 from trainer_adapter.job_models.job_model import JobModel
 from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.statistics.held_out import held_out
-from trainer_adapter.statistics.staged_run import StagedRun
+from trainer_adapter.statistics.staged_run import StagedRun, attach_stages
 from trainer_adapter.training.attach import attach
 from trainer_adapter.training.named_losses import cross_entropy
 from trainer_adapter.training.run_options import Options
@@ -262,7 +263,24 @@ def test_the_page_has_a_job_of_stages(place: Place) -> None:
     assert [one.source for one in job.preprocessing] == [OwnStatistic("scale")]
 
 
-def test_a_loop_of_ones_own_takes_no_stages(place: Place) -> None:
+def test_a_loop_of_ones_own_takes_all_stages(place: Place) -> None:
+    """With the loop in one's own hands; its ε is that of the plan."""
+    path = written(place, "own-stages", staged())
+    made = JobModel.make(Job.load(path), best_device())
+    optimiser = torch.optim.SGD(made.model.parameters(), lr=0.3)
+    options = Options(service=place.service, example=select(made.test, slice(2)))
+    with pytest.raises(Malformed, match="loss_name: must be one of"):
+        attach_stages(made.model, optimiser, cross_entropy, path, options, loss_name="hinge")
+    with attach_stages(made.model, optimiser, cross_entropy, path, options, loss_name="cross_entropy") as run:
+        taken = [*run]
+    assert taken == [*range(3, 15)]
+    assert {name.partition(".")[0] for name in run.answers} == {"rows", "scale", "matrix"}
+    charge = place.charge("own-stages")
+    assert charge is not None
+    assert (charge.steps_posted, run.release() != "") == (15, True)
+
+
+def test_a_loop_without_stages_takes_none(place: Place) -> None:
     """It would train without them."""
     made = JobModel.make(Job.load(written(place, "own-loop", staged())), best_device())
     with pytest.raises(Malformed, match=r"train.plan: is of stages"):

@@ -35,7 +35,8 @@ PIXELS = "".join(
     f'[[train.plan.statistics.columns]]\ncolumn = "inputs[{place}]"\nlower = "0"\nupper = "1"\n' for place in range(64)
 )
 PAGE = blocks(ROOT / "docs" / "statistics.md")
-COMMAND, ASKED, CONSTANTS = (block.text for block in PAGE[:3])
+COMMAND, ASKED = (block.text for block in PAGE[:2])
+(CONSTANTS,) = (block.text for block in PAGE if "bank-a-statistics-1" in block.text)
 SCALE = f'[[train.plan.statistics]]\nkind = "moments"\nname = "scale"\nrho = "0.01"\n{PIXELS}'
 ONE = '[[train.plan.statistics]]\nkind = "count"\nname = "rows"\nepsilon = "0.1"\n'
 
