@@ -105,7 +105,7 @@ def read_account_proof(view: View, holder: PathHolder, partition: QueryRef) -> R
     )
     holders = (holder, *(leaf.holder for merged in proof.merged for leaf in merged.accounts))
     if ProofReader(view.caller, view.facts, view.time, stated).can_guess(partition, holders):
-        detail = "by a hash in this proof the part of others could be guessed: retry after the next entries"
+        detail = "by a hash in this proof the part of others could be guessed: retry after another's entry on it"
         raise Problem(Code.NOT_AUTHORISED, detail, field="holder")
     return PlainTextResponse(write(proof), headers={"cache-control": "no-store"})
 

@@ -23,6 +23,7 @@ from ledger.wire.exact_numbers import ceil_decimal, parse_positive
 from ledger.wire.malformed import Malformed
 from policy.planning.account_caps import AccountStatus, account_status, partition_bounds
 from policy.planning.coalition_search import SmallestCoalitions, coalitions
+from policy.planning.shared_account import coalition_as_shown
 
 ROUTES: Final = ReadRoutes("lineage")
 NODES_MAX: Final = 200
@@ -142,12 +143,20 @@ def _watched(view: View, ref: str) -> Partition:
 
 
 def _accounts(view: View, node: Node) -> tuple[AccountStatus, ...]:
-    """Accounts of the coalition, pending counted in full: the share, and nothing about single members."""
-    accounts, now = list[AccountStatus](), view.time
+    """Accounts of the coalition, pending counted in full: the share, and nothing about single members.
+
+    A member sees those of partitions that it may see, with the part of the other members rounded up.
+    """
+    accounts, now, caller = list[AccountStatus](), view.time, view.caller
+    member = view.facts.organisations.get(caller.organisation) if caller.organisation in node.members else None
     for account in view.facts.accounts_of(holder_of(node.index)):
         partition = view.facts.partitions[account.partition]
-        if view.caller.organisation in node.members or view.caller.sees_account(partition, account.holder, view.facts):
-            bounds = partition_bounds(view.facts, partition, now)
-            if bounds is not None:
-                accounts.append(account_status(view.facts, account, bounds))
+        bounds = partition_bounds(view.facts, partition, now)
+        if bounds is None or not caller.sees_partition(partition, view.facts):
+            continue
+        facts: Facts | None = view.facts if caller.watches(partition) else None
+        if facts is None and member is not None:
+            facts = coalition_as_shown(view.facts, partition, account.holder, now, holder_of(member.node))
+        if facts is not None:
+            accounts.append(account_status(facts, facts.accounts[partition.ref, account.holder], bounds))
     return tuple(accounts)

@@ -89,6 +89,13 @@ def facts_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_
     return facts if shown is None else shown.most
 
 
+def coalition_as_shown(facts: Facts, partition: Partition, holder: str, now: int, own_holder: str) -> Facts | None:
+    """The state with a coalition's account as shown to a member; None if the member's lineage is not in it now."""
+    if holder not in _coalitions(facts, own_holder):
+        return None
+    return facts_as_shown(facts, [partition], now, own_holder)
+
+
 def charge_as_shown(
     facts: Facts, actor: str, body: MakeCharge, now: int, watches: Callable[[Partition], bool]
 ) -> ShownStates | None:

@@ -157,6 +157,7 @@ def _newest(view: View, facts: Snapshot) -> tuple[list[AlertedEntry], list[Annou
     """The newest alerts and announcements that the caller may see."""
     floor = max(0, facts.size - LOOKED_MAX)
     found = [(index, Entry.parse(data)) for index, data in facts.newest_of(["charge"], floor, ENTRIES_MAX)]
+    facts.charges.fetch_keys([one.id for _, one in found if "alerts" in one.body])
     alerts = [
         AlertedEntry(alerts=shown, index=index, time=one.time)
         for index, one in found

@@ -25,6 +25,7 @@ from ledger.commands.entry import Entry
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.api.auth.permitted import STANDING, own
+from tests.api.auth.read_addresses import address
 from tests.api.two_of_each import MISSING, Person, Things, TwoOfEach
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, STRANGER, CleanRoom
 from tests.factories.service import NOW, OPENED, open_world
@@ -174,30 +175,16 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
         return pairs.world.http.post(path, json={"charge": things.charge}, headers=caller.shown)
     if operation == "deposit_model_key":
         return _deposit(pairs, path, caller, things)
-    index = {"own": "index", "foreign": "other", "none": "9999"}[ownership]
-    if operation == "read_entry" and ownership != "none":
-        with pairs.world.book.read() as facts:
-            index = str(facts.charges[things.charge].index)
-    url = path.format(**_named(operation, things, index, ownership))
+    url, query = address(pairs, operation, path, ownership)
     if operation in QUESTIONS:
         body = QUESTIONS[operation](pairs, things)
         return pairs.world.http.post(url, content=body, headers={**caller.shown, "content-type": "application/json"})
-    query = {"partition": things.partition} if operation in OF_A_PARTITION else {}
-    query |= {"member": BANK_A} if operation == "read_exposure" else {}
     with pairs.world.http.stream("GET", url, params=query, headers=caller.shown) as response:
         if operation != "stream_events":
             response.read()
         return response
 
 
-OF_A_PARTITION: Final = {
-    "list_frozen_accounts",
-    "read_account_history",
-    "read_account_proof",
-    "read_accounts",
-    "read_exposure",
-    "read_smallest_coalitions",
-}
 QUESTIONS: Final[dict[str, Callable[[TwoOfEach, Things], bytes]]] = {
     "ask_cap_report": lambda _, __: b"{}",
     "ask_handover_impact": lambda _, things: c.dump({"charge": things.charge}),
@@ -208,33 +195,6 @@ QUESTIONS: Final[dict[str, Callable[[TwoOfEach, Things], bytes]]] = {
     "search_watermarks": lambda _, __: b"{}",
 }
 """The question of each: of a policy, and of weights, something that is none."""
-
-
-_WHO: Final = {"own": (BANK_A, HOSPITAL), "foreign": (BANK_B, CLINIC), "none": (STRANGER, STRANGER)}
-
-
-def _named(operation: str, things: Things, index: str, ownership: str) -> dict[str, str]:
-    did, provider = _WHO[ownership]
-    missing = things is MISSING
-    head = {"own": "digits-bank-a", "foreign": "digits-bank-b", "none": "nothing"}[ownership]
-    return {
-        "dataset": "claims" if operation == "read_stream" else "digits",
-        "did": did,
-        "holder": "global",
-        "domain": "nowhere" if missing else "health",
-        "id": {
-            "read_contract_head": head,
-            "read_key_release": f"key-of-{things.charge}",
-            "read_model_release": f"model-of-{things.run}",
-        }.get(operation, things.charge),
-        "name": "start.js",
-        "index": things.coalition if operation == "read_coalition" else index,
-        "old": "0" if missing else "1",
-        "path": f"{'' if operation == 'read_entry_bundle' else '0/'}000.p/{255 if missing else 1}",
-        "provider": provider,
-        "ref": things.partition,
-        "sha256": things.contract,
-    }
 
 
 def test_every_cell_has_its_status(pairs: TwoOfEach, operations: dict[str, str]) -> None:

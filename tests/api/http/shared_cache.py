@@ -7,11 +7,16 @@ must ask again it asks in the name of who asks. It caches GET alone, and only an
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Final, NamedTuple
 
 import httpx
 from anyio.to_thread import run_sync
+from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
+
+from api.server.http_server import serving
 
 _HOP: Final = frozenset({"connection", "content-length", "date", "host", "keep-alive", "transfer-encoding"})
 _SHARED: Final = frozenset({"public", "must-revalidate", "s-maxage"})
@@ -90,3 +95,19 @@ def _may_store(request: httpx.Headers, answer: httpx.Response) -> bool:
     if "authorization" in request and not _SHARED & known.keys():
         return False
     return _is_fresh(answer) or "etag" in answer.headers
+
+
+def direct(url: str) -> httpx.Client:
+    """A client without a cache."""
+    # Over plain HTTP no authority's certificate is read, which takes longer than all requests.
+    return httpx.Client(base_url=url, trust_env=False, timeout=60, verify=False)  # noqa: S501 - no TLS here
+
+
+@contextmanager
+def cached(url: str) -> Iterator[tuple[SharedCache, httpx.Client]]:
+    """A cache in front of the service at a URL, and a client of it."""
+    cache = SharedCache(url)
+    app = FastAPI(openapi_url=None)
+    app.mount("/", cache)
+    with closing(cache), serving(app) as door, direct(door) as client:
+        yield cache, client

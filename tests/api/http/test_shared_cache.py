@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-
-import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
 
 from api.server.http_server import serving
-from tests.api.http.shared_cache import SharedCache
+from tests.api.http.shared_cache import cached, direct
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import ServedWorld
 
 STRANGER = "did:web:bank-b.example"
-
-
-def _direct(url: str) -> httpx.Client:
-    # Over plain HTTP no authority's certificate is read, which takes longer than all requests.
-    return httpx.Client(base_url=url, trust_env=False, timeout=60, verify=False)  # noqa: S501 - no TLS here
-
-
-@contextmanager
-def _cached(url: str) -> Iterator[tuple[SharedCache, httpx.Client]]:
-    cache = SharedCache(url)
-    app = FastAPI(openapi_url=None)
-    app.mount("/", cache)
-    with closing(cache), serving(app) as door, _direct(door) as client:
-        yield cache, client
 
 
 def _paths(world: ServedWorld) -> list[str]:
@@ -50,12 +32,12 @@ def test_a_shared_cache_gives_nobody_what_another_was_shown(world: ServedWorld, 
     shown = [world.everybody.shown(did) for did in (SRO, HOSPITAL, BANK_A, STRANGER)]
     callers = [*shown, world.everybody.shown_by(room.signer), {}]
     paths = _paths(world)
-    with _cached(world.url) as (cache, cached), _direct(world.url) as direct:
-        assert {cached.get(path, headers=callers[0]).status_code for path in paths} == {200}
+    with cached(world.url) as (cache, behind), direct(world.url) as client:
+        assert {behind.get(path, headers=callers[0]).status_code for path in paths} == {200}
         refused = 0
         for headers in callers[1:]:
             for path in paths:
-                through, right = cached.get(path, headers=headers), direct.get(path, headers=headers)
+                through, right = behind.get(path, headers=headers), client.get(path, headers=headers)
                 assert (through.status_code, through.content) == (right.status_code, right.content), path
                 refused += right.status_code in {401, 403, 404}
         assert refused > len(paths)
@@ -67,8 +49,8 @@ def test_tiles_of_hashes_are_public_and_all_else_is_not(world: ServedWorld, room
     """Whatever needs a token is private or not stored, and varies with the token; so are its refusals."""
     del room
     shown, to_all = world.everybody.shown(SRO), ("/v1/checkpoint", "/v1/log", "/v1/consistency")
-    with _direct(world.url) as direct:
-        asked = [(path, direct.get(path, headers=token)) for path in _paths(world) for token in (shown, {})]
+    with direct(world.url) as client:
+        asked = [(path, client.get(path, headers=token)) for path in _paths(world) for token in (shown, {})]
     for path, answer in asked:
         cache, is_hashes = answer.headers["cache-control"], path.startswith("/tile/0/")
         assert (cache == "public, immutable, max-age=31536000") is is_hashes
@@ -96,7 +78,7 @@ def test_the_cache_of_these_tests_leaks_what_it_may(headers: dict[str, str], lea
     def secret() -> PlainTextResponse:
         return PlainTextResponse("secret", headers=headers)
 
-    with serving(app) as url, _cached(url) as (cache, client):
+    with serving(app) as url, cached(url) as (cache, client):
         for token in ("one", "two"):
             client.get("/secret", headers={"authorization": token})
         assert cache.upstream.count("/secret") == (1 if leaks else 2)

@@ -72,12 +72,20 @@ def test_nobody_is_told_what_he_may_not_see(world: ServedWorld, room: CleanRoom)
 
 
 def test_budget_alerts_are_told_to_whoever_may_see_the_account(world: ServedWorld) -> None:
-    """Before the charge that crossed the threshold; of another lineage's account nobody hears."""
+    """Before the charge that crossed the threshold; of another lineage's account nobody hears.
+
+    The policy shows shared accounts exactly: where it does not, a competitor hears of none.
+    """
     other, signer = "did:web:bank-b.example", Signer.generate()
     world.register(other, "TDC", signer)
     agreed = {**contract_document(), "id": "digits-bank-b", "tdc": other}
     world.enter("contract", agreed, other, signer, world.hospital)
-    world.enter("policy", {**world.policy(), "alerts": ["0.01", "0.9"], "version": 2}, SRO, world.sro)
+    world.enter(
+        "policy",
+        {**world.policy(), "alerts": ["0.01", "0.9"], "shared_accounts": "exact", "version": 2},
+        SRO,
+        world.sro,
+    )
     last, room = str(world.size - 1), CleanRoom()
     world.service.submit(world.bank, BANK_A, "charge", world.charge_body(world.contract, room), "run-1")
     world.service.submit(world.bank, BANK_A, "void", {"charge": "run-1"}, "void-1")

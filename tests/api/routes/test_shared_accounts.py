@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,43 +12,16 @@ import pytest
 from client.http.endpoints import BATCH, JSON_TYPE, QUOTES
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
-from tests.factories.documents import PARTITION, contract, plan
+from tests.api.routes.shared_market import VARYING, charge, market, shared_account
+from tests.factories.documents import PARTITION, plan
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import ServedWorld, open_world
+from tests.factories.service import ServedWorld
 
 STEPS = (70, 71, 73)
 TIGHT = (73, 76)
 """Runs of another that are within one step of the rounding, where there is little room."""
 STEPS_MOST = 256
 """More steps than there is room for."""
-VARYING = re.compile("[0-9a-f]{64}|20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]*|1[0-9]{12}")
-"""Digests of documents and moments, which are of one market."""
-
-
-@contextmanager
-def _market(folder: Path, epsilon: str = "6", **said: str) -> Iterator[ServedWorld]:
-    """One hospital and two banks with a contract each, under a policy that says more."""
-    folder.mkdir(exist_ok=True)
-    with open_world(folder) as world:
-        roles = {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC", BANK_B: "TDC"}
-        world.everybody.roles |= roles
-        for did, signer in world.signers.items():
-            world.everybody.organisations[signer.key_id] = did
-        agreed = [
-            contract(bank, starts=world.begun, run={"epsilon_max": "1"}, runs_max=10) for bank in (BANK_A, BANK_B)
-        ]
-        opened: dict[str, c.Object] = {"2026-q4": {"data_key": "digits-key", "epsilon": epsilon}}
-        governing = {**world.policy(), **said}
-        for one in world.founding_with(roles=roles, governing=governing, partitions=opened, contracts=agreed):
-            world.found(one)
-        for document, bank in zip(agreed, (BANK_A, BANK_B), strict=True):
-            world.contracts[bank] = c.digest(c.dump(document))
-        yield world
-
-
-def _charge(world: ServedWorld, bank: str, steps: int, name: str) -> None:
-    body = {**world.charge_body(world.contracts[bank], CleanRoom(name)), "plan": plan(noise="4", steps=steps)}
-    world.service.submit(world.signers[bank], bank, "charge", body, name)
 
 
 def _refused(world: ServedWorld, bank: str) -> Any:  # noqa: ANN401 - JSON
@@ -90,15 +60,6 @@ def _planned_under(world: ServedWorld, policy: c.Object, steps: int) -> Any:  # 
     return world.http.post("/v1/plans", content=c.dump(run), headers=headers).raise_for_status().json()
 
 
-def _shown(world: ServedWorld, did: str) -> dict[str, Any]:
-    """Everyone's account as an organisation is shown it."""
-    answer = world.http.get(f"/v1/accounts?partition={PARTITION}", headers=world.everybody.shown(did)).json()
-    (found,) = (one for one in answer["items"] if one["holder"] == "global")
-    return {name: value for name, value in found.items() if name != "under_its_cap"} | {
-        "used": found["under_its_cap"] and found["under_its_cap"]["used"]
-    }
-
-
 def _loss(shown: dict[str, Any]) -> list[int]:
     return [int(a) + int(b) for a, b in zip(shown["posted"]["finite"], shown["pending"]["finite"], strict=True)]
 
@@ -107,11 +68,11 @@ def test_a_competitor_s_plan_cannot_be_told_from_another(tmp_path: Path) -> None
     """Its runs differ by a step, by three: the provider sees that, the other bank one answer, never too small."""
     theirs, exact = [], []
     for place, steps in enumerate(STEPS):
-        with _market(tmp_path / str(place)) as world:
-            _charge(world, BANK_A, 10, "own")
-            _charge(world, BANK_B, steps, "theirs")
-            theirs.append(_shown(world, BANK_A))
-            exact.append(_shown(world, HOSPITAL))
+        with market(tmp_path / str(place)) as world:
+            charge(world, BANK_A, 10, "own")
+            charge(world, BANK_B, steps, "theirs")
+            theirs.append(shared_account(world, BANK_A))
+            exact.append(shared_account(world, HOSPITAL))
             proof = f"/v1/accounts/global/proof?partition={PARTITION}"
             hidden = world.http.get(proof, headers=world.everybody.shown(BANK_A)).json()
             assert (hidden["status"], hidden["field"]) == (403, "holder")
@@ -127,19 +88,19 @@ def test_a_competitor_s_plan_cannot_be_told_from_another(tmp_path: Path) -> None
 
 def test_a_policy_may_show_the_shared_account_exactly(tmp_path: Path) -> None:
     """Then a bank is shown what the provider is."""
-    with _market(tmp_path, shared_accounts="exact") as world:
-        _charge(world, BANK_A, 10, "own")
-        _charge(world, BANK_B, 70, "theirs")
-        assert _shown(world, BANK_A) == _shown(world, HOSPITAL)
+    with market(tmp_path, shared_accounts="exact") as world:
+        charge(world, BANK_A, 10, "own")
+        charge(world, BANK_B, 70, "theirs")
+        assert shared_account(world, BANK_A) == shared_account(world, HOSPITAL)
 
 
 def test_refusals_and_plans_show_it_rounded_too(tmp_path: Path) -> None:
     """Nothing in a refusal of a quote or charge, in its entry or in a plan's report tells a step more from one less."""
     theirs, exact = [], []
     for place, steps in enumerate(TIGHT):
-        with _market(tmp_path / str(place), epsilon="0.8") as world:
-            _charge(world, BANK_A, 10, "own")
-            _charge(world, BANK_B, steps, "theirs")
+        with market(tmp_path / str(place), epsilon="0.8") as world:
+            charge(world, BANK_A, 10, "own")
+            charge(world, BANK_B, steps, "theirs")
             reports = [_planned(world, BANK_A, BANK_A, more) for more in (5, 50, 100)]
             exact.append([_planned(world, BANK_A, HOSPITAL, more) for more in (5, 50, 100)])
             theirs.append(VARYING.sub("", json.dumps([*reports, *_refused(world, BANK_A)])))
@@ -159,9 +120,9 @@ def test_no_policy_and_no_time_of_its_own_shows_a_consumer_more(tmp_path: Path) 
     """Under policies that it makes up, one that shows shared accounts exactly too, a step more of another is hidden."""
     theirs = []
     for place, steps in enumerate(TIGHT):
-        with _market(tmp_path / str(place), epsilon="0.8") as world:
-            _charge(world, BANK_A, 10, "own")
-            _charge(world, BANK_B, steps, "theirs")
+        with market(tmp_path / str(place), epsilon="0.8") as world:
+            charge(world, BANK_A, 10, "own")
+            charge(world, BANK_B, steps, "theirs")
             made_up: list[c.Object] = [
                 {**world.policy(), "shared_accounts": "exact"},
                 {**world.policy(), "lineage": {"epsilon_max": "0.5"}},
@@ -182,8 +143,8 @@ def _is_certain(decision: dict[str, Any]) -> bool:
 
 def test_a_run_that_may_fit_is_told_as_uncertain(tmp_path: Path) -> None:
     """Where the rounded sum would refuse what the exact one admits, and of a step more, which it refuses."""
-    with _market(tmp_path, epsilon="0.8") as world:
-        _charge(world, BANK_B, 70, "theirs")
+    with market(tmp_path, epsilon="0.8") as world:
+        charge(world, BANK_B, 70, "theirs")
         most = _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
         for steps in (most, most + 1):
             report = _planned(world, BANK_A, BANK_A, steps)
@@ -253,25 +214,25 @@ def test_no_search_by_quotes_tells_a_step_more_from_one_less(tmp_path: Path) -> 
     """An adversary bisects; what it is told of is the same, and true: what fits is admitted, what does not is not."""
     heard = []
     for place, steps in enumerate(TIGHT):
-        with _market(tmp_path / str(place), epsilon="0.8") as world:
-            _charge(world, BANK_A, 10, "own")
-            _charge(world, BANK_B, steps, "theirs")
+        with market(tmp_path / str(place), epsilon="0.8") as world:
+            charge(world, BANK_A, 10, "own")
+            charge(world, BANK_B, steps, "theirs")
             (fits, may), answers = _searched(world)
             heard.append(((fits, may), answers))
             exact = _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
             assert fits < exact < may
-            _charge(world, BANK_A, fits, "fitting")
+            charge(world, BANK_A, fits, "fitting")
     assert heard[0] == heard[1]
 
 
 def test_a_quote_is_certain_where_no_one_else_has_charged(tmp_path: Path) -> None:
     """Of an account that is one's own alone, and where the policy shows it exactly, nothing is uncertain."""
-    with _market(tmp_path / "alone", epsilon="0.8") as world:
-        _charge(world, BANK_A, 10, "own")
+    with market(tmp_path / "alone", epsilon="0.8") as world:
+        charge(world, BANK_A, 10, "own")
         fits, may = Searcher(world, QUOTES).search()
         assert fits == may == _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
-    with _market(tmp_path / "exact", epsilon="0.8", shared_accounts="exact") as world:
-        _charge(world, BANK_B, 73, "theirs")
+    with market(tmp_path / "exact", epsilon="0.8", shared_accounts="exact") as world:
+        charge(world, BANK_B, 73, "theirs")
         fits, may = Searcher(world, QUOTES).search()
         assert fits == may == _planned(world, BANK_A, HOSPITAL, 5)["steps_most"]["steps"]
 
@@ -281,6 +242,12 @@ def _own_account(world: ServedWorld, did: str) -> dict[str, Any]:
     answer = world.http.get(f"/v1/accounts?partition={PARTITION}", headers=world.everybody.shown(did)).json()
     (found,) = (one for one in answer["items"] if BANK_A in one["organisations"] and BANK_B not in one["organisations"])
     return dict(found)
+
+
+def _used_together(world: ServedWorld, did: str, index: int | None) -> list[str]:
+    """What a coalition has used of each partition, as an organisation is shown it."""
+    answer = world.http.get(f"/v1/coalitions/{index}", headers=world.everybody.shown(did)).raise_for_status()
+    return [one["used"] for one in answer.json()["accounts"]]
 
 
 def _left(world: ServedWorld) -> dict[str, float]:
@@ -298,16 +265,18 @@ def test_a_coalition_s_member_reads_nothing_of_the_others_in_its_own_account(tmp
     """Its cap binds both: the share, the runs, and what a refusal leaves count the others' part rounded up."""
     theirs, exact = [], []
     for place, steps in enumerate(STEPS[::2]):
-        with _market(tmp_path / str(place), epsilon="1") as world:
+        with market(tmp_path / str(place), epsilon="1") as world:
             together: c.Object = {"epsilon": "0.8", "members": [BANK_A, BANK_B]}
-            world.service.submit(world.signers[SRO], SRO, "coalition", together, "together")
-            _charge(world, BANK_A, 10, "own")
-            _charge(world, BANK_B, steps, "theirs")
-            theirs.append((_own_account(world, BANK_A), _left(world)))
+            index = world.service.submit(world.signers[SRO], SRO, "coalition", together, "together").index
+            charge(world, BANK_A, 10, "own")
+            charge(world, BANK_B, steps, "theirs")
+            theirs.append((_own_account(world, BANK_A), _left(world), _used_together(world, BANK_A, index)))
             exact.append(_own_account(world, HOSPITAL))
+            assert _used_together(world, HOSPITAL, index) == [exact[-1]["share"]]
     assert theirs[0] == theirs[1]
     assert exact[0]["share"] != exact[1]["share"]
-    shown, left = theirs[0]
+    shown, left, used = theirs[0]
+    assert used == [shown["share"]]
     assert shown["binding"] == "the cap of a coalition, ε 0.8"
     assert left[shown["holder"]] == pytest.approx(1 - _share(shown), abs=1e-3)
     for true in exact:
