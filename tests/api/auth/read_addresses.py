@@ -1,4 +1,4 @@
-"""Where each operation is asked about something: of the caller's own, of another's, of what was never there."""
+"""The address of each operation about something: of the caller's own, of another's, of what was never there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a shared account crosses a share of its capacity: told exactly to its provider, and to no competitor."""
+"""When a shared account crosses a share of its capacity: exactly for its provider, and for no competitor."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _competitor_runs(world: ServedWorld, steps: int) -> Iterable[str]:
         yield name
 
 
-def _told(world: ServedWorld, did: str) -> list[Any]:
+def _alerts(world: ServedWorld, did: str) -> list[Any]:
     """The alerts on everyone's account in an organisation's list and in its inbox."""
     headers = world.everybody.shown(did)
     listed = world.http.get("/v1/alerts", headers=headers).raise_for_status().json()["items"]
@@ -67,7 +67,7 @@ def _told(world: ServedWorld, did: str) -> list[Any]:
     return [(entry["index"], one["share"]) for entry in listed for one in entry["alerts"] if one["holder"] == GLOBAL]
 
 
-def _heard(world: ServedWorld, did: str, after: int, until: str) -> list[Any]:
+def _events(world: ServedWorld, did: str, after: int, until: str) -> list[Any]:
     """The events of an organisation after an entry, until its own of a given id."""
     headers = {**world.everybody.shown(did), "last-event-id": str(after)}
     found: list[Any] = []
@@ -88,11 +88,11 @@ def test_no_plan_is_told_from_another_by_the_times_of_alerts(tmp_path: Path) -> 
             shares = _watched(world)
             start = world.size - 1
             runs = _competitor_runs(world, steps)
-            noted: list[Any] = [(name, shared_account(world, BANK_A), _told(world, BANK_A)) for name in runs]
-            exact.append([(index - start, share) for index, share in _told(world, HOSPITAL)])
+            noted: list[Any] = [(name, shared_account(world, BANK_A), _alerts(world, BANK_A)) for name in runs]
+            exact.append([(index - start, share) for index, share in _alerts(world, HOSPITAL)])
             assert {share for _, share in exact[-1]} <= set(shares)
             world.service.submit(world.bank, BANK_A, "void", {"charge": "own"}, "own-void")
-            noted.append(_heard(world, BANK_A, start, "own-void"))
+            noted.append(_events(world, BANK_A, start, "own-void"))
             notes.append(VARYING.sub("", json.dumps(noted)))
     assert notes[0] == notes[1] == notes[2]
     assert len({str(one) for one in exact}) == len(PLANS)
@@ -103,8 +103,8 @@ def test_where_the_policy_shows_the_account_exactly_alerts_are_for_all(tmp_path:
     with market(tmp_path) as world:
         shares = _watched(world, shared_accounts="exact")
         assert len([*_competitor_runs(world, PLANS[-1])]) == 3
-        assert _told(world, BANK_A) == _told(world, HOSPITAL) != []
-        assert {share for _, share in _told(world, BANK_A)} == set(shares)
+        assert _alerts(world, BANK_A) == _alerts(world, HOSPITAL) != []
+        assert {share for _, share in _alerts(world, BANK_A)} == set(shares)
 
 
 def test_one_s_own_charge_tells_when_it_crosses(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_one_s_own_charge_tells_when_it_crosses(tmp_path: Path) -> None:
     with market(tmp_path) as world:
         shares = _watched(world)
         charge(world, BANK_A, PLANS[-1], "more")
-        assert {share for _, share in _told(world, BANK_A)} == set(shares)
-        assert _told(world, BANK_B) == []
+        assert {share for _, share in _alerts(world, BANK_A)} == set(shares)
+        assert _alerts(world, BANK_B) == []
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -98,7 +98,7 @@ def test_an_honest_caller_is_served_beside_hostile_addresses(tmp_path: Path) -> 
                 assert heard(connection).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-Ask = Callable[[ServedWorld, str], httpx.Response]
+Call = Callable[[ServedWorld, str], httpx.Response]
 
 
 def _question(world: ServedWorld, name: str) -> httpx.Response:
@@ -124,7 +124,7 @@ def _public_read(world: ServedWorld, _: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize(
-    ("quota", "ask", "terms"),
+    ("quota", "send", "terms"),
     [
         ("questions", _question, {"questions_per_hour": 2}),
         ("refusals", _refused_charge, {"refusals_per_hour": 2}),
@@ -133,22 +133,22 @@ def _public_read(world: ServedWorld, _: str) -> httpx.Response:
         ("anonymous", _public_read, {"anonymous_per_minute": 2}),
     ],
 )
-def test_who_waits_as_told_is_served_and_not_a_second_before(
-    tmp_path: Path, quota: str, ask: Ask, terms: dict[str, int]
+def test_a_caller_that_waits_as_long_as_reported_is_served_and_not_a_second_before(
+    tmp_path: Path, quota: str, send: Call, terms: dict[str, int]
 ) -> None:
     """Of every quota: what goes beyond leaves no entry, and leaves another organisation's alone."""
     quotas = CallerQuotas(QuotaTerms(**terms), (), CLOCK)
     with founded_world(tmp_path, quotas) as world:
         quotas.count_pricing(BANK_A, 600 if quota == "pricing" else 0)
-        answers = [ask(world, f"run-{number}") for number in range(3)]
+        answers = [send(world, f"run-{number}") for number in range(3)]
         size = world.size
-        seconds = exceeded(ask(world, "beyond"), quota)
+        seconds = exceeded(send(world, "beyond"), quota)
         assert (world.size, [one.status_code for one in answers].count(429)) == (size, 3 if quota == "pricing" else 1)
         assert world.service.put_document(world.hospital, b"mine").document == c.digest(b"mine")
         hospital = world.everybody.shown(HOSPITAL)
         assert world.http.get("/v1/charges", headers=hospital).status_code == 200
         CLOCK.now += seconds - 1
-        assert exceeded(ask(world, "early"), quota) == 1
+        assert exceeded(send(world, "early"), quota) == 1
         CLOCK.now += 1
-        assert ask(world, "in-time").status_code != 429
+        assert send(world, "in-time").status_code != 429
         assert world.size >= size
