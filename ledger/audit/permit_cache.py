@@ -86,7 +86,8 @@ class PermitCache:
         if verdict.until is None or entry.time >= verdict.until:
             return None
         command = Command(entry.kind, entry.id, entry.actor, entry.key_id, {})
-        pending = PendingCommand(command, entry.body.request, run.raw, entry.signature)
+        # No guard reads the signed bytes, which are made only where a signature is verified.
+        pending = PendingCommand(command, entry.body.request, b"", entry.signature)
         try:
             key = signing_key(self._state, pending, self._log_x)
         except Rejected:

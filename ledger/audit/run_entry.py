@@ -33,15 +33,19 @@ class SignedRun(NamedTuple):
     """A permitted command of a run.
 
     Attributes:
-        raw: the canonical bytes of the command, which the signature is over.
         alike: what entries of equal runs have in common: of charges, all but the id, clean room, deadline, time and
             signature; of other commands their kind and actor.
     """
 
     read: Read
     entry: RunEntry[Any]
-    raw: bytes
     alike: Hashable
+
+    @property
+    def raw(self) -> bytes:
+        """The canonical bytes of the command, which the signature is over; made when they are asked for."""
+        entry = self.entry
+        return write(_SignedCommand(entry.actor, entry.body.request, entry.id, entry.key_id, entry.kind))
 
 
 _recorded_terms: Final[Callable[[ChargeRecord], tuple[object, ...]]] = attrgetter(
@@ -64,5 +68,4 @@ def read_signed(data: bytes) -> SignedRun | None:
         # A Raw value is not hashed by its contents.
         recorded = tuple(bytes(term) if isinstance(term, Raw) else term for term in _recorded_terms(body))
         alike = entry.actor, entry.key_id, recorded, bytes(request.plan), shared_terms(request)
-    raw = write(_SignedCommand(entry.actor, body.request, entry.id, entry.key_id, entry.kind))
-    return SignedRun(read, entry, raw, alike)
+    return SignedRun(read, entry, alike)

@@ -99,19 +99,20 @@ class SignatureBatch:
     """The signatures that are not verified yet, in order of entries. ``enabled=False`` verifies nothing.
 
     Attributes:
+        enabled: whether signatures are verified at all.
         count: how many there were.
     """
 
     def __init__(self, processes: list[SignatureProcess], *, enabled: bool = True) -> None:
         """Begin with no signature; ``processes`` help, from when each is ready."""
-        self._processes, self._enabled = processes, enabled
+        self._processes, self.enabled = processes, enabled
         self._collected: list[_Signed] = []
         self._batches: deque[_Batch] = deque()
         self.count = 0
 
     def add(self, index: int, signature: str, raw: bytes, key: SignerKey) -> None:
         """Verify this signature soon. Raises: VerificationFailed, at an earlier entry with an invalid signature."""
-        if not self._enabled:
+        if not self.enabled:
             return
         self.count += 1
         self._collected.append(_Signed(index, signature, raw, key))

@@ -77,7 +77,7 @@ class TreeRebuild:
         within = {"level": level, "first": first, "last": first + len(values) - 1}
         result = self._book.connection.execute(_NODES, within)
         # Each at the key where a receipt looks it up: a hash under another key does not count.
-        stored = {place: bytes(value) for at, place, value in result if at == level}
+        stored = {place: bytes(value) for at, place, value in result.fetchall() if at == level}
         for place, value in enumerate(values, first):
             if stored.get(place) != value:
                 raise VerificationFailed(place << level, f"tree node {level}/{place} is not that of the entries")

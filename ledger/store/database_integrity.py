@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import mmap
 import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     Column,
@@ -84,9 +88,40 @@ def check_integrity(connection: Executor) -> str:
     assert isinstance(connection, Connection)
     if is_postgres(connection):
         return _check_postgres(connection)
-    report = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(1)")]
-    if report != ["ok"]:
-        raise VerificationFailed(None, f"SQLite finds the file damaged: {' '.join(report[0].split())}")
+    return _check_report(connection, _sqlite_report(connection))
+
+
+@contextmanager
+def integrity_beside(connection: Executor) -> Iterator[Callable[[], str]]:
+    """Begin the same check of an SQLite file in a thread, which takes another processor than the work of the block.
+
+    It reads by a connection of its own, so of a book that is being written it may see later entries too. On PostgreSQL,
+    and where the connection may have written, the check runs when it is asked for.
+
+    Returns:
+        Waits for the check: what :func:`check_integrity` returns and raises.
+    """
+    assert isinstance(connection, Connection)
+    if is_postgres(connection) or not connection.exec_driver_sql("PRAGMA query_only").scalar():
+        yield partial(check_integrity, connection)
+        return
+    with connection.engine.connect() as other, ThreadPoolExecutor(1, "book-integrity") as pool:
+        report = pool.submit(_sqlite_report, other)
+        driver: Any = other.connection.driver_connection
+        try:
+            yield lambda: _check_report(connection, report.result())
+        finally:
+            # What is not over is waited for by no one.
+            driver.interrupt()
+
+
+def _sqlite_report(connection: Connection) -> str:
+    return str(connection.exec_driver_sql("PRAGMA integrity_check(1)").scalars().all()[0])
+
+
+def _check_report(connection: Connection, report: str) -> str:
+    if report != "ok":
+        raise VerificationFailed(None, f"SQLite finds the file damaged: {' '.join(report.split())}")
     _check_schema_text(connection)
     return ""
 

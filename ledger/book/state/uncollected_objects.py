@@ -1,4 +1,4 @@
-"""Objects that the garbage collector does not search while a book is open: a full search stops every thread.
+"""Objects that the collector does not search while a book is open or verified: a full search stops every thread.
 
 What is alive when a book is opened (modules, documents, the state) is some hundred thousand objects, and the collector
 walks all of them again and again: 0.2 s in which no one gets an answer. The state has no reference cycles, so
