@@ -283,7 +283,7 @@ def _check_table(
             if made.get(place) != value:
                 row = rows.row_that_differs(place, value, made.get(place))
                 raise VerificationFailed(None, f"{name}: the row of {row} is not what the entries make it")
-    except _FAULTS:
+    except ROW_FAULTS:
         _find_unreadable(name, rows)
         raise
     if count != len(made):
@@ -297,11 +297,12 @@ def _find_unreadable(name: str, rows: Any) -> None:  # noqa: ANN401 - of any tab
     for place in rows:
         try:
             rows[place]
-        except _FAULTS as fault:
+        except ROW_FAULTS as fault:
             raise VerificationFailed(None, f"{name}: the row of {place} cannot be read: {fault}") from None
 
 
 _REVISION: Final = text("SELECT version_num FROM alembic_version")
 _TOGETHER: Final = 256
 """Rows that are compared without a pause."""
-_FAULTS = (LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
+ROW_FAULTS: Final = (LookupError, AssertionError, ValueError, ArithmeticError, TypeError, AttributeError)
+"""What a row that holds no value of its table may raise."""

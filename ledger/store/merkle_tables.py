@@ -32,6 +32,11 @@ _OF_KIND: Final = (
 _LAST: Final = select(func.max(ENTRY.c.position))
 _ENTRY_DATA: Final = select(ENTRY.c.data).where(ENTRY.c.position == bindparam("position"))
 _AT: Final = select(ENTRY.c.position, ENTRY.c.data).where(ENTRY.c.position.in_(bindparam("positions", expanding=True)))
+_BETWEEN: Final = (
+    select(ENTRY.c.position, ENTRY.c.data)
+    .where(ENTRY.c.position.between(bindparam("first"), bindparam("last")))
+    .order_by(ENTRY.c.position)
+)
 _TOGETHER: Final = 256
 """Rows that one statement names by their keys; SQLite takes no more than 500 parts of a union."""
 _NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
@@ -215,6 +220,12 @@ def entries_at(connection: Executor, positions: Sequence[int]) -> dict[int, byte
         some = positions[start : start + _TOGETHER]
         found |= {int(at): bytes(data) for at, data in connection.execute(_AT, {"positions": some})}
     return found
+
+
+def entries_between(connection: Executor, first: int, before: int) -> list[tuple[int, bytes]]:
+    """The indexes and exact bytes of the entries from one index up to another, in one statement."""
+    within = {"first": first, "last": before - 1}
+    return [(int(index), bytes(data)) for index, data in connection.execute(_BETWEEN, within)]
 
 
 def entries_of_kind(connection: Executor, kind: str) -> list[tuple[int, bytes]]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Self
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Final, Self
 
 from ledger.commands.entry import Entry
+from ledger.commands.entry_reader import Read, read_entry
+from ledger.log import merkle
 from ledger.log.merkle import CompactRange
 from ledger.store.engine import Executor
-from ledger.store.merkle_tables import Tree, entries_at
+from ledger.store.merkle_tables import Tree, entries_at, entries_between
 from ledger.verifier import leaf_hash, verify_inclusion
 from ledger.wire.malformed import Malformed
+
+BLOCK_LEVEL: Final = 8
+"""The level of the node that proves a block of entries: 2^8 of them, which begin at a multiple of that."""
+MANY: Final = 32
+"""Entries of one block from which on the whole block is read, and proven by one path: as fast as so many paths."""
 
 
 class ProvenEntries:
@@ -25,6 +33,7 @@ class ProvenEntries:
         """Nothing can be read before :meth:`begin`."""
         self._appended: dict[int, bytes] = {}
         self._found: dict[int, bytes] = {}
+        self._parsed: dict[int, Read] = {}
         self._edges: dict[int, Mapping[tuple[int, int], bytes]] = {}
         self._durable: tuple[int, Mapping[tuple[int, int], bytes]] = 0, {}
         self._tree: Tree | None = None
@@ -44,6 +53,7 @@ class ProvenEntries:
         """
         size, edge = self._durable
         self._found.clear()
+        self._parsed.clear()
         self._tree = Tree(reads, size, edge)
         self._edges[tree.size] = tree.nodes
 
@@ -61,26 +71,54 @@ class ProvenEntries:
         self._appended[position] = data
 
     def read(self, positions: Iterable[int]) -> None:
-        """Read entries and their proofs, in one statement each. Raises: Malformed, if one is missing or changed."""
+        """Read entries and their proofs: two statements for a block of which many are named, two for the others.
+
+        Raises:
+            Malformed: if an entry is missing or changed.
+        """
         wanted = sorted(set(positions) - self._found.keys() - self._appended.keys())
         if not wanted:
             return
         if self._tree is None or wanted[-1] >= self._tree.size:
             raise Malformed("", f"entry {wanted[-1]}: cannot be read yet")
+        single = list[int]()
+        for block, some in groupby(wanted, key=lambda at: at >> BLOCK_LEVEL):
+            named = [*some]
+            if len(named) >= MANY and (block + 1) << BLOCK_LEVEL <= self._tree.size:
+                self._read_block(self._tree, block)
+            else:
+                single += named
+        if single:
+            self._read_each(self._tree, single)
+
+    def _read_each(self, tree: Tree, wanted: Sequence[int]) -> None:
         # The root is made of the edge that the writer gave: no node that is read has a part in it.
-        size, root = self._tree.size, self._tree.root()
-        found = entries_at(self._tree.connection, wanted)
-        try:
-            proofs = self._tree.proofs(wanted)
-        except KeyError as error:
-            raise Malformed("", f"a node of the tree is missing: {error}") from None
-        for position, proof in zip(wanted, proofs, strict=True):
+        size, root = tree.size, tree.root()
+        found = entries_at(tree.connection, wanted)
+        for position, proof in zip(wanted, _proofs(tree, wanted), strict=True):
             data = found.get(position)
             if data is None:
                 raise Malformed("", f"entry {position}: is missing")
             if not verify_inclusion(leaf_hash(data), position, size, proof, root):
-                raise Malformed("", f"entry {position}: its bytes, or the nodes of the tree above it, were changed")
+                raise _changed(position)
             self._found[position] = data
+
+    def _read_block(self, tree: Tree, block: int) -> None:
+        """Read a block: its node is made of the entries themselves, and one path leads from it to the root."""
+        first, before = block << BLOCK_LEVEL, (block + 1) << BLOCK_LEVEL
+        found = entries_between(tree.connection, first, before)
+        missing = next((at for at, one in enumerate(found, first) if at != one[0]), first + len(found))
+        if missing < before:
+            raise Malformed("", f"entry {missing}: is missing")
+        levels = merkle.extend(0, [leaf_hash(data) for _, data in found], {})
+        # A path below the block's node is of its own entries.
+        own = [hashes[1] for _, hashes in levels[:BLOCK_LEVEL]]
+        (above,) = _proofs(tree, [first])
+        if not verify_inclusion(levels[0][1][0], first, tree.size, [*own, *above[BLOCK_LEVEL:]], tree.root()):
+            # One of them: its own path shows which.
+            self._read_each(tree, range(first, before))
+            raise _changed(first)
+        self._found.update(found)
 
     def bytes_at(self, position: int) -> bytes:
         """The exact bytes of an entry. Raises: Malformed, if it is missing or changed."""
@@ -91,3 +129,22 @@ class ProvenEntries:
     def entry(self, position: int) -> Entry:
         """The entry itself. Raises: Malformed."""
         return Entry.parse(self.bytes_at(position))
+
+    def read_at(self, position: int) -> Read:
+        """The entry as applying it takes it, parsed once. Raises: Malformed."""
+        read = self._parsed.get(position)
+        if read is None:
+            read = self._parsed[position] = read_entry(self.bytes_at(position))
+        return read
+
+
+def _proofs(tree: Tree, wanted: Sequence[int]) -> list[list[bytes]]:
+    """The paths of entries. Raises: Malformed, if a node is missing."""
+    try:
+        return tree.proofs(wanted)
+    except KeyError as error:
+        raise Malformed("", f"a node of the tree is missing: {error}") from None
+
+
+def _changed(position: int) -> Malformed:
+    return Malformed("", f"entry {position}: its bytes, or the nodes of the tree above it, were changed")

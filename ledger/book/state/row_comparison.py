@@ -5,8 +5,9 @@ twenty seconds the writer, between two batches, gives a snapshot of the database
 the same size of the log. A thread of its own compares the two: every row of accounts, open charges, organisations,
 keys, contracts, policies, lineage, and the documents that they name, and how many rows there are of charges and keys.
 Then it goes on through the log, and compares the rows of settled charges with what their entries say
-(:mod:`ledger.book.state.settled_comparison`). It takes a tenth of a processor, and more only if it would take longer
-than twenty seconds.
+(:mod:`ledger.book.state.settled_comparison`), a third of it each time: so all rows are compared within a minute. It
+takes a tenth of a processor, and more only if it would not be done in time: in the first minute after a book of a
+million entries was opened, half of one.
 
 The first row that differs is named once, in the log of the service, and no state is read any more until the book was
 opened anew, which refuses it as long as the row differs. The writer goes on.
@@ -33,12 +34,56 @@ from ledger.log.verification_findings import VerificationFailed
 from ledger.store.database_state import DatabaseState, check_documents, check_open_rows, count_rows
 
 EVERY_S: Final = 20.0
-"""Between two comparisons."""
-_SHARE: Final = 0.1
-_SLOWLY_S: Final = 20.0
-"""How long a comparison takes no more than its share of a processor."""
+"""From the beginning of one comparison to that of the next."""
+LONG: Final = 65_536
+"""Entries of a book from which on the first comparison begins when it is opened, as there is much to compare."""
+SHARE: Final = 0.1
+"""The share of a processor that a comparison takes if it is done in time with that."""
+OPEN_S: Final = 3.0
+"""Within which the rows of all that is open are to be compared."""
+WITHIN_S: Final = 15.0
+"""Within which a whole comparison is to be done."""
+_REST_S: Final = 1.0
+"""Between two comparisons at least."""
 _TICK_S: Final = 0.05
 _LOG: Final = logging.getLogger("ledger.book")
+
+
+class Pace:
+    """How long a comparison rests after each piece of work: as its share of a processor asks, if that is in time."""
+
+    def __init__(
+        self,
+        rest: Callable[[float], object],
+        clock: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """Begin now.
+
+        Args:
+            rest: waits so many seconds.
+            clock: seconds that go by.
+            worked: seconds of a processor that this thread has taken.
+        """
+        self._rest, self._clock, self._thread_time = rest, clock, worked
+        self._begun, self._last = clock(), worked()
+        self._settled = self._begun
+
+    def rest(self) -> None:
+        """Rest within the work on what is open."""
+        self._rest_until(self._begun + OPEN_S)
+        self._settled = self._clock()
+
+    def rest_at(self, share: float) -> None:
+        """Rest where a share of the settled charges is compared; behind an even pace there is no rest."""
+        left = max(0.0, self._begun + WITHIN_S - self._settled)
+        self._rest_until(self._settled + left * share)
+
+    def _rest_until(self, end: float) -> None:
+        asked, left = (self._thread_time() - self._last) * (1 / SHARE - 1), end - self._clock()
+        if min(asked, left) > 0:
+            self._rest(min(asked, left))
+        self._last = self._thread_time()
 
 
 class RowComparison:
@@ -57,13 +102,13 @@ class RowComparison:
         Args:
             pinning: asks the writer for a snapshot.
             records: where the log names each charge and key.
-            every_s: between two comparisons.
+            every_s: from the beginning of one comparison to that of the next.
         """
         self._every_s = every_s
+        self._first_s = 0.0 if len(records.ids) >= LONG else every_s
         self._pinning, self._settled = pinning, SettledComparison(records)
         self._closing = threading.Event()
         self._turn, self._blaming = threading.Lock(), threading.Lock()
-        self._begun, self._worked = 0.0, 0.0
         self.difference: str | None = None
         self.compared = Compared(0, 0)
         self._thread = threading.Thread(target=self._run, name="book-rows", daemon=True)
@@ -80,9 +125,8 @@ class RowComparison:
             pinned = self._pinned()
             if pinned is None:
                 return False
-            self._begun, self._worked = time.monotonic(), time.thread_time()
             try:
-                self._compare(pinned)
+                self._compare(pinned, Pace(self._closing.wait))
             except VerificationFailed as found:
                 self._found(str(found))
             except SQLAlchemyError:
@@ -124,8 +168,11 @@ class RowComparison:
             raise RowsDiffer(f"a row was changed by another hand: {self.difference}")
 
     def _run(self) -> None:
-        while not self._closing.wait(self._every_s) and self.difference is None:
+        rest_s = self._first_s
+        while not self._closing.wait(rest_s) and self.difference is None:
+            begun = time.monotonic()
             self.compare()
+            rest_s = max(min(_REST_S, self._every_s), begun + self._every_s - time.monotonic())
 
     def _pinned(self) -> Pinned | None:
         future = self._pinning()
@@ -140,21 +187,14 @@ class RowComparison:
             self.difference = difference
             _LOG.error("a row was changed by another hand, and no state is read from now on: %s", difference)
 
-    def _compare(self, pinned: Pinned) -> None:
+    def _compare(self, pinned: Pinned, pace: Pace) -> None:
         rows = DatabaseState(pinned.connection)
-        check_open_rows(rows, pinned.parts, self._pause)
-        check_documents(rows, pinned.parts, self._pause)
+        check_open_rows(rows, pinned.parts, pace.rest)
+        check_documents(rows, pinned.parts, pace.rest)
         for name, count in pinned.counts.items():
             if (stored := count_rows(rows, name)) != count:
                 raise VerificationFailed(None, f"{name}: there are {stored} rows, and the entries make {count}")
-        self.compared = self._settled.compare(pinned, rows, self._pause, self._closing.is_set)
-
-    def _pause(self) -> None:
-        """Rest as long as keeps to the share of a processor; a comparison that lasts too long does not rest."""
-        worked = time.thread_time() - self._worked
-        if time.monotonic() < self._begun + _SLOWLY_S:
-            self._closing.wait(worked * (1 / _SHARE - 1))
-        self._worked = time.thread_time()
+        self.compared = self._settled.compare(pinned, rows, pace.rest_at, self._closing.is_set)
 
 
 def _let_go(future: Future[Pinned | None]) -> None:

@@ -14,7 +14,7 @@ from struct import iter_unpack
 from ledger.book.state.position_index import PositionIndex
 from ledger.book.state.proven_entries import ProvenEntries
 from ledger.commands.entry import Entry
-from ledger.commands.entry_reader import Read, read_entry
+from ledger.commands.entry_reader import Read
 from ledger.commands.governance.clock_correction import CorrectClock, corrected
 from ledger.commands.governance.model_opening import OpenModel, key_of_opening
 from ledger.commands.governance.model_release_notice import Announce, announced
@@ -79,13 +79,13 @@ class SettledRecords:
         entries.read(positions)
         charge: Charge | None = None
         for position in positions:
-            charge = _changed(charge, read_entry(entries.bytes_at(position)), position, name, self.state)
+            charge = _changed(charge, entries.read_at(position), position, name, self.state)
         return charge
 
     def key(self, entries: ProvenEntries, key_id: str) -> SigningKey | None:
         """A clean room's key; None if there is none. Raises: Malformed."""
         for position in self.keys.positions(key_id):
-            effect = read_entry(entries.bytes_at(position)).effect
+            effect = entries.read_at(position).effect
             if isinstance(effect, Charged) and effect.charge.key_id == key_id:
                 return effect.key_at(position)
             if isinstance(effect, Entry) and isinstance(body := effect.command_body, OpenModel):

@@ -10,12 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import event
 
 from ledger.book.book import BookBusy, BookStopped, BookUnusable, RowsDiffer
-from ledger.book.state import settled_comparison
-from ledger.book.state.row_comparison import RowComparison
+from ledger.book.state import row_comparison, settled_comparison
+from ledger.book.state.row_comparison import OPEN_S, SHARE, WITHIN_S, Pace, RowComparison
 from ledger.book.state.settled_comparison import Compared
 from ledger.book.submitted_command import PricesChange
+from ledger.store.database_state import PROJECTIONS
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import BANK_A, BANK_B
 from tests.factories.stored import StoredWorld
@@ -172,9 +176,9 @@ def _sent(world: StoredWorld, how_many: int) -> None:
 
 @pytest.fixture
 def sliced(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> StoredWorld:
-    """A log of some 20 slices of four entries, of which three are compared in full at once."""
+    """A log of some 20 slices of four entries."""
     monkeypatch.setattr(settled_comparison, "SLICE", 4)
-    monkeypatch.setattr(settled_comparison, "FULL", 3)
+    monkeypatch.setattr(settled_comparison, "LEAST", 3)
     _sent(world, 24)
     return world
 
@@ -185,15 +189,83 @@ def _compared(world: StoredWorld) -> Compared:
 
 
 def test_a_long_log_is_gone_through_in_three_comparisons(sliced: StoredWorld) -> None:
-    """By count, on any machine: some slices in full at each, of all others the rows; few are twice compared in full."""
+    """By count, on any machine: all of it in full at first, and then the rows alone; few are twice compared in full."""
     slices = -(-sliced.size // 4)
-    first = [_compared(sliced) for _ in range(12)]
+    first = [_compared(sliced) for _ in range(3)]
     assert {one.slices for one in first} == {-(-slices // 3)}
-    assert max(one.full for one in first) == 3
+    assert all(one.full == one.slices for one in first)
     # What has no settled charge is compared in full each time, and so is the end of the log.
     later = [_compared(sliced) for _ in range(6)]
     assert sum(one.slices for one in later) >= 2 * slices
     assert sum(one.full for one in later) < slices
+
+
+@pytest.mark.parametrize("size", [4, 32])
+def test_a_slice_takes_as_many_statements_however_long_it_is(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Its rows, its entries and those that changed its charges, and the path to the root of either: five."""
+    monkeypatch.setattr(settled_comparison, "SLICE", size)
+    monkeypatch.setattr(settled_comparison, "LEAST", 1_000)
+    _sent(world, 24)
+    sent: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if " FROM account" not in statement:
+            sent.append(statement)
+
+    engine = world.book._reads  # noqa: SLF001 - by which a snapshot is read
+    event.listen(engine, "before_cursor_execute", note)
+    _compared(world)
+    first = len(sent)
+    compared = _compared(world)
+    again = len(sent) - first
+    slices = -(-world.size // size)
+    assert compared.slices == slices
+    # Beside the slices: every table once, the documents, and how many rows there are.
+    beside = len(PROJECTIONS) + 25
+    assert first <= 5 * slices + beside
+    assert again <= slices + 5 * compared.full + beside
+
+
+class Machine:
+    """A clock, and a processor that does nothing but what it is given; a share of it is another's."""
+
+    def __init__(self, slowed: float) -> None:
+        self.now, self.worked, self._slowed = 100.0, 0.0, slowed
+        self.pace = Pace(self.rest, lambda: self.now, lambda: self.worked)
+
+    def rest(self, seconds: float) -> None:
+        """Let time go by."""
+        assert seconds > 0
+        self.now += seconds
+
+    def work(self, seconds: float) -> None:
+        """Work so long."""
+        self.now, self.worked = self.now + seconds * self._slowed, self.worked + seconds
+
+
+@given(
+    work=st.floats(0.001, 12.0), pieces=st.integers(1, 2_000), open_rows=st.floats(0.0, 2.0), slowed=st.floats(1.0, 1.2)
+)
+def test_a_comparison_takes_a_tenth_of_a_processor_or_is_done_in_time(
+    work: float, pieces: int, open_rows: float, slowed: float
+) -> None:
+    """Whatever there is to do; and where a tenth is enough, never more than that over a second."""
+    machine = Machine(slowed)
+    begun = machine.now
+    for _ in range(20):
+        machine.work(open_rows / 20)
+        machine.pace.rest()
+    for piece in range(1, pieces + 1):
+        machine.work(work / pieces)
+        machine.pace.rest_at(piece / pieces)
+    took = machine.now - begun
+    # A piece that is begun is done, the last of either part too.
+    piece_s = (open_rows / 20 + work / pieces) * slowed
+    assert took <= max(WITHIN_S, OPEN_S + (open_rows + work) * slowed) + 2 * piece_s + 0.001
+    if (work + open_rows) * 10 * slowed < WITHIN_S and open_rows * 10 * slowed < OPEN_S:
+        assert took >= (work + open_rows) * (1 / SHARE - 1) * 0.99
 
 
 AFTERWARDS: Final = (
@@ -208,7 +280,7 @@ AFTERWARDS: Final = (
 @pytest.mark.parametrize(("statement", "told"), AFTERWARDS)
 def test_a_row_of_long_ago_is_named_within_three_comparisons(sliced: StoredWorld, statement: str, told: str) -> None:
     """Though its slice was compared in full before; also where it is put back to what it once was."""
-    for _ in range(12):
+    for _ in range(6):
         assert sliced.book.compare_rows() is None
     assert announce(sliced, "run-4").code.word == "permitted"
     execute(sliced.url, statement)
@@ -217,12 +289,15 @@ def test_a_row_of_long_ago_is_named_within_three_comparisons(sliced: StoredWorld
 
 
 @pytest.mark.damages
-def test_it_is_done_without_being_asked(world: StoredWorld) -> None:
-    """By a thread of its own, which ends with the book."""
+@pytest.mark.parametrize("every_s", [0.01, 3_600.0])
+def test_it_is_done_without_being_asked(world: StoredWorld, every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a thread of its own, which ends with the book; of a long book at once, however long it is between two."""
+    if every_s > LIMIT_S:
+        monkeypatch.setattr(row_comparison, "LONG", 4)
     writer = world.book._writer  # noqa: SLF001 - the same writer, asked more often
     changeable(world)
-    comparison = RowComparison(writer.pin, writer._state.records, every_s=0.01)  # noqa: SLF001
     execute(world.url, "UPDATE account SET posted = 0")
+    comparison = RowComparison(writer.pin, writer._state.records, every_s)  # noqa: SLF001
     until = time.monotonic() + LIMIT_S
     while comparison.difference is None and time.monotonic() < until:
         pass
