@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from ledger.mechanisms.audited_plan import AuditedPlan
 from ledger.mechanisms.decomposition import check_pieces
 from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.plan import MechanismPlan, Plan
@@ -38,8 +39,10 @@ def _read_cached(canonical: bytes) -> RunPlan:
 
 
 _KINDS: Final[Any] = Annotated[
-    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan,
-    rule("is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics', 'ensemble', 'staged' or 'tuning'"),
+    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan | AuditedPlan,
+    rule(
+        "is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics', 'ensemble', 'staged', 'tuning' or 'audited'"
+    ),
 ]
 
 

@@ -19,6 +19,7 @@ from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.gate import Check
 from ledger.domain.organisation_graph import coalitions_of
+from ledger.mechanisms.audited_plan import AuditedPlan
 from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
@@ -52,7 +53,7 @@ def with_noise(plan: RunPlan, noise: Fraction) -> RunPlan | None:
     """The same run, or training, with this noise multiplier; None if there is no single one. Raises: Malformed."""
     if isinstance(plan, Plan):
         return structs.replace(plan, noise_multiplier=noise)
-    if isinstance(plan, StagedPlan | TuningPlan):
+    if isinstance(plan, StagedPlan | TuningPlan | AuditedPlan):
         return structs.replace(plan, training=structs.replace(plan.training, noise_multiplier=noise))
     changed = _noisier(plan.whole, noise)
     return MechanismPlan(changed) if changed else None
@@ -62,7 +63,7 @@ def noise_of(plan: RunPlan) -> Fraction | None:
     """The noise multiplier of a run; None for a mechanism that has no single one."""
     if isinstance(plan, Plan):
         return plan.noise_multiplier
-    if isinstance(plan, StagedPlan | TuningPlan):
+    if isinstance(plan, StagedPlan | TuningPlan | AuditedPlan):
         return plan.training.noise_multiplier
     mechanism = plan.whole
     while isinstance(mechanism, SelfComposed):

@@ -23,13 +23,14 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from api.demo import digits
 from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.accounts.audit_bound import Tally, epsilon_least
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.bench.charged import DELTA, RELATION, charged
 from tests.bench.compare import LINES
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
-from trainer_adapter.training.one_run_audit import Tally, epsilon_least, flip, tally
+from trainer_adapter.training.one_run_audit import flip, tally
 
 pytestmark = pytest.mark.bench
 
