@@ -77,6 +77,11 @@ class ComputedPrices:
         """The ε of :meth:`report`. Raises: Malformed, Rejected."""
         return self.report(partition, run).epsilon
 
+    def record_epsilon(self, partition: Partition, plan: RunPlan) -> Fraction:
+        """The ε of a whole run for one record, at the partition's δ. Raises: Malformed, Rejected."""
+        delta = partition.delta
+        return self.number(_report, delta.numerator, delta.denominator, partition.relation, 1, plan).epsilon
+
     def cap(self, bound: Bound) -> Cap:
         """The capacity that a charge must stay within. Raises: Malformed, NoRoom."""
         whole = self.capacity(read_rule(bound.partition.terms), bound.epsilon)

@@ -34,6 +34,7 @@ from ledger.book.submitted_command import BookBusy, Outcome, Submission, Views
 from ledger.commands.context import PendingCommand
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import CLIENT_KINDS, KINDS
+from ledger.commands.runs.audit_report import ReportAudit
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.facts import Facts
 from ledger.domain.outcomes import Code
@@ -230,7 +231,7 @@ class CommandPricing:
 
 
 def _is_priced(pending: PendingCommand) -> bool:
-    return isinstance(pending.body, MakeCharge | OpenPartition)
+    return isinstance(pending.body, MakeCharge | OpenPartition | ReportAudit)
 
 
 def _key(pending: PendingCommand) -> Hashable:

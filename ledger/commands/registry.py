@@ -26,6 +26,7 @@ from ledger.commands.registration.organisation import ORGANISATION
 from ledger.commands.registration.partition import PARTITION
 from ledger.commands.registration.retirement import RETIREMENT
 from ledger.commands.registration.stream import STREAM
+from ledger.commands.runs.audit_report import AUDIT_REPORT
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_reader import matched_once
 from ledger.commands.runs.key_release import KEY_RELEASE
@@ -60,6 +61,7 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         POST,
         VOID,
         LAPSE,
+        AUDIT_REPORT,
         MODEL_RELEASE,
         RECOMMENDATION,
         REVOCATION,

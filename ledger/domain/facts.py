@@ -147,6 +147,20 @@ _RUNS: Final = Contract._fields.index("runs")
 """The place of a field, read off its name: every charge counts, and `_replace` takes twice as long."""
 
 
+class Audit(NamedTuple):
+    """One audited run, as its clean room reported it.
+
+    Attributes:
+        pipeline: the digest of what was audited.
+        above: whether its lower bound on ε disproves the ε that its plan was charged for.
+    """
+
+    charge: str
+    pipeline: str
+    above: bool
+    index: int  # type: ignore[assignment]  # see SigningKey
+
+
 class Account(NamedTuple):
     """The loss of one partition for one holder: settled for what ran, and reserved for what may yet run."""
 
@@ -221,6 +235,10 @@ class Facts(Protocol):
     @property
     def streams(self) -> Mapping[tuple[str, str], tuple[StreamVersion, ...]]:
         """By provider and dataset id, in order of version."""
+
+    @property
+    def audits(self) -> Mapping[str, Audit]:
+        """By the charge of the audited run."""
 
     @property
     def partitions(self) -> Mapping[str, Partition]:

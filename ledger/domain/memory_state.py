@@ -12,6 +12,7 @@ from typing import Final
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import (
     Account,
+    Audit,
     Contract,
     Dataset,
     OpeningOrder,
@@ -45,6 +46,7 @@ class MemoryState:
     policies: dict[str, tuple[PolicyVersion, ...]] = field(default_factory=dict)
     datasets: dict[tuple[str, str], Dataset] = field(default_factory=dict)
     streams: dict[tuple[str, str], tuple[StreamVersion, ...]] = field(default_factory=dict)
+    audits: dict[str, Audit] = field(default_factory=dict)
     partitions: dict[str, Partition] = field(default_factory=dict)
     contracts: dict[str, Contract] = field(default_factory=dict)
     contract_heads: dict[str, str] = field(default_factory=dict)

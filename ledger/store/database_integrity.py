@@ -62,6 +62,7 @@ _ADDED: Final = {
     "0004": "key_terms",
     "0006": "stream_version",
     "0007": "extended_quorum",
+    "0008": "audit",
 }
 """By revision, a table that books have since."""
 _CHANGED: Final = {"0005": ("document", f"<={POLICY_DOCUMENT_BYTES_MAX}", "<=262144")}

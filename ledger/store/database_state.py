@@ -31,6 +31,7 @@ PROJECTIONS: Final[dict[str, TableMapping[Any, Any]]] = {
     "policies": t.POLICIES,
     "datasets": t.DATASETS,
     "streams": t.STREAMS,
+    "audits": t.AUDITS,
     "partitions": t.PARTITIONS,
     "contracts": t.CONTRACTS,
     "contract_heads": t.CONTRACT_HEADS,
@@ -57,6 +58,7 @@ class DatabaseState:
         self.policies = ProjectionTable(connection, t.POLICIES)
         self.datasets = ProjectionTable(connection, t.DATASETS)
         self.streams = ProjectionTable(connection, t.STREAMS)
+        self.audits = ProjectionTable(connection, t.AUDITS)
         self.partitions = ProjectionTable(connection, t.PARTITIONS)
         self.contracts = ProjectionTable(connection, t.CONTRACTS)
         self.contract_heads = ProjectionTable(connection, t.CONTRACT_HEADS)

@@ -18,6 +18,7 @@ from sqlmodel import Field, SQLModel
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import (
     Account,
+    Audit,
     Contract,
     Dataset,
     Organisation,
@@ -33,7 +34,7 @@ from ledger.mechanisms.loss import Loss
 from ledger.store.row_mapping import RecordMapping, Rows, TableMapping, number, text
 
 V = TypeVar("V")
-SCHEMA_REVISION: Final = "0007"
+SCHEMA_REVISION: Final = "0008"
 """The newest migration; a book at another revision is not opened."""
 APPEND_ONLY: Final = ("entry", "tree_node", "document", "checkpoint", "cosignature", "seal")
 
@@ -42,6 +43,7 @@ PROJECTED_SINCE: Final = {
     "recovery_quorums": "0004",
     "streams": "0006",
     "extended_quorums": "0007",
+    "audits": "0008",
 }
 """By part of the state, the revision whose books have its table first; parts not named here always had theirs."""
 
@@ -178,6 +180,9 @@ EXTENDED_QUORUMS: Final[TableMapping[str, ExtendedQuorum]] = _projection(
     "extended_quorum", ExtendedQuorum, "organisation"
 )
 DATASETS: Final[TableMapping[tuple[str, str], Dataset]] = _projection("dataset", Dataset, "provider", "dataset")
+AUDITS: Final[TableMapping[str, Audit]] = _projection(
+    "audit", Audit, "charge", rules=(_check("above IN (0, 1)", "above"),)
+)
 PARTITIONS: Final[TableMapping[str, Partition]] = _projection(
     "partition",
     Partition,

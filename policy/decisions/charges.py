@@ -12,6 +12,7 @@ from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.gate import REFUNDS
 from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
 from ledger.domain.partition_ranges import in_words, partitions_within
+from ledger.mechanisms.audited_plan import AuditedPlan
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.exact_numbers import format_number
@@ -47,6 +48,8 @@ def charge(case: Case, body: MakeCharge) -> None:
     check_windows(case, [facts.partitions[ref] for ref in bound])
     policies = tuple(dict.fromkeys(binds.policy for binds in {id(terms): terms for terms in bound.values()}.values()))
     check_run_bounds(case, body.plan, document, policies)
+    if isinstance(body.plan, AuditedPlan):
+        _check_audit(case, body, body.plan, document)
     for policy in policies:
         if policy.pipeline:
             case.exists("pipeline_not_named", body.pipeline, "the pipeline's digest", "named", policy.source)
@@ -250,6 +253,19 @@ def _check_mechanism(case: Case, who: str, plan: RunPlan, document: ContractDocu
                 case.at_least(f"noise_below_{who}", "noise multiplier", noise, least, source)
         if (most := bounds.probability_max) is not None:
             case.at_most(f"sampling_above_{who}", "sampling probability", probability_of(leaf), most, source)
+
+
+def _check_audit(case: Case, body: MakeCharge, plan: AuditedPlan, document: ContractDocument) -> None:
+    """Check an audited run: on one partition, which its provider has opened for audit, and of a named pipeline."""
+    terms, source = document.audit, document.source
+    several = bool(body.ranges) or len(body.partitions) > 1
+    case.check("audit_on_several", not several, "an audited run", "on one partition")
+    case.exists("pipeline_not_named", body.pipeline, "the pipeline's digest", "named")
+    for ref in body.partitions:
+        opened = terms is not None and ref in terms.partitions
+        case.check("audit_not_agreed", opened, ref, "opened for audit by the contract", source)
+    if terms is not None:
+        case.count_at_most("canaries_above_contract", "canaries", plan.canaries, terms.canaries_max, source)
 
 
 VERDICTS: Final = (on(CHARGE, charge),)

@@ -6,6 +6,7 @@ from typing import Final
 
 from ledger.commands.governance.model_opening import MODEL_OPENING, OpenModel
 from ledger.commands.governance.model_release_notice import RELEASE_NOTICE, Announce
+from ledger.commands.runs.audit_report import ACCUSATIONS, AUDIT_REPORT, ReportAudit, accusations, is_frozen
 from ledger.commands.runs.key_release import KEY_RELEASE, ReleaseKey
 from ledger.commands.runs.model_release import MODEL_RELEASE, ReleaseModel
 from ledger.commands.runs.run_generation import RUN_GENERATION, TakeGeneration
@@ -130,6 +131,24 @@ def model_release(case: Case, body: ReleaseModel) -> None:
     for ref, binds in bound.items():
         _check_leaves(case, ref, binds)
     _check_announced(case, body, charge, bound)
+    _check_not_frozen(case, charge)
+
+
+def _check_not_frozen(case: Case, charge: Charge) -> None:
+    """Check that audits did not disprove, time after time, what runs of its pipeline are charged for."""
+    pipeline = charge.pipeline
+    if pipeline is None or all(audit.pipeline != pipeline for audit in case.facts.audits.values()):
+        return
+    row = accusations(case.facts.audits.values(), pipeline)
+    text = f"{row} audits of pipeline {pipeline[:16]} in a row disprove its claim; {ACCUSATIONS} freeze its releases"
+    case.add("pipeline_frozen", not is_frozen(row), text)
+
+
+def audit_report(case: Case, body: ReportAudit) -> None:
+    """Decide an audit report: by the audited run's own clean room."""
+    charge = _charge(case, body.charge)
+    if charge is not None:
+        _check_clean_room(case, charge)
 
 
 def _check_announced(case: Case, body: ReleaseModel, charge: Charge, bound: dict[str, Binding]) -> None:
@@ -185,6 +204,7 @@ VERDICTS: Final = (
     on(RUN_GENERATION, run_generation),
     on(STEP_LEASE, step_lease),
     on(POST, post),
+    on(AUDIT_REPORT, audit_report),
     on(MODEL_OPENING, model_opening),
     on(RELEASE_NOTICE, release_notice),
     on(MODEL_RELEASE, model_release),

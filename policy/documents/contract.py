@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from ledger.wire.field_types import Did, Name, Sha256, between, distinct, words
+from ledger.mechanisms.audited_plan import CANARIES_MAX
+from ledger.wire.field_types import Did, Name, Ref, Sha256, between, distinct, words
 from ledger.wire.records import Record
 from policy.checks.field_readers import Inconsistent
 from policy.documents.dataset import DatasetName, Text
@@ -18,6 +19,8 @@ PARTIES_MAX: Final = 16
 DATASETS_MAX: Final = 64
 RUNS_MAX: Final = 1_000_000
 WAIVERS_MAX: Final = 32
+AUDITED_MAX: Final = 64
+"""Partitions that a contract opens for audit."""
 WAIVABLE: Final = ("join_unbounded", "metrics_exact", "preprocessing_fitted")
 """Operations of a pipeline beside training that have no price, by the codes of the DEPA import."""
 
@@ -44,10 +47,22 @@ class Waiver(Record, frozen=True):
     waives: Annotated[str, words(*WAIVABLE)]
 
 
+class AuditTerms(Record, frozen=True):
+    """What the providers agree to with their signatures: canaries beside the records of these partitions.
+
+    Attributes:
+        canaries_max: of one run.
+    """
+
+    canaries_max: Annotated[int, between(1, CANARIES_MAX)]
+    partitions: Annotated[tuple[Ref, ...], distinct(AUDITED_MAX)]
+
+
 class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
     """A contract, signed by all its TDPs and the TDC; in force from ``starts`` until before ``ends`` (ms).
 
     Attributes:
+        audit: the partitions that are open for audited runs; without it there are none.
         run: the cap on one run's ε, and its other bounds.
         share_max: the greatest share of each partition's capacity that the TDC's lineage may use.
         waivers: each signed by its issuer too; a contract with waivers admits runs of their pipelines only.
@@ -63,6 +78,7 @@ class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
     tdc: Did
     tdps: Annotated[tuple[Did, ...], distinct(PARTIES_MAX)]
     version: Version
+    audit: AuditTerms | None = None
     lineage: LineageBound | None = None
     share_max: Share | None = None
     waivers: Annotated[tuple[Waiver, ...], distinct(WAIVERS_MAX)] | None = None
@@ -90,6 +106,10 @@ class ContractDocument(Document, frozen=True, tag_field="kind", tag="contract"):
         for place, dataset in enumerate(self.datasets):
             if dataset.provider not in self.tdps:
                 raise Inconsistent(f"datasets[{place}].provider", "must be one of tdps")
+        own = {(dataset.provider, dataset.dataset) for dataset in self.datasets}
+        for place, ref in enumerate(() if self.audit is None else self.audit.partitions):
+            if tuple(ref.split("/")[:2]) not in own:
+                raise Inconsistent(f"audit.partitions[{place}]", "must be of one of datasets")
         for place, waiver in enumerate(self.waivers or ()):
             if waiver.ends > self.ends:
                 raise Inconsistent(f"waivers[{place}].ends", "must not be after the contract's end")

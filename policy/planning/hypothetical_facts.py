@@ -44,7 +44,7 @@ class HypotheticalFacts:
         self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
         # A None in a ChainMap reads like an absent value for ``get``.
         self.forgiven = cast("Mapping[tuple[str, str], Loss]", _in_front(forgiven, facts.forgiven))
-        self.nodes, self.streams = facts.nodes, facts.streams
+        self.nodes, self.streams, self.audits = facts.nodes, facts.streams, facts.audits
         self.key_terms, self.recovery_quorums = facts.key_terms, facts.recovery_quorums
         self.extended_quorums = facts.extended_quorums
         self.keys_of, self.pending_charges = facts.keys_of, facts.pending_charges

@@ -16,6 +16,7 @@ from ledger.domain.charge_record import Charge, StepLeases
 from ledger.domain.command import Command
 from ledger.domain.facts import (
     Account,
+    Audit,
     Contract,
     Dataset,
     Organisation,
@@ -189,6 +190,8 @@ def _money(world: SceneFacts, scene: dict[str, Any]) -> None:
     for ref, price in scene["charge"].get("prices", {}).items():
         pending = loss_of((Segment(120, (price,)),), 120)
         world.accounts[ref, holder_of(3)] = Account(ref, holder_of(3), Loss.zero(1), pending)
+    for place, (pipeline, above) in enumerate(scene["audits"]):
+        world.audits[f"audit-{place}"] = Audit(f"audit-{place}", pipeline, above, 70 + place)
     world.charges["run-1"] = Charge(
         id="run-1",
         contract=next(iter(world.contracts)),

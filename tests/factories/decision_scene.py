@@ -90,6 +90,7 @@ SCENE: Final[dict[str, Any]] = {
     "runs": 2,
     "revoked": False,
     "partitions": [PARTITION],
+    "audits": [],
     "charge": {"state": "pending", "deadline": "2026-06-01T01:00:00Z", "notices": {MODEL: "2026-05-31T00:00:00Z"}},
     "header": {"alg": "Ed25519", "typ": "eat+jwt"},
     "claims": {
@@ -146,6 +147,10 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
     "void": {"actor": BANK_A, "body": {"charge": "run-1"}},
     "lapse": {"actor": BANK_A, "body": {"charge": "run-1"}},
     "statement": {"actor": LEDGER_ACTOR, "body": {"root": "0" * 64, "size": 1}},
+    "audit_report": {
+        "actor": BANK_A,
+        "body": {"charge": "run-1", "correct": 1, "epsilon_claimed": "1", "plan": PLAN},
+    },
     "model_release": {"actor": BANK_A, "body": {"charge": "run-1", "model": MODEL}},
     "stream": {"actor": HOSPITAL, "signers": [HOSPITAL], "entered": STREAM},
     "recommendation": {"actor": TSO, "signers": [TSO], "entered": RECOMMENDATION},

@@ -174,6 +174,7 @@ def attestation(  # noqa: PLR0913 - the claims that a gate checks
     *,
     nonce: str = NONCE,
     attester: Ed25519PrivateKey | None = None,
+    **more: c.Json,
 ) -> bytes:
     """An attester's token (EAT, RFC 9711) for a clean room and a charge's plan, at a time in Unix milliseconds."""
     private = attester or private_key("attester")
@@ -187,6 +188,7 @@ def attestation(  # noqa: PLR0913 - the claims that a gate checks
         "iss": ATTESTER,
         "plan": plan_digest,
         "swname": "trainer",
+        **more,
     }
     x, secret = str(public_key(private).to_json()["x"]), c.base64url(private.private_bytes_raw())
     key = OKPKey.import_key({"crv": "Ed25519", "d": secret, "kty": "OKP", "x": x})

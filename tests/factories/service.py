@@ -68,7 +68,8 @@ _TLS: Final = ssl.create_default_context()
 
 def contract_document(now: int = NOW, runs_max: int = 10) -> dict[str, Any]:
     """What the hospital and the bank agree on."""
-    return contract(BANK_A, starts=now, run={"epsilon_max": "1"}, runs_max=runs_max)
+    audit = {"canaries_max": 1_000, "partitions": [PARTITION]}
+    return contract(BANK_A, starts=now, audit=audit, run={"epsilon_max": "1"}, runs_max=runs_max)
 
 
 def machine_clock() -> Clock:
@@ -262,10 +263,16 @@ class ServedWorld(World):
         }
 
     def attest(
-        self, room: CleanRoom, charge: str, nonce: str, plan: str = PLAN_DIGEST, signer: Signer | None = None
+        self,
+        room: CleanRoom,
+        charge: str,
+        nonce: str,
+        plan: str = PLAN_DIGEST,
+        signer: Signer | None = None,
+        **more: c.Json,
     ) -> str:
         """Store an attestation token as the clean room's evidence, by itself or by ``signer``; its digest."""
-        token = attestation(room, charge, plan, self.clock.now, nonce=nonce, attester=self.attester)
+        token = attestation(room, charge, plan, self.clock.now, nonce=nonce, attester=self.attester, **more)
         return self.service.put_document(signer or room.signer, token).document
 
     def command_bytes(self, signer: Signer, actor: str, kind: str, body: c.Object, id: str) -> bytes:  # noqa: A002

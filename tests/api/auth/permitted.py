@@ -12,7 +12,7 @@ from policy.checks.field_readers import format_time
 from tests.api.two_of_each import TwoOfEach
 from tests.factories.documents import dataset, stream
 from tests.factories.people import BANK_A, BANK_B, BOTH, HOSPITAL, HOUR_MS, CleanRoom
-from tests.factories.service import NOW, OPENED, contract_document
+from tests.factories.service import NOW, OPENED, PLAN, contract_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NEW: Final = "did:web:new.example"
 STANDING: Final = {
     ("", "submit_organisation"): 401,
+    ("CCR", "submit_audit_report"): 409,
     ("CCR", "submit_key_release"): 409,
     ("CCR", "submit_model_release"): 409,
     ("CCR", "submit_release_notice"): 409,
@@ -49,6 +50,7 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
     giver: c.Object = {"giver": BANK_A} if role == "SRO" else {}
     bodies: dict[str, c.Object] = {
         "acquisition": {"acquired": [BANK_B], "organisation": BANK_A},
+        "audit_report": {"charge": things.charge, "correct": 1, "epsilon_claimed": "1", "plan": PLAN},
         "charge": pairs.charge(things, room),
         "clock_correction": {"ahead": 2, "reason": "none", "signatures": ["a..b"], "time": 1},
         "coalition": {"epsilon": "8", "members": [BANK_A, BANK_B]},

@@ -28,7 +28,7 @@ from tests.api.auth.permitted import STANDING, own
 from tests.api.auth.read_addresses import address
 from tests.api.two_of_each import MISSING, Person, Things, TwoOfEach
 from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, STRANGER, CleanRoom
-from tests.factories.service import NOW, OPENED, open_world
+from tests.factories.service import NOW, OPENED, PLAN, open_world
 from tests.factories.statements import state_now
 
 TABLE: Final[dict[str, dict[str, list[int]]]] = json.loads((Path(__file__).parent / "access_matrix.json").read_text())
@@ -61,6 +61,7 @@ def _of_things(pairs: TwoOfEach, kind: str, things: Things) -> c.Object | None:
     on_charge: c.Object = {"charge": things.charge}
     sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": _MODEL, "nonce": "A" * 43}
     bodies: dict[str, c.Object] = {
+        "audit_report": {**on_charge, "correct": 1, "epsilon_claimed": "1", "plan": PLAN},
         "charge": pairs.charge(things, room),
         "decree": {"holder": "lineage:9999", "partition": things.partition, "reason": "an order"},
         "key_release": {**on_charge, "evidence": "0" * 64, "nonce": "A" * 43},
@@ -324,6 +325,7 @@ def _fields(things: Things) -> dict[str, str]:
         ("CCR", "key_release"),
         ("CCR", "run_generation"),
         ("CCR", "step_lease"),
+        ("CCR", "audit_report"),
         ("CCR", "post"),
         ("CCR", "void"),
         ("CCR", "model_release"),

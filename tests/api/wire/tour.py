@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from fractions import Fraction
 from typing import Final
 
 import httpx
@@ -15,11 +16,16 @@ from client.keys.signer import Signer
 from client.service.key_bodies import recovery, rotation
 from client.watermarks.fingerprint_file import write_fingerprint
 from client.watermarks.spread_spectrum import fingerprint
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.commands.entry import Entry
 from ledger.commands.governance.clock_correction import ClockClaim
 from ledger.commands.registry import PATHS
+from ledger.commands.runs.audit_report import claim_of
 from ledger.commands.signing_keys.recovery import RecoveryClaim
+from ledger.mechanisms.audited_plan import AuditedPlan
+from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
 from ledger.wire.records import write
 from policy.checks.field_readers import format_time
 from tests.api.two_of_each import TwoOfEach
@@ -31,6 +37,7 @@ from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, HOUR_MS, SR
 from tests.factories.service import OPENED, PLAN, ServedWorld, contract_document
 from tests.factories.statements import state_now
 
+RELATION: Final = "REPLACE_SPECIAL"
 SEALED: Final = "run-7"
 """A run whose model stays sealed."""
 _MORE_BANKS: Final = tuple(f"did:web:bank-{letter}.example" for letter in "cdefghi")
@@ -51,6 +58,7 @@ class Tour:
         self._ask()
         self._charge()
         self._model()
+        self._audit()
         self._refused()
         self._read()
         self._lineage()
@@ -132,6 +140,22 @@ class Tour:
         evidence = world.attest(other, SEALED, fresh, signer=world.bank)
         body: c.Object = {"charge": SEALED, "clean_room": other.to_json(), "evidence": evidence, "model": model}
         self._submit(world.bank, BANK_A, "model_opening", {**body, "nonce": fresh}, f"opening-of-{SEALED}")
+
+    def _audit(self) -> None:
+        """An audited run, and what its clean room reports."""
+        world, pairs, room, name = self.world, self.pairs, CleanRoom(), "run-12"
+        pipeline, small = "a1" * 32, {**PLAN, "noise_multiplier": "8", "steps": 1}
+        plan: c.Object = {"canaries": 500, "guesses": 200, "kind": "audited", "training": small, "v": 1}
+        asked: c.Object = {**pairs.charge(pairs.own, room), "pipeline": pipeline, "plan": plan}
+        self._submit(world.bank, BANK_A, "charge", asked, name)
+        nonce = world.service.challenge(name)
+        evidence = world.attest(room, name, nonce, c.digest(c.dump(plan)), pipeline=pipeline)
+        released: c.Object = {"charge": name, "evidence": evidence, "nonce": nonce}
+        self._submit(room.signer, BANK_A, "key_release", released, f"key-of-{name}")
+        self._submit(room.signer, BANK_A, "post", {"charge": name, "steps": 1}, f"post-of-{name}")
+        claim = claim_of(reported_epsilon(AuditedPlan.of(parse_plan(plan)).whole, Fraction("0.00001"), RELATION))
+        found: c.Object = {"charge": name, "correct": 120, "epsilon_claimed": format_number(claim), "plan": plan}
+        self._submit(room.signer, BANK_A, "audit_report", found, f"audit-of-{name}")
 
     def _lease(self, room: CleanRoom) -> str:
         """A resumed run leases all its steps; the id of its lease."""

@@ -73,6 +73,12 @@ BODIES: Final[dict[str, dict[str, str]]] = {
     "void": {"charge": "name"},
     "lapse": {"charge": "name"},
     "statement": {"root": "sha256", "size": f"integer 1 {INTEGER_MAX}"},
+    "audit_report": {
+        "charge": "name",
+        "correct": "integer 0 4096",
+        "epsilon_claimed": "number 0< -",
+        "plan": "plan",
+    },
     "model_release": {
         "charge": "name",
         "model": "sha256",

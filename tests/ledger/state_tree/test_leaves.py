@@ -31,6 +31,7 @@ from tests.factories.documents import PARTITION, plan, stream
 from tests.factories.key_commands import name_quorum, new_signer, rotate
 from tests.factories.people import BANK_B, HOSPITAL, SRO, CleanRoom
 from tests.factories.stored import StoredWorld, open_world
+from tests.ledger.book.audited import open_for_audit, report, run
 
 SECRET: Final = bytes(32)
 OTHERS: Final = {LOG, SPANS, CUTS}
@@ -50,6 +51,9 @@ def folded(entries: Iterable[bytes]) -> tuple[MemoryState, SparseTree]:
 
 def lived(world: StoredWorld) -> list[bytes]:
     """The entries of a book in which much has happened."""
+    open_for_audit(world)
+    run(world, "audited")
+    report(world, "audited")
     world.submit(*(world.charge(f"run-{n}") for n in range(4)), world.charge("run-4", recipients=[BANK_B]))
     world.submit(world.settle("run-0", 40), world.void("run-1"), world.release("run-2"))
     decree: c.Object = {"partition": PARTITION, "holder": "global", "reason": "records were counted twice"}
@@ -85,7 +89,7 @@ def test_the_leaves_are_the_records_that_decide(tmp_path: Path) -> None:
     for name in PARTS.keys() - OTHERS:
         wanted |= {(name, key) for key in getattr(state, name)}
     settled = {one.id: one.key_id for one in state.charges.values() if one.state is not ChargeState.PENDING}
-    assert len(settled) == 2
+    assert len(settled) == 3
     wanted -= {("charges", name) for name in settled} | {("keys", name) for name in settled.values()}
     every = {(one.content.part, one.content.key): one.content for one in tree}
     assert {part for part, _ in every} == PARTS.keys()

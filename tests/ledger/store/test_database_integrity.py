@@ -90,7 +90,7 @@ def test_a_changed_schema_is_found(book: Path, tmp_path: Path, script: str, foun
 
 
 @pytest.mark.parametrize(
-    "revision", ["0001", "0002", "0003", "0004", "0005", "0006", "0008", "8004", "000;", "00³3", "000", "0000"]
+    "revision", ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0009", "8004", "000;", "00³3", "000", "0000"]
 )
 def test_a_revision_that_the_schema_contradicts_is_damage(book: Path, tmp_path: Path, revision: str) -> None:
     """One bit of it is enough for most of these: the tables are those of this program's."""
@@ -101,8 +101,8 @@ def test_a_revision_that_the_schema_contradicts_is_damage(book: Path, tmp_path: 
 
 def test_a_book_of_a_newer_program_is_not_damaged(book: Path, tmp_path: Path) -> None:
     """Its schema has what this program does not know; nor is another application's database a damaged book."""
-    script = "CREATE TABLE later (x INTEGER); UPDATE alembic_version SET version_num = '0008'"
-    with pytest.raises(BookUnusable, match="0008 is newer than this program"):
+    script = "CREATE TABLE later (x INTEGER); UPDATE alembic_version SET version_num = '0009'"
+    with pytest.raises(BookUnusable, match="0009 is newer than this program"):
         verify_book(f"sqlite:///{tampered(book, tmp_path / 'newer', script)}", LOG, no_step)
     with closing(sqlite3.connect(tmp_path / "other")) as other:
         other.executescript("CREATE TABLE alembic_version (version_num); INSERT INTO alembic_version VALUES ('f00d')")
@@ -118,10 +118,10 @@ def test_a_postgresql_book_says_no_revision_but_its_own(tmp_path: Path) -> None:
         owner = engine_of(database.owner, writes=True)
         try:
             for script, error in (
-                ("UPDATE alembic_version SET version_num = '0009'", VerificationFailed),
+                ("UPDATE alembic_version SET version_num = '0010'", VerificationFailed),
                 ("UPDATE alembic_version SET version_num = '0001'", VerificationFailed),
                 ("UPDATE alembic_version SET version_num = '000s'", VerificationFailed),
-                ("UPDATE alembic_version SET version_num = '0008'; CREATE TABLE later (x integer)", BookUnusable),
+                ("UPDATE alembic_version SET version_num = '0009'; CREATE TABLE later (x integer)", BookUnusable),
             ):
                 with owner.begin() as connection:
                     connection.exec_driver_sql(script)

@@ -88,7 +88,7 @@ def test_a_newer_book_is_refused(world: StoredWorld) -> None:
         connection.commit()
     with pytest.raises(migrations.SchemaUnknown, match="9999 is newer than this program"):
         migrations.upgrade(world.url)
-    with pytest.raises(BookUnusable, match="9999 is newer than this program, which knows 0007"):
+    with pytest.raises(BookUnusable, match="9999 is newer than this program, which knows 0008"):
         world.open()
 
 

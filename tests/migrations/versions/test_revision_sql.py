@@ -23,7 +23,7 @@ NOTE = '''"""A note on each contract."""
 from migrations.schema.revision_sql import run_sql
 
 revision = "9998"
-down_revision = "0007"
+down_revision = "0008"
 
 
 def upgrade() -> None:

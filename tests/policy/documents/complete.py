@@ -35,6 +35,7 @@ FULL: Final[dict[str, dict[str, Any]]] = {
     "dataset": {**DATASET, "membership": "by the quarter of the first visit", "records_min": 10_000},
     "contract": {
         **CONTRACT,
+        "audit": {"canaries_max": 5_000, "partitions": [f"{HOSPITAL}/digits/2026-q1"]},
         "lineage": {"epsilon_max": "5"},
         "run": {
             "delta_max": "0.00001",

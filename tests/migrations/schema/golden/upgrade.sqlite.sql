@@ -374,4 +374,18 @@ CREATE TABLE extended_quorum (
 
 UPDATE alembic_version SET version_num='0007' WHERE alembic_version.version_num = '0006';
 
+-- Running upgrade 0007 -> 0008
+
+CREATE TABLE audit (
+    charge TEXT NOT NULL, 
+    pipeline TEXT NOT NULL, 
+    above INTEGER NOT NULL, 
+    entered INTEGER NOT NULL, 
+    CONSTRAINT pk_audit PRIMARY KEY (charge), 
+    CONSTRAINT ck_audit_above CHECK (above IN (0, 1))
+)
+ STRICT;
+
+UPDATE alembic_version SET version_num='0008' WHERE alembic_version.version_num = '0007';
+
 COMMIT;
