@@ -204,3 +204,25 @@ def test_sealing_needs_no_pytorch(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
         assert code == 0 or "needs pyarrow: pip install 'epsilon-ledger[parquet]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("teachers", "options", "warning"),
+    [
+        ("5", ["--leave-out", "patient"], ""),
+        ("6", ["--leave-out", "patient"], "5 records are fewer than 6 teachers: those without any give a fixed answer"),
+        ("4", ["--user", "patient"], ""),
+        ("5", ["--user", "patient"], "4 users are fewer than 5 teachers: those without any give a fixed answer"),
+    ],
+)
+def test_a_provider_is_warned_of_fewer_units_than_teachers(
+    tmp_path: Path, teachers: str, options: list[str], warning: str
+) -> None:
+    """At sealing, on standard error; users count where the file has them. It seals all the same."""
+    _write_csv(tmp_path / "data.csv")
+    out = ["--out", str(tmp_path / "out"), "--json", "--teachers", teachers]
+    command = ["dataset", "seal", str(tmp_path / "data.csv"), REF, *out, *OPTIONS, *options]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["report"]["records"] == 5
+    assert done.stderr.strip() == warning
