@@ -13,12 +13,14 @@ from torch import nn
 from client.http.problems import Refused
 from client.service.service import Service
 from ledger.domain.exit_codes import ExitCode
+from ledger.mechanisms.audited_plan import AuditedPlan
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.attester_check import check_attester
+from trainer_adapter.cli.audit import audited_run
 from trainer_adapter.cli.train import best_device, run_of
 from trainer_adapter.cli.tune import tuning_run
 from trainer_adapter.job.job_spec import Job
@@ -28,6 +30,7 @@ from trainer_adapter.layers.tensor_trees import TensorTree, arguments, count_rec
 from trainer_adapter.run.run_folder import refuse_used_output
 from trainer_adapter.session.noise_choice import trial_plan_for
 from trainer_adapter.session.quote_report import QuoteReport
+from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.named_losses import LOSS_BY_NAME
 from trainer_adapter.training.run_options import Loss, Options
 
@@ -65,12 +68,14 @@ class JobCheck:
     def in_words(self) -> str:
         """For people."""
         whole = self.job.plan
-        plan = whole.training if isinstance(whole, TuningPlan) else self.job.training
+        plan = whole.training if isinstance(whole, TuningPlan | AuditedPlan) else self.job.training
         stages: tuple[str, ...] = ()
         if isinstance(whole, TuningPlan):
             trials = whole.trials
             law = f"{trials.law} law of mean {format_number(trials.mean)}"
             stages = (f"trials: their number is secret, drawn from a {law}, {trials.most} at most, one price",)
+        if isinstance(whole, AuditedPlan):
+            stages = (f"audit: {whole.canaries} canaries, of which {whole.guesses} are guessed, at no price",)
         if isinstance(whole, StagedPlan):
             parts = f"{len(whole.statistics)} statistics before and {len(whole.metrics)} metrics after the training"
             stages = (f"stages: {parts}, {whole.steps} steps in all, one price",)
@@ -107,8 +112,7 @@ def check_job(job: Job, service: Service) -> JobCheck:
     inputs, targets = made.test
     example = select((inputs, targets), slice(2))
     options = Options(service=service, example=example, records_per_user_max=job.records_per_user_max)
-    tuned = isinstance(job.plan, TuningPlan)
-    loss, run = LOSS_BY_NAME[job.loss], tuning_run(job, options) if tuned else run_of(made, options)
+    loss, run = LOSS_BY_NAME[job.loss], _run(job, made, options)
     run.check()
     quote = run.plan()
     inputs, targets = select((inputs, targets), slice(EXAMPLES_MAX))
@@ -116,6 +120,12 @@ def check_job(job: Job, service: Service) -> JobCheck:
     trained = sum(parameter.numel() for parameter in made.model.parameters() if parameter.requires_grad)
     clipping = recommended_clipping(made.model, run.constants.loss(loss), example)
     return JobCheck(job, trained, count_records(made.test[1], "test"), clipping, quote)
+
+
+def _run(job: Job, made: JobModel, options: Options) -> ModelRun:
+    if isinstance(job.plan, TuningPlan):
+        return tuning_run(job, options)
+    return audited_run(made, options) if isinstance(job.plan, AuditedPlan) else run_of(made, options)
 
 
 def _refuse_used_names(job: Job, service: Service) -> None:

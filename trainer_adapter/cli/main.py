@@ -137,6 +137,20 @@ def tune(
     print_report(report, as_json=as_json)
 
 
+@_GROUP.command("audit.toml", "audit.toml --json > report.json")
+def audit(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML whose plan is of kind 'audited'.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Train once beside canaries in one clean room, and record a lower bound on ε beside the charge."""
+    with charged_job(job, as_json=as_json) as (known, service):
+        from trainer_adapter.cli.audit import audit_job
+
+        report = audit_job(known, service, say)
+    print_report(report, as_json=as_json)
+
+
 @_JOBS.command("job.toml", "job.toml --json")
 def check(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML.")],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ledger.domain.range_names import RANGE_PATTERN
+from ledger.mechanisms.audited_plan import AuditedPlan
 from ledger.mechanisms.ensembles import QUESTIONS_MAX, EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import BATCH_MAX, Plan
@@ -176,7 +177,7 @@ def _assignment() -> dict[str, Schema]:
         "log": _TEXT,
         "output": _PATH,
         "pipeline": _PATH,
-        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan),
+        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan | AuditedPlan),
         "preprocessing": {"type": "array", "maxItems": ITEMS_MAX, "items": {"oneOf": [*_constants()]}},
         "privacy": _privacy(),
         "profile": _PATH,

@@ -36,11 +36,9 @@ privacy unit after joins; and the SHA-256 of the file ``pipeline``, which the cl
 ``lease_s`` for how many seconds of work at once: see :mod:`trainer_adapter.run.block_leases`.
 With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed
 run can go on: see :mod:`trainer_adapter.run.checkpointing`.
-
 In place of ``service``, ``issuer``, ``log``, ``actor`` and ``key`` it may name a ``profile`` that holds them;
 ``contract`` may be the contract's file; and a table ``[train.privacy]`` may replace the plan: see
 :mod:`trainer_adapter.job.privacy_target`.
-
 A job says in the same table what ``epsilon train`` makes of its assignment:
 
     model = "digits-linear"
@@ -69,6 +67,7 @@ from typing import Final, TypeAlias
 from client.profile.profile import read_table
 from ledger.domain.range_names import is_range
 from ledger.log.verification import parse_log_key
+from ledger.mechanisms.audited_plan import AuditedPlan
 from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan
@@ -187,8 +186,12 @@ class Assignment:
         """The plan of a run that trains, or of its stage that does. Raises: Malformed, for one of another kind."""
         if isinstance(self.plan, StagedPlan):
             return self.plan.training
-        if isinstance(self.plan, TuningPlan):
-            raise Malformed("train.plan", "is of trials, which `epsilon tune` runs")
+        for kind, rule in (
+            (TuningPlan, "of trials, which `epsilon tune`"),
+            (AuditedPlan, "audited, as `epsilon audit`"),
+        ):
+            if isinstance(self.plan, kind):
+                raise Malformed("train.plan", f"is {rule} runs")
         try:
             return Plan.of(self.plan)
         except Malformed as error:
@@ -257,9 +260,9 @@ class Job(Assignment):
         match self.plan:
             case EnsemblePlan():
                 self._check_ensemble()
-            case TuningPlan():
+            case TuningPlan() | AuditedPlan():
                 if self.accuracy_target is not None:
-                    raise Malformed("accuracy_target", "is for one training, which ends there: a trial takes all steps")
+                    raise Malformed("accuracy_target", "is for one training, which ends there: this takes all steps")
             case StagedPlan(metrics=metrics):
                 if metrics and self.accuracy_target is not None:
                     raise Malformed("accuracy_target", "is for a run without metrics: they are of the whole training")
