@@ -53,6 +53,9 @@ _EVER: Final = 2**62
 _ERRORS: Final = (401, 403, 404, 408, 413, 415, 422)
 
 
+_Search = Annotated[
+    bool, Query(description="whether to look for the most steps and the least noise, of a run that would be admitted")
+]
 _Days = Annotated[int, Query(ge=1, le=DAYS_MAX, description="past days whose charges make the rate")]
 
 
@@ -77,7 +80,9 @@ class PolicyImpact(Impact, frozen=True):
 
 
 @ROUTES.route("/v1/plans", _ERRORS, slow=True, as_of=True, takes=takes(command_requests.PlannedRun))
-def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DAYS) -> PlanReport:
+def plan_run(
+    view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DAYS, *, search: _Search = True
+) -> PlanReport:
     """What a run would get, or would have got, now or under another policy. Raises: Malformed, Problem."""
     facts, caller, now = view.facts, view.caller, view.time if at is None else at
     body = c.members(c.parse(raw, PLAN_BYTES_MAX), "")
@@ -99,7 +104,7 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     first, partitions = first_since(facts.size, facts.entry, since), [facts.partitions[ref] for ref in refs]
     shared = [partition for partition in partitions if not caller.watches(partition)]
     if not shared:
-        return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since)
+        return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since, search=search)
     author = facts.organisations.get(run.actor)
     shown = states_as_shown(facts, shared, view.time, holder_of(author.node) if author else "")
     if shown is not None:
@@ -107,7 +112,7 @@ def plan_run(view: View, raw: PlanQuestion, at: At = None, days: _Days = RATE_DA
     if policy is not None:
         _check_coalitions(facts, policy, shared, view.time)
         shown = None if shown is None else shown.map(lambda state: _under(state, policy))
-    return report(WhatIf(_under(facts, policy), run, now), first, since, shown)
+    return report(WhatIf(_under(facts, policy), run, now), first, since, shown, search=search)
 
 
 def _partitions_of(view: View, run: PlannedRun) -> tuple[str, ...]:

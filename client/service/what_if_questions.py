@@ -22,13 +22,15 @@ class WhatIfQuestions:
 
     _guard: CheckpointGuard
 
-    def plan_report(
+    def plan_report(  # noqa: PLR0913 - each of the request
         self,
         body: c.Object,
         as_of: int | None = None,
         at: int | None = None,
         days: int | None = None,
         policy: str = "",
+        *,
+        search: bool = True,
     ) -> c.Object:
         """What a run would get, how much fits, and what would pass instead. Raises: Refused, Unreachable.
 
@@ -37,9 +39,11 @@ class WhatIfQuestions:
             at: the time to decide at, in Unix milliseconds, instead of that of the state.
             days: how many past days of charges make the rate; 30 if not given.
             policy: the text of a policy, JSON or YAML, to decide under instead of those in force.
+            search: whether to look for the most steps and the least noise, of a run that would be admitted.
         """
         question: c.Object = {**body, "policy": policy} if policy else body
-        return object_of(self._post(_with(PLANS, as_of=as_of, at=at, days=days), c.dump(question)))
+        path = _with(PLANS, as_of=as_of, at=at, days=days, search=None if search else "false")
+        return object_of(self._post(path, c.dump(question)))
 
     def smallest_coalitions(self, partition: str, epsilon: str = "", at: int | None = None) -> c.Object:
         """The fewest consumers that together would exceed a cap on a partition. Raises: Refused, Unreachable.
@@ -101,7 +105,7 @@ class WhatIfQuestions:
         return object_of(self._guard.send("GET", path, query=query))
 
 
-def _with(path: str, **parameters: int | None) -> str:
+def _with(path: str, **parameters: int | str | None) -> str:
     """A path with the parameters that are given."""
     query = "&".join(f"{name}={value}" for name, value in parameters.items() if value is not None)
     return f"{path}?{query}" if query else path

@@ -93,17 +93,22 @@ class PlanReport(Record, frozen=True):
     run_epsilon: tuple[RunEpsilon, ...] = ()
 
 
-def report(question: WhatIf, first: int, since: int, shown: ShownStates | None = None) -> PlanReport:
+def report(
+    question: WhatIf, first: int, since: int, shown: ShownStates | None = None, *, search: bool = True
+) -> PlanReport:
     """The decision, what fits, what would change it, and how long the accounts last.
 
     Args:
         first: the index of the first entry at or after ``since`` (ms), from when on charges count for the rate.
         shown: the states that may be shown to the consumer, in place of the exact one; then of an account that is
             shared with others no rate is shown.
+        search: whether to look for other plans; if not, of a run that would be admitted no other noise or number of
+            steps is reported than its own. For groups of records such a search takes many seconds.
     """
     seen_as = question if shown is None else replace(question, facts=shown.most)
     least = question if shown is None else replace(question, facts=shown.least)
     decision = seen_as.decision if shown is None else _uncertain(seen_as.decision, least)
+    own = not search and decision.permit
     return PlanReport(
         advice=None if decision.permit else advise(seen_as),
         blocked=blocking_checks(least),
@@ -113,9 +118,9 @@ def report(question: WhatIf, first: int, since: int, shown: ShownStates | None =
             for last in _lasts(seen_as, _accounts_to_project(seen_as), first, since)
             if shown is None or last.holder != GLOBAL
         ),
-        noise_multiplier_least=least_noise_admitted(seen_as),
+        noise_multiplier_least=None if own else least_noise_admitted(seen_as),
         runs=runs_that_fit(seen_as),
-        steps_most=_steps(seen_as),
+        steps_most=_as_epochs(seen_as.run.plan, seen_as.run.plan.steps) if own else _steps(seen_as),
         run_epsilon=question.run_epsilon,
     )
 

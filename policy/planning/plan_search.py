@@ -32,7 +32,7 @@ from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
-from policy.planning.account_caps import empty_account
+from policy.planning.account_caps import Quota, empty_account
 from policy.planning.hypothetical_facts import HypotheticalFacts
 from policy.planning.reported_values import Holder, Natural, Percent, WhoseAccount
 from policy.planning.what_if import WhatIf
@@ -57,18 +57,6 @@ def with_noise(plan: RunPlan, noise: Fraction) -> RunPlan | None:
         return structs.replace(plan, training=structs.replace(plan.training, noise_multiplier=noise))
     changed = _noisier(plan.whole, noise)
     return MechanismPlan(changed) if changed else None
-
-
-def noise_of(plan: RunPlan) -> Fraction | None:
-    """The noise multiplier of a run; None for a mechanism that has no single one."""
-    if isinstance(plan, Plan):
-        return plan.noise_multiplier
-    if isinstance(plan, StagedPlan | TuningPlan | AuditedPlan):
-        return plan.training.noise_multiplier
-    mechanism = plan.whole
-    while isinstance(mechanism, SelfComposed):
-        mechanism = mechanism.mechanism
-    return getattr(mechanism, "noise_multiplier", None)
 
 
 def _noisier(mechanism: Mechanism, noise: Fraction) -> Mechanism | None:
@@ -109,7 +97,8 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     count = find_crossing(_fullness(mild, of), 0, count + 1, Crossing(plan.steps, 1.0)).place
     for partition, cap in _run_caps(mild):
         if count:
-            count = most_steps(mechanism_of(of, partition), cap, partition.delta, partition.relation, count)
+            view = mechanism_of(of, partition, question.run.unit_records_max)
+            count = most_steps(view, cap, partition.delta, partition.relation, count)
     return _correct_by_decisions(lambda steps: question.with_plan(of(steps)).is_admitted, count, 0, limit)
 
 
@@ -136,7 +125,8 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
     tests = (_denial_excess(question, of), _fullness(mild, of))
     place = max(find_crossing(test, *ends, start).place for test in tests)
     for partition, cap in _run_caps(mild):
-        least = least_noise(mechanism_of(of, partition), cap, partition.delta, partition.relation)
+        view = mechanism_of(of, partition, question.run.unit_records_max)
+        least = least_noise(view, cap, partition.delta, partition.relation)
         if least is None:
             return None
         place = max(place, int(least * NOISE_PLACES))
@@ -172,12 +162,14 @@ def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
     return list(least.values())
 
 
-def mechanism_of(of: Callable[[int], RunPlan], partition: Partition) -> Callable[[int], Mechanism]:
-    """By number of steps, the mechanism as the partition's privacy unit sees it."""
+def mechanism_of(
+    of: Callable[[int], RunPlan], partition: Partition, joined: int | None = None
+) -> Callable[[int], Mechanism]:
+    """By steps or noise, the mechanism as the partition's privacy unit sees it; ``joined`` records of it after joins."""
 
     def mechanism(place: int) -> Mechanism:
         plan = of(place)
-        group = group_of(plan, partition.unit, partition.unit_records_max)
+        group = group_of(plan, partition.unit, partition.unit_records_max, joined)
         return group_privacy(group, plan.mechanism(plan.steps))
 
     return mechanism
@@ -221,6 +213,7 @@ class RunsThatFit(Record, frozen=True):
     """How many more such runs one account admits, if there are no other charges, and the share of its capacity used.
 
     Attributes:
+        epsilon_max: the cap that it is held to, share_max: or a quota, so much of the capacity of that ε.
         runs: 0 if every such run is denied, even with room.
         used: before the run.
         used_after: with it, if it were admitted.
@@ -232,6 +225,8 @@ class RunsThatFit(Record, frozen=True):
     runs: Natural
     used: Percent
     used_after: Percent | None = None
+    epsilon_max: Fraction | None = None
+    share_max: Quota | None = None
 
 
 class MoreRuns(Record, frozen=True):
@@ -273,6 +268,8 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
             runs=room.rule.runs(room.before, room.limit.cap, room.run) if permit else 0,
             used=Percent.of_loss(room.rule, room.before, room.limit.cap),
             used_after=Percent.of_loss(room.rule, room.after, room.limit.cap),
+            epsilon_max=room.limit.cap.epsilon,
+            share_max=room.limit.share,
         )
         for room in rooms
     )

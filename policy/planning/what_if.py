@@ -21,6 +21,7 @@ from ledger.accounts.pricing import COMPUTED
 from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned
+from ledger.commands.registration.partition import UnitRecords
 from ledger.commands.runs.charge_entry import LISTED_MAX, RUNS_MAX, MakeCharge, require_partitions
 from ledger.crypto.public_keys import CleanRoomKeys, PublicKey
 from ledger.domain.command import Command
@@ -47,7 +48,12 @@ _Named = Annotated[str, text(1_000), Meta(description="by its name on record")]
 
 
 class PlannedCharge(Record, frozen=True):
-    """The body of a charge, without what a plan does not need."""
+    """The body of a charge, without what a plan does not need.
+
+    Attributes:
+        pipeline: the digest of what the clean room would run; policies and waivers may ask for it.
+        unit_records_max: how many records one privacy unit has at most in what would be trained on, after joins.
+    """
 
     contract: Sha256
     partitions: Annotated[tuple[Ref, ...], distinct(LISTED_MAX, 0)]
@@ -56,6 +62,8 @@ class PlannedCharge(Record, frozen=True):
     recipients: Annotated[tuple[_Named, ...], distinct(RUNS_MAX)] | Literal["everyone"] = ()
     ranges: Ranges = ()
     step_leases: bool | None = None
+    pipeline: Sha256 | None = None
+    unit_records_max: UnitRecords | None = None
 
     def __post_init__(self) -> None:
         """Check that some partition is named. Raises: Malformed."""
@@ -131,6 +139,8 @@ class WhatIf:
             base=run.base,
             step_leases=run.step_leases,
             ranges=run.ranges,
+            pipeline=run.pipeline,
+            unit_records_max=run.unit_records_max,
         )
 
     def decide(self) -> Decision:

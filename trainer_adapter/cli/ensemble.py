@@ -46,9 +46,10 @@ class SealedReport:
     privacy: ChargeEpsilon
 
     def to_json(self) -> Object:
-        """For programs."""
+        """For programs. ``epsilon`` is the greatest of ``run_epsilon``, and ``partition`` is where."""
         own: Object = {"charge": self.charge, "questions": self.questions, "teachers": self.teachers}
-        return {**own, **self.privacy.to_json(), "epsilon": self.privacy.epsilon.number}
+        whole = self.privacy.epsilon
+        return {**own, **self.privacy.to_json(), "epsilon": whole.number, "partition": whole.partition}
 
     def in_words(self) -> str:
         """For people."""

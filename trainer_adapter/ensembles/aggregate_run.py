@@ -42,8 +42,9 @@ class AggregateReport:
     privacy: ChargeEpsilon
 
     def to_json(self) -> c.Object:
-        """For programs."""
-        own: c.Object = {"answer": self.answer, "charge": self.charge, "epsilon": self.privacy.epsilon.number}
+        """For programs. ``epsilon`` is the greatest of ``run_epsilon``, and ``partition`` is where."""
+        whole = self.privacy.epsilon
+        own: c.Object = {"answer": self.answer, "epsilon": whole.number, "partition": whole.partition}
         return {**own, **self.privacy.to_json()}
 
     def in_words(self) -> str:

@@ -48,7 +48,7 @@ def _epsilon_that_passes(service: Service, assignment: Assignment) -> Fraction:
     The noise is the greatest that any partition needs, so the greatest ε that the admitted noise has on one is enough.
     """
     if assignment.unit_records_max is not None or assignment.join is not None:
-        # A plan is priced for one record of each unit.
+        # What groups of records lose takes too long to search for the noise that would be admitted.
         return Fraction(0)
     plan = assignment.training
     request = {"contract": assignment.contract, "plan": plan.to_json(), **assignment.stated}

@@ -127,11 +127,11 @@ class Session:
         """
         try:
             actor = self._assignment.actor
-            body = self._send_charge(lambda charge: self._service.quote(self._consumer, actor, charge)).body
+            quoted = self._send_charge(lambda charge: self._service.quote(self._consumer, actor, charge))
         except Refused as refused:
             advise(refused, self._service, self._assignment)
             return QuoteReport.of_refusal(refused)
-        return quote_report(self._service, body, self._assignment.data, self._assignment.plan.steps)
+        return quote_report(quoted, self._service.plan_report(self.charge_body(), search=False))
 
     def charge(self) -> Answer:
         """Charge the whole plan. Raises: Refused, Unreachable, Malformed."""

@@ -1,24 +1,22 @@
-"""What the charge of a run would get now: the ε of the run, and every account as it would be afterwards."""
+"""What the charge of a run would get now: the ε of the run, and every account as it would be afterwards.
+
+The service computes every number here: decrees, quotas, coalitions and the part of others count as they would for the
+charge itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from client.http.problems import Reason, Refused
-from client.service.service import Service
+from client.service.answers import Answer
 from ledger.accounts.run_epsilon import RunEpsilon, greatest
 from ledger.domain.exit_codes import ExitCode
-from ledger.filters import Rule, read_rule
-from ledger.mechanisms.loss import Loss, Segment, loss_of, read_segments
 from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positive
+from ledger.wire.exact_numbers import format_number, parse_positive
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
-
-_Prices = dict[str, tuple[Rule, tuple[Segment, ...]]]
-"""By partition, its rule and the price of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +25,23 @@ class AccountForecast:
 
     Attributes:
         name: whose account it is.
-        cap: the ε that binds it. share: of its capacity, used then. runs: how many more such runs would fit.
+        cap: the ε that binds it. quota: the part of that ε's capacity that a lineage has, if it has a quota.
+        used: in per cent of its capacity, rounded up. runs: how many more such runs would fit.
     """
 
     partition: str
     holder: str
     name: str
     cap: Fraction
-    share: Fraction
+    used: str
     runs: int
+    quota: Fraction | None = None
 
     def __str__(self) -> str:
         """One line for people."""
-        return (
-            f"{self.partition}, {self.name}: {ceil_decimal(100 * self.share, 1)} % of ε {format_number(self.cap)} "
-            f"used, {self.runs} more such runs fit"
-        )
+        part = "" if self.quota is None else f"the quota, {format_number(self.quota)} of "
+        capacity = f"{part}ε {format_number(self.cap)}"
+        return f"{self.partition}, {self.name}: {self.used} of {capacity} used, {self.runs} more such runs fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,11 @@ class QuoteReport:
     Attributes:
         permitted: whether it would be charged. reasons: why not.
         lines: the ε of the whole run, one line a partition; none where it was refused.
-        accounts: every account that it would be charged to.
+        accounts: every account that it would be charged to; of many alike in a range, one.
         advice: lines for people: what would be admitted instead.
+        warnings: that an account which is shared with others may have no room.
+        more: how many more such runs would be admitted after it, contract and policy included, if no one else charged;
+            None where it was refused.
     """
 
     permitted: bool
@@ -61,6 +63,8 @@ class QuoteReport:
     lines: tuple[RunEpsilon, ...]
     accounts: tuple[AccountForecast, ...]
     advice: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    more: int | None = None
 
     @classmethod
     def of_refusal(cls, refused: Refused) -> QuoteReport:
@@ -81,51 +85,38 @@ class QuoteReport:
             reasons = (*(f"{reason.code}: {reason.detail}" for reason in self.reasons), *self.advice)
             return "\n".join(["The run would be refused:", *(f"  {reason}" for reason in reasons)])
         lines = self.lines if len(self.lines) > 1 else ()
-        shown = (f"  {line}" for line in (*lines, *self.accounts))
-        return "\n".join([f"The run would be charged {self.epsilon}.", *shown])
+        shown = [f"  {line}" for line in (*lines, *self.accounts)]
+        more = () if self.more is None else (f"  After it {self.more} more such runs would be admitted.",)
+        warnings = (f"  Warning: {warning}" for warning in self.warnings)
+        return "\n".join([f"The run would be charged {self.epsilon}.", *shown, *more, *warnings])
 
 
-def quote_report(service: Service, body: c.Object, partitions: Iterable[str], steps: int) -> QuoteReport:
-    """The report of a permitted quote, which answered ``body``. Raises: Refused, Unreachable, Malformed."""
-    lines = convert(tuple[RunEpsilon, ...], body.get("run_epsilon"), "run_epsilon")
-    prices, limits = _prices(service, body["prices"], partitions), body["limits"]
-    assert isinstance(limits, list)
-    accounts = tuple(_forecast(service, prices, limit, steps) for limit in limits)
-    return QuoteReport(permitted=True, reasons=(), lines=lines, accounts=accounts)
+def quote_report(quoted: Answer, planned: c.Object) -> QuoteReport:
+    """The report of a permitted quote, and of the service's report on the same run as a plan. Raises: Malformed."""
+    lines = convert(tuple[RunEpsilon, ...], quoted.body.get("run_epsilon"), "run_epsilon")
+    runs = c.members(planned.get("runs"), "runs")
+    accounts, more = runs.get("accounts"), c.integer(runs.get("more"), "runs.more", 0, c.INTEGER_MAX)
+    if not isinstance(accounts, list):
+        raise Malformed("runs.accounts", "must be an array")
+    return QuoteReport(
+        permitted=True,
+        reasons=(),
+        lines=lines,
+        accounts=tuple(_forecast(c.members(account, "runs.accounts")) for account in accounts),
+        warnings=quoted.warnings,
+        more=max(more - 1, 0),
+    )
 
 
-def _prices(service: Service, prices: c.Json, partitions: Iterable[str]) -> _Prices:
-    if not isinstance(prices, dict):
-        raise Malformed("prices", "must be an object")
-    # Of a range the first partition of each group has the price.
-    priced = [ref for ref in partitions if ref in prices]
-    rules = {ref: read_rule(c.dump(service.partition(ref)["terms"]).decode()) for ref in priced}
-    return {ref: (rule, read_segments(prices[ref])) for ref, rule in rules.items()}
-
-
-def _forecast(service: Service, prices: _Prices, limit: c.Json, steps: int) -> AccountForecast:
-    members = c.fields(limit, "limits", ("cap", "holder", "partition"), ("share",))
-    ref, holder = c.string(members["partition"], "partition"), c.string(members["holder"], "holder")
-    epsilon = parse_positive(c.fields(members["cap"], "cap", ("capacity", "epsilon"))["epsilon"], "epsilon")
-    rule, segments = prices[ref]
-    run, cap = loss_of(segments, steps), rule.cap(epsilon)
-    if "share" in members:
-        cap = cap.part(parse_positive(members["share"], "share"))
-    name, before = _current(service, ref, holder, len(run.finite))
-    after = before + run
-    return AccountForecast(ref, holder, name, epsilon, rule.share(after, cap), rule.runs(after, cap, run))
-
-
-def _current(service: Service, ref: str, holder: str, width: int) -> tuple[str, Loss]:
-    """Whose account it is, and its loss; nothing is lost of one that is not listed yet."""
-    listed = service.accounts(ref)["accounts"]
-    assert isinstance(listed, list)
-    for limit in listed:
-        if isinstance(limit, dict) and limit["holder"] == holder:
-            return str(limit.get("name", holder)), _loss(limit["pending"]) + _loss(limit["posted"])
-    return "everyone" if holder == "global" else "this lineage", Loss.zero(width)
-
-
-def _loss(value: c.Json) -> Loss:
-    members = c.fields(value, "loss", ("finite", "infinite"))
-    return Loss(tuple(int(coordinate) for coordinate in members["finite"]), tuple(members["infinite"]))
+def _forecast(account: c.Object) -> AccountForecast:
+    quota = account.get("share_max")
+    return AccountForecast(
+        partition=c.string(account.get("partition"), "partition"),
+        holder=c.string(account.get("holder"), "holder"),
+        name=c.string(account.get("name"), "name"),
+        cap=parse_positive(account.get("epsilon_max"), "epsilon_max"),
+        used=c.string(account.get("used_after"), "used_after"),
+        # Counted from the run itself on, which is the first of them.
+        runs=max(c.integer(account.get("runs"), "runs", 0, c.INTEGER_MAX) - 1, 0),
+        quota=None if quota is None else parse_positive(quota, "share_max"),
+    )

@@ -47,12 +47,14 @@ class StatisticsReport:
     privacy: ChargeEpsilon
 
     def to_json(self) -> c.Object:
-        """For programs."""
+        """For programs. ``epsilon`` is the greatest of ``run_epsilon``, and ``partition`` is where."""
+        whole = self.privacy.epsilon
         return {
             "answers": {**self.answers},
             "charge": self.charge,
-            "epsilon": self.privacy.epsilon.number,
+            "epsilon": whole.number,
             "model": self.model,
+            "partition": whole.partition,
             "steps": self.steps,
             "steps_charged": self.steps_charged,
             **self.privacy.to_json(),

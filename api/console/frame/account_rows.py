@@ -8,17 +8,17 @@ from api.console.frame import cells
 from api.console.frame.cells import Cell
 from api.wire.account_answers import Account
 
-ACCOUNT_COLUMNS: Final = ("Whose", "ε so far", "Proven by", "Used", "Of what binds", "Runs left", "Closed")
+ACCOUNT_COLUMNS: Final = ("Whose", "Used", "Of what binds", "Runs left", "ε so far", "Proven by", "Closed")
 
 
 def account_cells(account: Account) -> tuple[Cell, ...]:
-    """Its holder, its ε with the rule that proves it, its share of what binds, and the runs that still fit."""
+    """Its holder, its share of what binds, the runs that still fit, and its ε with the odometer that proves it."""
     return (
         Cell(account.name, exact=account.holder),
-        cells.loss(account.odometer),
-        cells.text(account.bound),
         cells.share(account.share.share, str(account.share)),
         cells.text(account.binding or "nothing binds"),
         cells.count(account.runs_like_the_last),
+        cells.loss(account.odometer),
+        cells.text(account.bound),
         cells.text(account.closed or "–"),
     )

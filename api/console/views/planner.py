@@ -15,12 +15,15 @@ from api.http.problems import Problem
 from api.routes import accounts, planning, registry
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from policy.decisions.documents_in_force import binding
+from policy.decisions.documents_in_force import binding, read_contract
+from policy.documents.contract import Waiver
 from policy.planning.plan_report import PlanReport
 
 PAGES: Final = Pages()
 CHOICES_MAX: Final = 100
 """Contracts and partitions that the form offers; another one can be typed."""
+_ANY_PIPELINE: Final = c.digest(b"")
+"""Stands for the pipeline that a run would name, where a policy asks for one."""
 _DEFAULTS: Final = {"probability": "0.05", "noise": "2", "steps": "100", "contract": "", "partition": ""}
 
 
@@ -78,7 +81,16 @@ def _question(reader: Reader, given: dict[str, str]) -> bytes:
     if binds is not None and binds.policy.step_leases:
         # A run does as its policy asks; without, each plan would be denied for that alone.
         charge["step_leases"] = True
+    waivers = _waivers(reader, given["contract"])
+    if waivers or (binds is not None and binds.policy.pipeline):
+        charge["pipeline"] = waivers[0].pipeline if waivers else _ANY_PIPELINE
     return c.dump(charge)
+
+
+def _waivers(reader: Reader, digest: str) -> tuple[Waiver, ...]:
+    """The waivers of a contract, which admits runs of their pipelines alone."""
+    contract = reader.facts.contracts.get(digest)
+    return () if contract is None else read_contract(reader.facts.documents[contract.document]).waivers or ()
 
 
 def _command(given: dict[str, str]) -> list[str]:

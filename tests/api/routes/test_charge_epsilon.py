@@ -77,6 +77,12 @@ def test_every_surface_tells_one_number_whenever_the_run_stops(world: ServedWorl
         lines = list(run_lines(report(WhatIf(facts, PlannedRun.parse(planned, BANK_A), world.clock.now), 0, 0)))
     assert quoted["run_epsilon"] == response.json()["run_epsilon"] == [line.to_json()]
     assert f"The run: {line}." in lines
+    alone = world.http.post("/v1/plans?search=false", json=planned, headers=world.everybody.shown(BANK_A)).json()
+    searched = {"noise_multiplier_least", "steps_most"}
+    assert {name: alone[name] for name in alone.keys() - searched} == {
+        name: value for name, value in response.json().items() if name not in searched
+    }
+    assert (alone["noise_multiplier_least"], alone["steps_most"]["steps"]) == (None, plan.steps)
     shown = QuoteReport(
         permitted=True, reasons=(), lines=convert(tuple[RunEpsilon, ...], quoted["run_epsilon"]), accounts=()
     )

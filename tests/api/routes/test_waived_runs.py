@@ -33,5 +33,8 @@ def test_a_run_shows_what_was_waived_for_its_pipeline(tmp_path: Path) -> None:
         headers = world.everybody.shown(BANK_A)
         charge = world.http.get("/v1/charges/run", headers=headers).json()
         assert charge["waivers"] == [{**waiver, "ends": ends}]
+        again = world.http.get("/v1/decisions/run/checks", headers=headers).json()
+        assert (again["permit"], again["recorded"]) == (True, False)
+        assert {"waiver_other_pipeline", "no_room"} <= {one["code"] for one in again["checks"]}
         checks = world.http.get("/v1/decisions/other", headers=headers).json()["checks"]
         assert [one["code"] for one in checks if not one["passed"]] == ["waiver_other_pipeline"]

@@ -7,11 +7,16 @@ from fractions import Fraction
 
 from msgspec import structs
 
+from ledger.accounts.run_epsilon import run_epsilon
+from ledger.commands.runs.charge_entry import OWN, MakeCharge
 from ledger.domain.outcomes import Code
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.planning.hypothetical_facts import with_policy_throughout
 from policy.planning.plan_report import CANDIDATES_MAX, Swap, advise
-from policy.planning.what_if import PlannedRun
+from policy.planning.plan_search import least_noise_admitted, most_steps_admitted
+from policy.planning.what_if import PlannedCharge, PlannedRun
 from tests.factories.documented import PLAN, DocumentedWorld, opened, policy_bytes, policy_document
 from tests.factories.documents import dense_plan
 from tests.factories.memory import ref_of, snapshot
@@ -97,6 +102,48 @@ def test_a_decision_can_be_made_again_under_another_policy_and_on_earlier_facts(
     assert {check.source for check in before.checks if check.code == "run_above_policy"} == {
         "policy health-policy version 1"
     }
+
+
+def test_a_planned_run_is_decided_by_all_that_its_charge_states() -> None:
+    """All but the keys of its clean room and its deadline, which differ between equal charges."""
+    assert {*PlannedCharge.__struct_fields__, *OWN} == {*MakeCharge.__struct_fields__}
+
+
+def _gaussian(noise: str, times: int) -> c.Object:
+    """So many answers with Gaussian noise: what groups of records lose by them has a closed form."""
+    step: c.Object = {"kind": "gaussian", "noise_multiplier": noise, "v": 1}
+    whole: c.Object = {"count": times, "kind": "self_composed", "mechanism": step, "v": 1}
+    return {"kind": "mechanism", "mechanism": whole, "v": 1}
+
+
+def test_a_run_over_a_join_is_planned_at_the_price_of_its_charge() -> None:
+    """With three records of a unit: its ε, its decision, and the least noise and the most steps that are found."""
+    market = opened(mechanisms=["gaussian"])
+    alone = market.ask(_gaussian("12", 4))
+    joined = replace(alone, run=structs.replace(alone.run, unit_records_max=3))
+    (line,) = joined.run_epsilon
+    assert line == run_epsilon(market.state.partitions[ref_of("one")], joined.body(joined.run.plan))
+    assert line.epsilon is not None
+    assert line.epsilon > 2 * (alone.run_epsilon[0].epsilon or 0)
+    steps, noise = most_steps_admitted(joined), least_noise_admitted(joined)
+    assert 0 < steps <= 4
+    assert most_steps_admitted(alone) == 4
+    assert noise is not None
+    less = noise - Fraction(1, 10_000)
+    plans = [_gaussian(format_number(one), 4) for one in (noise, less)]
+    assert [joined.with_plan(parse_plan(one)).is_admitted for one in plans] == [True, False]
+
+
+def test_a_policy_that_asks_for_a_pipeline_is_planned_under() -> None:
+    """A planned run that names what its clean room would run is permitted, as its charge would be."""
+    market = opened(pipeline=True)
+    question = market.ask(PLAN)
+    binding = question.decision.binding
+    assert binding is not None
+    assert (question.decision.permit, binding.code) == (False, "pipeline_not_named")
+    named = replace(question, run=structs.replace(question.run, pipeline="f" * 64))
+    assert named.decision.permit
+    assert PlannedRun.of(BANKS[0], named.body(named.run.plan)) == named.run
 
 
 def test_a_policy_that_asks_for_step_leases_is_planned_under() -> None:

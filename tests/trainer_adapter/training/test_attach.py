@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,12 @@ def _attached(place: Place, name: str, plan: Plan = PLAN, options: Options | Non
     return attach(model, optimiser, cross_entropy, assignment, options or Options(service=place.service))
 
 
+def _used(place: Place) -> dict[str, str]:
+    """The share of each account under its cap, as the service shows it."""
+    listed: Any = place.service.accounts(place.ref)["accounts"]
+    return {one["holder"]: one["under_its_cap"]["used"] for one in listed}
+
+
 def test_the_page_does_what_it_says(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,9 +99,27 @@ def test_a_plan_records_nothing_and_foresees_the_account(place: Place) -> None:
     assert isinstance(listed, list)
     shown = {one["holder"]: one for one in listed if isinstance(one, dict)}
     by_holder = {one.holder: one for one in seen.accounts}
-    assert set(by_holder) == set(shown)
+    assert {holder: one.used for holder, one in by_holder.items()} == _used(place)
     assert by_holder["global"].runs == shown["global"]["runs_like_the_last"]
     assert str(seen).startswith(f"The run would be charged {run.remaining().epsilon}.")
+
+
+def test_a_plan_counts_what_a_decree_forgave(place: Place) -> None:
+    """The global account counts without what was posted before the decree: a plan shows what a run then uses."""
+    with _attached(place, "forgiven") as run:
+        for _ in run:
+            pass
+    before = {one.holder: one.used for one in _attached(place, "before").plan().accounts}
+    place.sro.submit("decree", {"holder": "global", "partition": place.ref, "reason": "an order of the court"})
+    run = _attached(place, "after")
+    seen = run.plan()
+    with run:
+        for _ in run:
+            pass
+    assert {one.holder: one.used for one in seen.accounts} == _used(place)
+    changed = {holder for holder, used in before.items() if _used(place)[holder] != used}
+    assert changed == {"global"}
+    assert seen.more == min(one.runs for one in seen.accounts)
 
 
 def test_a_plan_that_would_be_refused_says_why(place: Place) -> None:
