@@ -131,11 +131,11 @@ class _Search:
                 moved = [[*ratios[:place], ratios[place] * by, *ratios[place + 1 :]] for by in _MOVES]
                 ratios = max(moved, key=lambda candidate: self.loads(self._corner_near(candidate)))
         if self._many:
-            self.corner(_whole(ratios, _PRICES))
+            self.corner(whole_prices(ratios, _PRICES))
         return list(self._tried.values())
 
     def _corner_near(self, ratios: Sequence[float]) -> Corner:
-        return self.corner(_whole(ratios, max(4, _PRICES_OF_MANY // len(ratios)) if self._many else _PRICES))
+        return self.corner(whole_prices(ratios, max(4, _PRICES_OF_MANY // len(ratios)) if self._many else _PRICES))
 
     def corner(self, prices: tuple[int, ...]) -> Corner:
         """The corner of these prices. Raises: Malformed."""
@@ -199,7 +199,7 @@ def _declared(prices: Sequence[int], kinds: int) -> tuple[int, ...]:
     return tuple(prices)
 
 
-def _whole(ratios: Sequence[float], most: int) -> tuple[int, ...]:
+def whole_prices(ratios: Sequence[float], most: int) -> tuple[int, ...]:
     """The smallest whole prices in about these ratios, the greatest at most ``most`` ticks."""
 
     def rounded(greatest: int) -> tuple[int, ...]:

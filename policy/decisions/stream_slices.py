@@ -164,9 +164,10 @@ def _check_period(case: Case, name: str, document: StreamDocument, earlier: Sequ
     open_ = period_before(kind, current), current
     text = f"the {kind} {name} is {'' if name in open_ else 'not '}one that may open now, {' or '.join(open_)}"
     case.add("period_not_open", name in open_, text, document.source)
-    last = next((span for partition in reversed(earlier) if (span := span_of(partition.ref.rpartition("/")[2]))), None)
-    if last is not None:
-        until = (f"the end of the newest slice {earlier[-1].ref.rpartition('/')[2]},", last[1])
+    names = (partition.ref.rpartition("/")[2] for partition in reversed(earlier))
+    newest = next(((other, span) for other in names if (span := span_of(other))), None)
+    if newest is not None:
+        until = (f"the end of the newest slice {newest[0]},", newest[1][1])
         case.not_after("period_overlaps", until, (f"the start of {name},", start), document.source)
 
 

@@ -22,8 +22,10 @@ def reasons() -> Reasons:
 
 def explain(function: Function, change: Change, known: Reasons) -> str | None:
     """The reason for a change: of its function alone, or of every change of its kind; None without one."""
-    for one in known:
-        named = one.get("function", function.name) == function.name
-        if named and re.fullmatch(one["was"], change.was) and re.fullmatch(one["now"], change.now):
-            return one["why"]
-    return None
+    return next((one["why"] for one in known if fits(one, function, change)), None)
+
+
+def fits(reason: Mapping[str, str], function: Function, change: Change) -> bool:
+    """Whether a reason is one for this change."""
+    named = reason.get("function", function.name) == function.name
+    return named and all(re.fullmatch(reason[side], getattr(change, side)) for side in ("was", "now"))

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tests.mutants.changes import Change, Function
-from tests.mutants.reasons import EXPLAINED, explain, reasons
+from tests.mutants.reasons import EXPLAINED, explain, fits, reasons
 from tests.mutants.run import letter, modules
 from tests.mutants.statuses import DROPPED, ENDLESS, KILLED, NO_TIME, NOT_RUN, REFUSED, SURVIVED, UNREACHED, read
 
@@ -38,7 +38,7 @@ COLUMNS: Final = {
 
 
 def main() -> int:
-    """Print the table and every survivor that is not explained; 1 if one is left, or too few were killed."""
+    """Print the table, survivors without a reason, reasons without a survivor; 1 if there is one, or few are killed."""
     decided = list(_decided())
     _say(f"{'module':42} {'all':>6} {' '.join(f'{one:>9}' for one in COLUMNS)}   seen  of tried")
     totals = Counter[str]()
@@ -51,10 +51,13 @@ def main() -> int:
     left = [one for one in decided if one[2] in UNSEEN and not explain(one[0], one[1], known)]
     for function, change, status in left:
         _say(f"\n{status} {function.name} {change.place}\n- {change.was}\n+ {change.now}")
+    idle = [one for one in known if not any(fits(one, function, change) for function, change in _unseen(decided))]
+    for one in idle:
+        _say(f"\na reason for nothing that is left: {one.get('function', 'anywhere')}: {one['now']}")
     count = sum(totals[one] for one in UNSEEN)
     _say(f"\n{count} were not seen, {len(left)} of them without a reason in {EXPLAINED.name}")
     few = min(_share(totals), _killed(totals)) < KILLED_MIN
-    return 1 if left or few else 0
+    return 1 if left or few or idle else 0
 
 
 def _decided() -> Iterator[tuple[Function, Change, str]]:
@@ -63,6 +66,10 @@ def _decided() -> Iterator[tuple[Function, Change, str]]:
         for function in found:
             for change in function.changes:
                 yield function, change, letter(statuses, function, change)
+
+
+def _unseen(decided: Iterable[tuple[Function, Change, str]]) -> Iterator[tuple[Function, Change]]:
+    return ((function, change) for function, change, status in decided if status in UNSEEN)
 
 
 def _row(name: str, counts: Counter[str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from ledger.filters import Cap, Catalogue, NoRoom, Opening
-from ledger.filters.catalogue_prices import choose_prices, corners
+from ledger.filters.catalogue_prices import choose_prices, corners, whole_prices
 from ledger.filters.step_types import StepType
 from ledger.mechanisms.loss import Loss, Segment
 from ledger.mechanisms.mechanism import BlackBox, Composed, Gaussian, Laplace, Mechanism, PoissonGaussian, SelfComposed
@@ -70,21 +70,59 @@ def test_more_than_two_kinds_take_shorter_ways_to_as_many_loads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "steps", "ticks", "alone"),
+    ("load", "slack", "steps", "ticks", "alone"),
     [
-        (ONE, 8, 80, (16,)),
-        (OTHER, 10, 72, (24,)),
-        (Composed((OTHER, structs.replace(OTHER, steps=50))), 10, 72, (9,)),
+        (ONE, 0, 8, 80, (16,)),
+        (OTHER, 0, 10, 72, (24,)),
+        (Composed((OTHER, structs.replace(OTHER, steps=50))), 0, 10, 72, (9,)),
+        # A run of one block; of one step, of which there may be more than 256 blocks; and one step that is all.
+        (structs.replace(ONE, steps=8), 0, 8, 80, (80,)),
+        (structs.replace(ONE, noise_multiplier=Fraction(3, 2), steps=1), 0, 1, 311, (311,)),
+        (PoissonGaussian(Fraction(1), Fraction(3, 2), 1), 0, 1, 1, (1,)),
+        # The slack is no part of what ticks may use.
+        (ONE, SLACK, 8, 79, (15,)),
+        (ONE, 5 * SLACK, 7, 81, (13,)),
     ],
 )
-def test_a_single_kind_has_blocks_of_a_tick(load: Mechanism, steps: int, ticks: int, alone: tuple[int, ...]) -> None:
+def test_a_single_kind_has_blocks_of_a_tick(
+    load: Mechanism, slack: int, steps: int, ticks: int, alone: tuple[int, ...]
+) -> None:
     """About eighty fit, and the shortest run is whole blocks."""
-    found = choose_prices(opening(load))
+    found = choose_prices(opening(load, slack))
     assert [(one.steps, one.ticks) for one in found.types] == [(steps, 1)]
     assert (found.capacity, found.alone, found.loads) == (ticks, alone, alone[0])
-    rule = Catalogue.choose(opening(load))
+    rule = Catalogue.choose(opening(load, slack))
     assert (rule.types, rule.capacity) == (found.types, found.capacity)
-    assert (rule.delta, rule.epsilon, rule.slack, rule.odometers) == (DELTA, EPSILON, 0, 2)
+    assert (rule.delta, rule.epsilon, rule.slack, rule.odometers) == (DELTA, EPSILON, slack, 2)
+
+
+def test_a_slack_that_leaves_little_leaves_one_odometer() -> None:
+    """Two of them would have less than a millionth each."""
+    rule = Catalogue.choose(opening(ONE, DELTA_ONE // 1_000 - DELTA_ONE * 3 // 2_000_000))
+    assert (rule.capacity, rule.odometers) == (64, None)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "most", "prices"),
+    [
+        ([1, 1], 12, (1, 1)),
+        ([2, 1], 12, (2, 1)),
+        ([1, 0.5], 12, (2, 1)),
+        ([3.5, 1], 12, (7, 2)),
+        # Within a twentieth one tick each will do.
+        ([1, 1.04], 12, (1, 1)),
+        ([1, 1.06], 12, (9, 10)),
+        # No price is below a tick, and none above the most: the nearest ones then.
+        ([100, 1], 12, (12, 1)),
+        ([100, 1], 4, (4, 1)),
+        ([0.001, 0.003], 12, (1, 3)),
+    ],
+)
+def test_prices_are_the_smallest_whole_numbers_in_about_these_ratios(
+    ratios: list[float], most: int, prices: tuple[int, ...]
+) -> None:
+    """The fewer ticks a block costs, the smaller is the table that each charge and replay looks into."""
+    assert whole_prices(ratios, most) == prices
 
 
 @pytest.mark.parametrize("prices", [(1,), (1, 1, 1), (0, 1), (1, 65), ()])

@@ -64,3 +64,21 @@ def test_a_range_ends_before_the_gap_that_is_no_part_of_it() -> None:
     assert not any(one.code == "range_has_gaps" for one in decide("charge", change).checks)
     named["last"] = "2026-W23"
     assert any(one.code == "range_has_gaps" for one in decide("charge", change).checks)
+
+
+def test_alike_partitions_of_a_range_are_checked_once_under_one_name() -> None:
+    """Of its dataset, from the first to the last."""
+    partitions: list[Any] = [
+        {**PARTITION, "name": name, "index": 20 + place, "run": "2"}
+        for place, name in enumerate(("2026-W20", "2026-W21"))
+    ]
+    named = {"dataset": f"{HOSPITAL}/digits", "first": "2026-W20", "last": "2026-W21"}
+    change = {
+        "streams": [{**STREAM, "window_max": 1024}],
+        "stream_indexes": [15],
+        "partitions": partitions,
+        "body|partitions": [],
+        "body|ranges": [named],
+    }
+    texts = [one.text for one in decide("charge", change).checks if one.code == "partition_retired"]
+    assert texts == [f"{HOSPITAL}/digits[2026-W20..2026-W21] is open"]

@@ -377,3 +377,16 @@ def test_only_an_sro_enters_what_became_of_organisations(kind: str) -> None:
     assert enter(world, kind, **eval(unknown)).code.word == "not_found"  # noqa: S307 - our own words
     assert enter(world, kind, **bodies[kind]).code.word == "permitted"
     assert world.clock.now < world.state.charges["r0"].deadline + DAY_MS
+
+
+def test_who_leaves_a_lineage_stays_in_every_coalition_that_names_its_parent() -> None:
+    """Also where others of the lineage are in coalitions of their own."""
+    world = fresh()
+    assert not enter(world, "collusion", organisations=[A, B], effective=world.clock.now).code.refused
+    for members in ((B, C), (A, D), (B, D)):
+        assert not enter(world, "coalition", epsilon="5", members=[*members]).code.refused
+    world.register(LATE, "TDC")
+    run(world, "known", A)
+    assert not enter(world, "split", organisation=A, child=LATE).code.refused
+    coalitions = [node.members for node in world.state.nodes.values() if node.kind is NodeKind.COALITION]
+    assert sorted(coalitions) == sorted([tuple(sorted(one)) for one in ((B, C), (A, D, LATE), (B, D))])
