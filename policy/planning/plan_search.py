@@ -165,7 +165,7 @@ def _run_caps(question: WhatIf) -> list[tuple[Partition, Fraction]]:
 def mechanism_of(
     of: Callable[[int], RunPlan], partition: Partition, joined: int | None = None
 ) -> Callable[[int], Mechanism]:
-    """By steps or noise, the mechanism as the partition's privacy unit sees it; ``joined`` records of it after joins."""
+    """By steps or noise, what the partition's privacy unit sees; ``joined`` records of it after joins."""
 
     def mechanism(place: int) -> Mechanism:
         plan = of(place)
