@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pytest
 
+from api.http.problems import Problem, ServiceCode
+from ledger.wire import canonical_json as c
 from tests.api.server.processes import Servers
 from tests.api.wire.openapi_build import build
 from tests.factories.people import BANK_A, CleanRoom
@@ -89,15 +91,45 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> None:
     assert "warning" not in (done.stdout + done.stderr).lower()
 
 
-def test_a_python_client_makes_a_charge(servers: Servers, document: Path, tmp_path: Path) -> None:
-    """Every operation and every answer is generated."""
-    (tmp_path / "generator.yml").write_text("post_hooks: []\n")
-    client, where = tmp_path / "ledger_client", {"PYTHONPATH": str(GENERATOR)}
+def generate_python(folder: Path, document: Path) -> dict[str, Any]:
+    """Generate the Python client into a folder; the operations of the document, each of which it has, by id."""
+    (folder / "generator.yml").write_text("post_hooks: []\n")
+    client, where = folder / "ledger_client", {"PYTHONPATH": str(GENERATOR)}
     generate = (sys.executable, "-m", "openapi_python_client", "generate", "--path", document, "--meta", "none")
-    run(*generate, "--output-path", client, "--config", tmp_path / "generator.yml", cwd=tmp_path, **where)
+    run(*generate, "--output-path", client, "--config", folder / "generator.yml", cwd=folder, **where)
     generated = {one.stem for one in (client / "api").glob("*/*.py")} - {"__init__"}
     paths = json.loads(document.read_bytes())["paths"]
-    assert generated == {operation["operationId"] for path in paths.values() for operation in path.values()}
+    operations = {operation["operationId"]: operation for path in paths.values() for operation in path.values()}
+    assert generated == operations.keys()
+    return operations
+
+
+def test_a_python_client_reads_every_problem(document: Path, tmp_path: Path) -> None:
+    """Of each operation and status that the document describes, the code; of any other status, nothing."""
+    operations = generate_python(tmp_path, document)
+    problems = {str(code.http_status): code for code in ServiceCode}
+    bodies = {status: Problem(code, "a reply at the edge", retry_s=1).details for status, code in problems.items()}
+    done = subprocess.run(
+        [sys.executable, str(HERE / "read_problems.py")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(GENERATOR), str(tmp_path), str(ROOT)])},
+        input=c.dump({status: details.to_json() for status, details in bodies.items()}).decode(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert {"429", "503"} <= set.intersection(*(set(one["responses"]) for one in operations.values()))
+    assert found == {
+        name: {status: code.word if status in operation["responses"] else None for status, code in problems.items()}
+        for name, operation in operations.items()
+    }
+
+
+def test_a_python_client_makes_a_charge(servers: Servers, document: Path, tmp_path: Path) -> None:
+    """Every operation and every answer is generated."""
+    generate_python(tmp_path, document)
     for name in (SAMPLES / "sign.py", SAMPLES / "charge.py"):
         shutil.copy(name, tmp_path)
     found = charged(servers, tmp_path, [sys.executable, "charge.py"], "by-python", PYTHONPATH=str(GENERATOR))
