@@ -39,19 +39,37 @@ from api.routes.events import Streams, event_router
 from api.routes.health import health_router
 from api.routes.models.model_keys import model_key_router
 from api.routes.models.watermarks import watermark_router
-from api.routes.overviews import account_histories, decision_checks, inbox, lineage_graph, newest_entries, register
+from api.routes.overviews import (
+    account_histories,
+    contract_proposals,
+    decision_checks,
+    inbox,
+    lineage_graph,
+    newest_entries,
+    register,
+)
 from api.routes.progress import Progress, progress_router
+from api.routes.proposed_contracts import Proposals
 from api.routes.read_routes import ReadContext
 from api.routes.submissions.batch import batch_router
 from api.routes.submissions.challenges import challenge_router
 from api.routes.submissions.commands import command_router
 from api.routes.submissions.documents import document_router
+from api.routes.submissions.proposals import proposal_router
 from api.wire.openapi_document import openapi_document
 from client.http.base_url import base_of
 from ledger.book.book import Book
 from ledger.verifier import LogKey
 
-_OVERVIEWS: Final = (account_histories, decision_checks, inbox, lineage_graph, newest_entries, register)
+_OVERVIEWS: Final = (
+    account_histories,
+    contract_proposals,
+    decision_checks,
+    inbox,
+    lineage_graph,
+    newest_entries,
+    register,
+)
 
 
 def create_app(  # noqa: PLR0913 - the parts of a service
@@ -91,9 +109,9 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     app = _empty_app(authenticator)
     secret = secret or secrets.token_bytes(32)
     cursors, challenges = Cursors(_derived(secret, b"cursors")), Challenges(_derived(secret, b"challenges"), clock)
-    context = ReadContext(
-        SnapshotProvider(book, clock), cursors, key_store, Progress(clock), log, book.stated_tree, quotas
-    )
+    base, snapshots, progress = base_of(url, "url"), SnapshotProvider(book, clock), Progress(clock)
+    proposals = Proposals(base, clock)
+    context = ReadContext(snapshots, cursors, key_store, progress, log, book.stated_tree, quotas, proposals)
     streams = Streams(quotas.terms.share(quotas.terms.streams))
     metrics = Metrics(partial(_size, book), partial(len, streams))
     limits = CallerLimits(BadSignatures(metrics.bad_signatures.inc), quotas)
@@ -102,13 +120,13 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         *_command_routers(book, key_store, binding, challenges, limits, marks, authenticator),
         *_read_routers(context, streams, metrics),
         watermark_router(book, marks, quotas),
+        proposal_router(context, binding, limits.signatures),
     ):
         app.include_router(router)
     # Built at the first request for it, once: it takes half a second.
     document = cache(partial(openapi_document, app))
     app.include_router(docs_router(document))
     key, terms = _derived(secret, b"console"), console or LoginTerms()
-    base = base_of(url, "url")
     pages = Console(context, tokens, trusted, clock, streams, url=base, key=key, terms=terms)
     _mount(app, pages, urlsplit(base).path)
     app.add_middleware(Requests, metrics=metrics, quotas=quotas)

@@ -27,6 +27,7 @@ from api.http.query_parameters import AsOf
 from api.http.snapshots import SnapshotProvider
 from api.keys.data_key_store import KeyStore
 from api.routes.progress import Progress
+from api.routes.proposed_contracts import Proposals
 from api.wire.responses import Responses, json_response, shows, shows_page, shows_tagged
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.state.state_statements import StatedTree
@@ -51,6 +52,7 @@ class ReadContext(NamedTuple):
     log: LogKey
     stated: Callable[[int], StatedTree | None]
     quotas: CallerQuotas
+    proposals: Proposals
 
 
 class View(NamedTuple):

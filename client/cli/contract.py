@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client.cli.command_group import CommandGroup, Result
+from client.cli.wording.organisation_names import learn_names, organisation
 from client.service.command_documents import SignedDocument
 from ledger.command_line.verbosity import is_verbose
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from client.service.service import Service
     from ledger.wire.canonical_json import Object
 
-group = CommandGroup("contract", "Contracts between TDPs and a TDC: sign, enter, revoke.")
+group = CommandGroup("contract", "Contracts between TDPs and a TDC: propose, sign, enter, revoke.")
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The contract, JSON or YAML: the same bytes for all.")]
 _Contract = Annotated[
@@ -117,10 +118,71 @@ def _warn(caller: Profile, path: Path, contract: bytes) -> None:
             typer.echo(f"Warning: {cap['text']}", err=True)
 
 
+@group.profile_command(
+    "hospital.toml contract.json",
+    "hospital.toml contract.json --json",
+    note="The service stores the contract and the signature and shows them to its parties alone, for thirty days. "
+    "Nothing is decided until a party enters it, and any of them may: propose what you would sign. At most 20 are open "
+    "at a time.",
+)
+def propose(caller: Profile, document: _File) -> Result:
+    """Sign a contract and leave it with the service, for its other parties to see, sign and enter."""
+    from client.service.detached_signatures import read_document
+
+    data = read_document(document)
+    with caller.open() as service:
+        answer = service.propose_contract(caller.signer(), data)
+        learn_names(service, answer)
+    return Result(answer, f"{document} is proposed; {_waits_for(answer)}.")
+
+
+def _waits_for(proposal: Object) -> str:
+    unsigned = proposal.get("unsigned")
+    names = ", ".join(organisation(str(did)) for did in unsigned) if isinstance(unsigned, list) else ""
+    return f"it waits for the signature of {names}" if names else "all have signed it, and one of them is to enter it"
+
+
+def _print_proposals(answer: Object) -> None:
+    from client.http.transport import objects_of
+
+    items = objects_of(answer.get("items"))
+    for item in items:
+        typer.echo(f"{item.get('id')}, version {item.get('version')} ({item.get('document')}): {_waits_for(item)}")
+    if not items:
+        typer.echo("No contract that names you is proposed.")
+
+
+@group.read_command(
+    "bank-a.toml",
+    "bank-a.toml --into proposed --json",
+    table=_print_proposals,
+    note="With --into each is written to FOLDER, under its SHA-256: read it, and sign these very bytes.",
+)
+def proposals(
+    service: Service,
+    *,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="FOLDER", help="Write the proposed contracts to this folder.")
+    ] = None,
+) -> Object:
+    """List the contracts that name you, are proposed, and are not entered."""
+    from client.http.transport import objects_of
+    from ledger.wire.canonical_json import sha256
+
+    answer = service.contract_proposals()
+    if into is not None:
+        into.mkdir(parents=True, exist_ok=True)
+        for item in objects_of(answer.get("items")):
+            digest = sha256(item.get("document"), "document")
+            (into / digest).write_bytes(service.document(digest))
+    return answer
+
+
 @group.signed_command(
     "contract",
     "bank-a.toml contract.json --signature hospital.jws",
     "bank-a.toml contract-2.json --signature hospital.jws --signature clinic.jws --json",
+    "bank-a.toml contract.json --proposed",
     note="To amend a contract, enter its next version: all parties of both versions sign.",
 )
 def enter(
@@ -130,9 +192,12 @@ def enter(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Another party's signature, as `contract sign` wrote it. May be repeated."),
     ] = None,
+    proposed: Annotated[
+        bool, typer.Option("--proposed", help="Take the signatures with which the other parties have proposed it.")
+    ] = False,
 ) -> SignedDocument:
     """Sign a contract, or its next version, and record it with the signatures of all other parties."""
-    return SignedDocument(document, signature or ())
+    return SignedDocument(document, signature or (), proposed)
 
 
 @group.signed_command(

@@ -19,10 +19,14 @@ Sent: TypeAlias = "Object | SignedDocument | BodyWithDocuments"
 
 @dataclass(frozen=True, slots=True)
 class SignedDocument:
-    """A document that a command enters, with the files of other parties' detached signatures over it."""
+    """A document that a command enters, with the files of other parties' detached signatures over it.
+
+    ``proposed``: those with which the others have proposed it to the service are sent, too.
+    """
 
     path: Path
     signatures: Sequence[Path] = ()
+    proposed: bool = False
 
     def read(self) -> tuple[bytes, dict[str, str]]:
         """The document's bytes, and the others' signatures by key id. Raises: Malformed, OSError."""
@@ -96,6 +100,8 @@ def submit_signed_document(  # noqa: PLR0913 - the members of a command
         for key_id, signature in signatures.items()
         if key_id != signer.key_id
     ]
+    if sent.proposed:
+        others += _proposed_signatures(service, stored.document, actor)
     body: Object = {"document": stored.document, "signatures": [stored.signature, *others]}
     try:
         answer = service.submit(signer, actor, kind, body, id, replaces=stored.replaces, dry_run=dry_run)
@@ -107,3 +113,12 @@ def submit_signed_document(  # noqa: PLR0913 - the members of a command
             refused.next_step = f"Nothing was recorded: have {sent.path} signed as it is (`epsilon contract sign`)."
         raise
     return answer, stored.document
+
+
+def _proposed_signatures(service: Service, document: str, actor: str) -> list[str]:
+    """The digests of the signatures of other parties that have proposed a document. Raises: Refused, Unreachable."""
+    from client.http.transport import objects_of
+
+    found = (item for item in objects_of(service.contract_proposals().get("items")) if item.get("document") == document)
+    signed = (one for item in found for one in objects_of(item.get("signed")))
+    return [str(one["signature"]) for one in signed if one.get("organisation") != actor]

@@ -19,6 +19,7 @@ from client.http.endpoints import (
     DOCUMENTS,
     JSON_TYPE,
     MODEL_KEYS,
+    PROPOSALS,
     QUOTES,
     SIGNATURE_HEADER,
     WATERMARK_SEARCHES,
@@ -148,6 +149,15 @@ class Service(WhatIfQuestions, LogReads):
         digest = c.digest(data)
         response = self._send("PUT", f"{DOCUMENTS}/{digest}", data, signer, digest, content_type=BYTES_TYPE)
         return Stored.of(object_of(response))
+
+    def propose_contract(self, signer: Signer, data: bytes) -> c.Object:
+        """Sign a contract for its other parties to see and sign; nothing is decided. Raises: Refused, Unreachable."""
+        digest = c.digest(data)
+        return object_of(self._send("PUT", f"{PROPOSALS}/{digest}", data, signer, digest, content_type=BYTES_TYPE))
+
+    def contract_proposals(self) -> c.Object:
+        """The contracts that are proposed to the caller or by it, not entered. Raises: Refused, Unreachable."""
+        return self._get(PROPOSALS)
 
     def policy(self, domain: str) -> c.Object:
         """Every version of a domain's policy. Raises: Refused, Unreachable."""

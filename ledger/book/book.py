@@ -272,6 +272,11 @@ class Book:
         """Why the clock is not believed, and nothing is written; None if it is."""
         return self._recorder.clock.paused
 
+    @property
+    def waiting(self) -> int:
+        """How many commands wait to be decided at this moment."""
+        return self._writer.waiting
+
     def stated_tree(self, size: int) -> StatedTree | None:
         """The newest tree of the state that one of the first ``size`` entries states; None until one is known."""
         return self._writer.statements.newest(size)

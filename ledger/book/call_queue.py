@@ -100,6 +100,11 @@ class CallQueue(Generic[T]):
             return None
 
     @property
+    def commands(self) -> int:
+        """How many commands wait to be decided at this moment."""
+        return self._commands
+
+    @property
     def is_empty(self) -> bool:
         """Whether no message waits at this moment."""
         return self._queue.empty()

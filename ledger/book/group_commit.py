@@ -118,6 +118,11 @@ class Writer:
         self._refuse_if_stopped()
         return call
 
+    @property
+    def waiting(self) -> int:
+        """How many commands wait to be decided at this moment."""
+        return self._queue.commands
+
     def pin(self) -> Future[Pinned | None]:
         """A snapshot of the database and what is in memory at the same size, taken soon, with no commit under way.
 

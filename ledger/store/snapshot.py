@@ -32,6 +32,7 @@ class Log:
         """Read through ``connection``; the whole log, or its first ``size`` entries."""
         self.connection = connection
         self.tree = Tree(connection, size)
+        self._time: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -49,8 +50,11 @@ class Log:
 
     @property
     def time(self) -> int:
-        """The least time (ms) of the next entry, 0 for an empty book."""
-        return Entry.parse(self.entry(self.size - 1)).time_after if self.size else 0
+        """The least time (ms) of the next entry, 0 for an empty book; read once for each size."""
+        size = self.size
+        if self._time is None or self._time[0] != size:
+            self._time = size, Entry.parse(self.entry(size - 1)).time_after if size else 0
+        return self._time[1]
 
     def entry(self, index: int) -> bytes:
         """The exact bytes of an entry. Raises: KeyError."""

@@ -5,7 +5,7 @@ A proxy that serves other things beside the service gives it a path of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
@@ -36,6 +36,11 @@ def address(*parts: str, **query: str | int | None) -> str:
     path = "/".join((service_path(ROOT), *(quote(part, safe=":@") for part in parts or ("",))))
     known = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(known)}" if known else path
+
+
+def given(values: Mapping[str, str]) -> dict[str, str | None]:
+    """Those of the values of a form that are not empty; an address has no others."""
+    return {name: value or None for name, value in values.items()}
 
 
 def local_path(value: str) -> str:

@@ -10,9 +10,10 @@ from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
 from api.console.frame.names import organisation
-from api.console.frame.pages import ROWS_MAX
+from api.console.frame.pages import ROWS_MAX, Inputs
 from api.console.frame.reader import Reader
 from ledger.commands.entry import Entry
+from ledger.commands.registry import KINDS
 from ledger.store.snapshot import Snapshot
 
 ENTRY_COLUMNS: Final = ("Entry", "Time", "Kind", "Id", "By", "Outcome")
@@ -39,6 +40,14 @@ class EntryFilter(NamedTuple):
             and self.refused in {None, entry.code.refused}
             and self.actor in {"", entry.actor}
         )
+
+
+def read_filter(inputs: Inputs) -> tuple[EntryFilter, dict[str, str]]:
+    """The filter in an address, and the values of its form."""
+    kind = inputs.get("kind") if inputs.get("kind") in KINDS else ""
+    outcome, actor = inputs.get("outcome"), inputs.get("actor")
+    refused = {"refused": True, "permitted": False}.get(outcome)
+    return EntryFilter(kind, refused, actor), {"actor": actor, "kind": kind, "outcome": outcome}
 
 
 def entry_row(reader: Reader, index: int, entry: Entry) -> tuple[Cell, ...]:

@@ -6,16 +6,18 @@ import shlex
 from typing import Final
 
 from api.console.frame import cells
-from api.console.frame.addresses import address
+from api.console.frame.addresses import address, given
 from api.console.frame.cells import Cell
-from api.console.frame.entry_rows import ENTRY_COLUMNS, EntryFilter, entry_row, newest_first, parse_index
+from api.console.frame.entry_rows import ENTRY_COLUMNS, entry_row, newest_first, parse_index, read_filter
 from api.console.frame.names import CHECK_COLUMNS, check, organisation, partition
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import log as log_routes
+from api.routes.overviews import decision_checks
 from api.wire.command_answers import Decision
 from ledger.commands.registry import KINDS
+from ledger.commands.runs.charge import CHARGE
 from ledger.domain.gate import Check
 from ledger.wire import canonical_json as c
 from ledger.wire.records import convert
@@ -27,21 +29,16 @@ _NAMED: Final = ("contract", "document", "charge", "organisation", "provider", "
 @PAGES.page("/decisions", "Decisions", log_routes.list_decisions)
 def decisions(reader: Reader, inputs: Inputs) -> Page:
     """The decisions that the caller may see, newest first. Raises: Malformed."""
-    kind = inputs.get("kind") if inputs.get("kind") in KINDS else ""
-    refused = {"refused": True, "permitted": False}.get(inputs.get("outcome"))
-    actor = inputs.get("actor")
-    start = parse_index(inputs.get("before"), reader.facts.size)
-    entries, before = newest_first(reader, start, EntryFilter(kind, refused, actor))
-    filters = {"kind": kind or None, "outcome": inputs.get("outcome") or None, "actor": actor or None}
+    wanted, chosen = read_filter(inputs)
+    entries, before = newest_first(reader, parse_index(inputs.get("before"), reader.facts.size), wanted)
     table = Table(
         "decisions",
         "Decisions, newest first",
         ENTRY_COLUMNS,
         tuple(entry_row(reader, index, entry) for index, entry in entries),
         "No decision that you may see among these entries.",
-        following=address("decisions", before=before, **filters) if before else "",
+        following=address("decisions", before=before, **given(chosen)) if before else "",
     )
-    chosen = {"kind": kind, "outcome": inputs.get("outcome"), "actor": actor}
     return Page("decisions.html", "Decisions", (table,), {"kinds": sorted(KINDS), "chosen": chosen})
 
 
@@ -68,10 +65,35 @@ def decision(reader: Reader, inputs: Inputs) -> Page:
             "about": facts,
             "known": answer,
             "binding": failed[0] if failed else None,
+            "again": _again(reader, answer, checks),
             "advice": answer.kind == "charge" and not answer.permit,
             "receipt": shlex.join(["epsilon", "receipt", "book.sqlite", answer.id, "evidence"]),
         },
     )
+
+
+def _again(reader: Reader, answer: Decision, checks: tuple[Check, ...]) -> str:
+    """The address of the checks of a charge's permit, which its entry does not hold; empty for none."""
+    again = answer.kind == CHARGE.name and not checks and reader.may(decision_checks.read_decision_checks)
+    return address("decisions", answer.id, "checks") if again else ""
+
+
+@PAGES.page("/decisions/{id}/checks", "", decision_checks.read_decision_checks, slow=True)
+def checks(reader: Reader, inputs: Inputs) -> Page:
+    """Every check of a decision, those of a permit decided again. Raises: Malformed, Problem."""
+    answer = reader.read(decision_checks.read_decision_checks, inputs.path["id"])
+    failed = [check for check in answer.checks if not check.passed]
+    facts = [
+        ("Decision", cells.text(answer.id, address("decisions", answer.id))),
+        ("Entry", cells.count(answer.index, address("log", str(answer.index)))),
+        ("Outcome", cells.mark("permitted" if answer.permit else "refused", passed=answer.permit)),
+        (
+            "Checks",
+            cells.text("as the entry has them" if answer.recorded else f"on the state at {answer.index} entries"),
+        ),
+    ]
+    values = {"about": facts, "binding": failed[0] if failed else None, "recorded": answer.recorded}
+    return Page("checks.html", f"Checks of {answer.id}", (_checks(answer.checks),), values)
 
 
 def _checks(checks: tuple[Check, ...]) -> Table:

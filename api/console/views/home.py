@@ -11,9 +11,11 @@ from api.console.frame.names import organisation, partition, run
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
+from api.console.views.contracts import proposals_table
 from api.routes import accounts, registry
 from api.routes import log as log_routes
 from api.routes.overviews import inbox as inbox_routes
+from api.routes.overviews.contract_proposals import list_contract_proposals
 from api.routes.overviews.inbox import PAUSED, RUNNING, STOPPED, Inbox, log_state
 from ledger.domain.roles import SRO, TDC, TDP
 from policy.planning.streams.slice_status import OPEN
@@ -41,6 +43,8 @@ def home(reader: Reader, _inputs: Inputs) -> Page:
     if reader.may(inbox_routes.read_inbox):
         inbox = reader.read(inbox_routes.read_inbox)
         tables += [_alerts(inbox), _frozen(inbox)]
+    if inbox is not None and reader.may(list_contract_proposals):
+        tables.append(proposals_table(reader, inbox.to_sign, "Contracts that wait for your signature"))
     if inbox is not None and reader.may(accounts.list_charges):
         tables += [_pending(reader, inbox), _announced(inbox)]
     if inbox is not None:

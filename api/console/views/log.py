@@ -6,14 +6,15 @@ import shlex
 from typing import Final
 
 from api.console.frame import cells
-from api.console.frame.addresses import address
-from api.console.frame.entry_rows import ENTRY_COLUMNS, EntryFilter, entry_row, newest_first, parse_index
+from api.console.frame.addresses import address, given
+from api.console.frame.entry_rows import ENTRY_COLUMNS, entry_row, newest_first, parse_index, read_filter
 from api.console.frame.names import organisation
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import log as log_routes
 from ledger.commands.entry import Entry
+from ledger.commands.registry import KINDS
 from ledger.wire import canonical_json as c
 
 PAGES: Final = Pages()
@@ -22,22 +23,28 @@ _BYTES: Final = "application/octet-stream"
 
 @PAGES.page("/log", "Log", log_routes.list_decisions)
 def log(reader: Reader, inputs: Inputs) -> Page:
-    """The checkpoint, and the newest entries that the caller may see. Raises: Malformed."""
-    entries, before = newest_first(reader, parse_index(inputs.get("before"), reader.facts.size), EntryFilter())
+    """The checkpoint, and the newest entries that the caller may see and wants to. Raises: Malformed."""
+    wanted, chosen = read_filter(inputs)
+    entries, before = newest_first(reader, parse_index(inputs.get("before"), reader.facts.size), wanted)
     table = Table(
         "entries",
         "Entries, newest first",
         ENTRY_COLUMNS,
         tuple(entry_row(reader, index, entry) for index, entry in entries),
         "No entry that you may see among these.",
-        following=address("log", before=before) if before else "",
+        following=address("log", before=before, **given(chosen)) if before else "",
     )
     checkpoint = bytes(reader.read(log_routes.read_checkpoint).body).decode() if reader.facts.size else ""
-    values = {"checkpoint": checkpoint, "vkey": reader.view.context.log.vkey, "witnesses": _witnesses(checkpoint)}
+    values: dict[str, object] = {
+        "checkpoint": checkpoint,
+        "vkey": reader.view.context.log.vkey,
+        "witnesses": witnesses(checkpoint),
+    }
+    values |= {"kinds": sorted(KINDS), "chosen": chosen}
     return Page("log.html", "Log", (table,), values)
 
 
-def _witnesses(checkpoint: str) -> list[str]:
+def witnesses(checkpoint: str) -> list[str]:
     """The witnesses of a checkpoint: the names on the lines after the log's own signature (C2SP signed-note)."""
     lines = [line.split(" ") for line in checkpoint.splitlines() if line.startswith("— ")]
     return [words[1] for words in lines[1:] if len(words) == 3]

@@ -1,7 +1,8 @@
-"""Models: announced and released, with the run that made each."""
+"""Models: announced, with how long their notice lasts, and released, with the run that made each."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from api.console.frame import cells
@@ -13,9 +14,15 @@ from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import log as log_routes
+from api.routes.lineage import read_lineage
 from ledger.commands.entry import Entry
+from ledger.commands.governance.model_release_notice import RELEASE_NOTICE
+from ledger.store.snapshot import Snapshot
+from policy.checks.field_readers import HOUR_MS
+from policy.decisions.documents_in_force import bindings
 
 PAGES: Final = Pages()
+_COLUMNS: Final = ("Run", "By", "Model", "Time", "Outcome", "Entry")
 _KINDS: Final = {
     "release_notice": ("announced", "Announced, newest first", "No model was announced."),
     "model_release": (
@@ -32,12 +39,20 @@ _KINDS: Final = {
 def models(reader: Reader, _inputs: Inputs) -> Page:
     """The models that the caller may see, among the newest entries. Raises: Malformed."""
     entries = newest_of(reader, [*_KINDS])
+    waits = _notice_ends(reader, [entry for _, entry in entries if entry.kind == RELEASE_NOTICE.name])
     tables = tuple(
         Table(
             name,
             caption,
-            ("Run", "By", "Model", "Time", "Outcome", "Entry"),
-            tuple(_row(reader, index, entry) for index, entry in entries if entry.kind == kind),
+            (*_COLUMNS, *(["May leave"] if kind == RELEASE_NOTICE.name else [])),
+            tuple(
+                (
+                    *_row(reader, index, entry),
+                    *(_countdown(reader, waits, entry) if kind == RELEASE_NOTICE.name else ()),
+                )
+                for index, entry in entries
+                if entry.kind == kind
+            ),
             empty,
             following=address("decisions", kind=kind),
         )
@@ -51,9 +66,46 @@ def _row(reader: Reader, index: int, entry: Entry) -> tuple[Cell, ...]:
     charge, model = request.get("charge"), request.get("model")
     return (
         run(charge) if isinstance(charge, str) else cells.text("–"),
-        organisation(reader, entry.actor),
+        replace(organisation(reader, entry.actor), href=_lineage(reader, entry.actor)),
         cells.digest(model if isinstance(model, str) else None),
         cells.moment(entry.time),
         cells.mark(entry.code.word.replace("_", " "), passed=not entry.code.refused),
         cells.count(index, address("log", str(index))),
     )
+
+
+def _lineage(reader: Reader, did: str) -> str:
+    return address("lineage", did) if reader.may(read_lineage) else ""
+
+
+def _notice_ends(reader: Reader, entries: list[Entry]) -> dict[str, int]:
+    """When the notice of each announced model ends (ms), by the policies in force now; by the entry's id."""
+    facts = reader.facts
+    assert isinstance(facts, Snapshot)
+    named = {entry.id: str(entry.request["charge"]) for entry in entries if not entry.code.refused}
+    facts.charges.fetch_keys([*named.values()])
+    refs = {ref for name in named.values() for ref in facts.charges[name].partitions}
+    facts.partitions.fetch_keys([*refs])
+    partitions = [facts.partitions[ref] for ref in refs]
+    facts.datasets.fetch_keys([*{(opened.provider, opened.dataset) for opened in partitions}])
+    facts.streams.fetch_keys([*{(opened.provider, opened.dataset) for opened in partitions}])
+    terms = zip(partitions, bindings(facts, partitions, reader.view.time), strict=True)
+    hours = {opened.ref: binds.policy.notice_hours for opened, binds in terms if binds is not None}
+    ends = {entry.id: entry.time for entry in entries}
+    return {
+        name: ends[name] + max((hours.get(ref, 0) for ref in facts.charges[charge].partitions), default=0) * HOUR_MS
+        for name, charge in named.items()
+    }
+
+
+def _countdown(reader: Reader, waits: dict[str, int], entry: Entry) -> tuple[Cell, ...]:
+    """How long the notice of an announced model still lasts, in words."""
+    ends = waits.get(entry.id)
+    if ends is None:
+        return (cells.text("–"),)
+    left = ends - reader.view.time
+    if left <= 0:
+        return (Cell("the notice is over", exact=cells.moment(ends).exact),)
+    days, hours = divmod(-(-left // HOUR_MS), 24)
+    words = f"in {days} d {hours} h" if days else f"in {hours} h"
+    return (Cell(f"{words}, from {cells.moment(ends).text}", exact=cells.moment(ends).exact),)

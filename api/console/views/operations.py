@@ -9,12 +9,15 @@ from api.console.frame.cells import Cell
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
+from api.console.views.log import witnesses
 from api.routes import log as log_routes
 from ledger.store.snapshot import Snapshot
+from ledger.store.tables import SCHEMA_REVISION
 
 PAGES: Final = Pages()
 DUE_MAX: Final = 1_000
-"""Charges past their deadline that are counted."""
+"""Charges past their deadline that are counted, and pending ones that are looked at."""
+_EVER: Final = 2**62
 
 
 @PAGES.page("/operations", "Operations", "read_metrics")
@@ -30,12 +33,23 @@ def operations(reader: Reader, _inputs: Inputs) -> Page:
         (cells.text("Entries"), cells.count(facts.size)),
         (cells.text("Time of the last entry"), cells.moment(facts.time or None)),
         (cells.text("Time of the service"), cells.moment(now)),
+        (cells.text("Schema of the book"), cells.text(SCHEMA_REVISION)),
+        (cells.text("Oldest of the runs that are pending"), _oldest(facts)),
         (cells.text("Next deadline of a run"), cells.moment(deadline)),
         (cells.text("Runs past their deadline, not yet settled"), cells.count(len(due))),
-        (cells.text("Cosignatures of the newest checkpoint"), cells.count(max(0, checkpoint.count("\n— ") - 1))),
+        (cells.text("Commands that wait to be decided"), cells.count(book.waiting)),
+        (cells.text("Witnesses of the newest checkpoint"), cells.text(", ".join(witnesses(checkpoint)) or "none")),
     ]
     table = Table("state", "State of the service", ("What", "Value"), tuple(rows))
     return Page("operations.html", "Operations", (table,))
+
+
+def _oldest(facts: Snapshot) -> Cell:
+    """When the oldest was charged, of the first thousand by deadline."""
+    names = facts.due(_EVER, DUE_MAX)
+    facts.charges.fetch_keys(names)
+    first = min((facts.charges[name].index for name in names), default=None)
+    return cells.text("none") if first is None else cells.moment(facts.times([first])[first])
 
 
 def _state(stopped: object, paused: str | None, difference: str | None) -> Cell:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from math import ceil
 from typing import Final
 
 from api.console.frame import cells
@@ -11,9 +12,13 @@ from api.console.frame.names import CHECK_COLUMNS, check, partition
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
+from api.console.views.public.public_results import public_results
 from api.http.problems import Problem
 from api.routes import accounts, planning, registry
+from ledger.accounting.calibration import calibrate_noise
+from ledger.domain.decision import Rejected
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number, parse_positive
 from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import binding, read_contract
 from policy.documents.contract import Waiver
@@ -24,7 +29,17 @@ CHOICES_MAX: Final = 100
 """Contracts and partitions that the form offers; another one can be typed."""
 _ANY_PIPELINE: Final = c.digest(b"")
 """Stands for the pipeline that a run would name, where a policy asks for one."""
-_DEFAULTS: Final = {"probability": "0.05", "noise": "2", "steps": "100", "contract": "", "partition": ""}
+_DEFAULTS: Final = {
+    "probability": "0.05",
+    "noise": "2",
+    "epsilon": "",
+    "steps": "100",
+    "epochs": "",
+    "contract": "",
+    "partition": "",
+}
+STEPS_MAX: Final = 10**9
+"""Steps of a planned run."""
 
 
 @PAGES.page("/planner", "Planner", planning.plan_run, slow=True)
@@ -35,8 +50,9 @@ def planner(reader: Reader, inputs: Inputs) -> Page:
     if given["contract"] and given["partition"]:
         try:
             reader.view.context.quotas.admit_questions(reader.caller)
+            given = _settled(reader, given)
             report = reader.read(planning.plan_run, _question(reader, given))
-        except Malformed as error:
+        except (Malformed, Rejected, ArithmeticError) as error:
             wrong = str(error)
         except Problem as problem:
             wrong = problem.details.detail or problem.details.title
@@ -58,11 +74,33 @@ def _choices(reader: Reader) -> dict[str, object]:
     }
 
 
+def _settled(reader: Reader, given: dict[str, str]) -> dict[str, str]:
+    """The plan with steps for its epochs, and noise for its ε, where those are given. Raises: Malformed, Rejected."""
+    found = dict(given)
+    probability = parse_positive(given["probability"], "probability")
+    if probability > 1:
+        raise Malformed("probability", "must be at most 1")
+    if given["epochs"]:
+        steps = ceil(parse_positive(given["epochs"], "epochs") / probability)
+        if steps > STEPS_MAX:
+            raise Malformed("epochs", f"must take at most {STEPS_MAX:,} steps")
+        found["steps"] = str(steps)
+    opened = reader.facts.partitions.get(given["partition"])
+    if given["epsilon"] and opened is not None and reader.caller.sees_partition(opened, reader.facts):
+        epsilon = parse_positive(given["epsilon"], "epsilon")
+        noise = calibrate_noise(probability, _whole(found["steps"]), epsilon, opened.delta, opened.relation)
+        found["noise"] = format_number(noise)
+    return found
+
+
+def _whole(steps: str) -> int:
+    if not (steps.isascii() and steps.isdecimal() and 0 < len(steps) <= 9):
+        raise Malformed("steps", "must be a whole number")
+    return int(steps)
+
+
 def _question(reader: Reader, given: dict[str, str]) -> bytes:
     """The body of the API's question. Raises: Malformed."""
-    steps = given["steps"]
-    if not (steps.isascii() and steps.isdecimal() and len(steps) <= 9):
-        raise Malformed("steps", "must be a whole number")
     plan: c.Object = {
         # The divisor of the noisy sum is public and no part of what a run reveals: any number will do here.
         "batch_size_expected": 1,
@@ -70,7 +108,7 @@ def _question(reader: Reader, given: dict[str, str]) -> bytes:
         "kind": "dp_sgd",
         "noise_multiplier": given["noise"],
         "sampler": {"kind": "poisson", "probability": given["probability"]},
-        "steps": int(steps),
+        "steps": _whole(given["steps"]),
         "v": 1,
     }
     found = reader.facts.partitions.get(given["partition"])
@@ -148,6 +186,7 @@ def _tables(found: PlanReport) -> tuple[Table, ...]:
             "No rate yet.",
         ),
         *_advice(found),
+        public_results(),
     )
 
 

@@ -1,4 +1,4 @@
-"""What waits for a caller: alerts, frozen accounts, partitions that close soon, pending runs, models, and the log."""
+"""What waits for a caller: contracts to sign, alerts, frozen accounts, closing partitions, pending runs, models."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from api.http.field_types import Digest, Index, Natural, Ref, Steps, Time, one_o
 from api.http.pagination import fetch_from
 from api.routes.lineage import fetch_names
 from api.routes.overviews.alerts import AlertedEntry, alerts_of
+from api.routes.overviews.contract_proposals import ContractProposal, open_proposals
 from api.routes.read_routes import ReadRoutes, View
 from ledger.commands.entry import Entry
 from ledger.domain import charge_record
@@ -87,6 +88,7 @@ class Inbox(Record, frozen=True):
         alerts: the newest first.
         complete: whether every partition that the caller may see was looked at.
         due: by deadline.
+        to_sign: the contracts that are proposed and that the caller has not signed.
     """
 
     alerts: tuple[AlertedEntry, ...]
@@ -99,6 +101,7 @@ class Inbox(Record, frozen=True):
     log: LogState
     organisation: Did
     roles: tuple[str, ...]
+    to_sign: tuple[ContractProposal, ...]
 
 
 @ROUTES.route("/v1/inbox", (401, 403))
@@ -110,12 +113,15 @@ def read_inbox(view: View) -> Inbox:
     closing = _closing(view, view.facts, partitions)
     due = [_pending(one) for one in pending_runs(view, ITEMS_MAX + 1)]
     frozen = _frozen(view, view.facts, partitions)
+    proposed = open_proposals(view.facts, view.caller, view.context.proposals.all(view.facts), view.time)
+    to_sign = [one for one in proposed if view.caller.organisation in one.unsigned]
     lengths = {
         "alerts": len(alerts),
         "announced": len(announced),
         "closing": len(closing),
         "due": len(due),
         "frozen": len(frozen),
+        "to_sign": len(to_sign),
     }
     return Inbox(
         alerts=tuple(alerts[:ITEMS_MAX]),
@@ -128,6 +134,7 @@ def read_inbox(view: View) -> Inbox:
         log=log_state(view),
         organisation=view.caller.organisation,
         roles=view.caller.roles,
+        to_sign=tuple(to_sign[:ITEMS_MAX]),
     )
 
 
@@ -176,6 +183,12 @@ def _partitions(view: View, facts: Snapshot) -> tuple[list[domain.Partition], bo
     """The first partitions that the caller may see; and whether these are all."""
     fetched = fetch_from(facts.partitions)(None, PARTITIONS_MAX + 1)
     seen = [one for _, one in fetched[:PARTITIONS_MAX] if view.caller.sees_partition(one, facts)]
+    # What says how each of them is, together: else each is a statement of its own.
+    of_datasets = [*{(one.provider, one.dataset) for one in seen}]
+    facts.partitions.fetch_keys([one.ref for one in seen])
+    facts.datasets.fetch_keys(of_datasets)
+    facts.streams.fetch_keys(of_datasets)
+    facts.policies.fetch_keys([*{facts.datasets[key].domain for key in of_datasets}])
     return seen, len(fetched) <= PARTITIONS_MAX
 
 

@@ -19,15 +19,17 @@ import pytest
 from api.app import create_app
 from api.auth.authorisation import OPERATIONS, ROLES
 from api.server.http_server import LOOPBACK, base_url, listen, serving
-from client.http.endpoints import QUOTES, SIGNATURE_HEADER
+from client.http.endpoints import DOCUMENTS, PROPOSALS, QUOTES, SIGNATURE_HEADER
 from client.keys.sealed_model import seal_deposit
 from ledger.commands.entry import Entry
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
+from policy.documents.contract import WAIVABLE
 from tests.api.auth.permitted import STANDING, own
 from tests.api.auth.read_addresses import address
 from tests.api.two_of_each import MISSING, Person, Things, TwoOfEach
-from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, STRANGER, CleanRoom
+from tests.factories.documents import contract
+from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL, SRO, STRANGER, CleanRoom
 from tests.factories.service import NOW, OPENED, PLAN, open_world
 from tests.factories.statements import state_now
 
@@ -149,13 +151,20 @@ def _deposit(pairs: TwoOfEach, path: str, caller: Person, things: Things) -> htt
     return pairs.world.post(path, raw, pairs.world.sign(caller.signer, path, raw, _MODEL), **caller.shown)
 
 
-def _document(pairs: TwoOfEach, caller: Person, ownership: str) -> httpx.Response:
+def _document(pairs: TwoOfEach, caller: Person, ownership: str, to: str = DOCUMENTS) -> httpx.Response:
     """Signed by the caller, by somebody else on record, or by nobody known."""
-    data = c.dump({"kind": "note", "said": ownership, "v": 1})
-    path = f"/v1/documents/{c.digest(data)}"
+    data = c.dump({"kind": "note", "said": ownership, "v": 1} if to == DOCUMENTS else _proposal(pairs))
+    path = f"{to}/{c.digest(data)}"
     signer = {"own": caller.signer, "foreign": pairs.clinic, "none": CleanRoom().signer}[ownership]
     signature = pairs.world.sign(signer, path, data, c.digest(data), "PUT")
     return pairs.world.http.put(path, content=data, headers={SIGNATURE_HEADER: signature, **caller.shown})
+
+
+def _proposal(pairs: TwoOfEach) -> c.Object:
+    """A contract that the regulator signs too, for a waiver of its."""
+    agreed = contract(BANK_A, starts=pairs.world.begun)
+    waiver = {"ends": agreed["ends"], "issuer": SRO, "pipeline": "0" * 64, "reason": "none", "waives": WAIVABLE[0]}
+    return {**agreed, "id": "proposed", "waivers": [waiver]}
 
 
 def _ask(  # noqa: PLR0911 - one return for each way to ask
@@ -168,8 +177,8 @@ def _ask(  # noqa: PLR0911 - one return for each way to ask
         return _command(pairs, operation.removeprefix("submit_"), path, role, ownership)
     if operation == "quote_charge":
         return _command(pairs, "charge", path, role, ownership)
-    if operation == "put_document":
-        return _document(pairs, caller, ownership)
+    if operation in {"put_document", "propose_contract"}:
+        return _document(pairs, caller, ownership, DOCUMENTS if operation == "put_document" else PROPOSALS)
     if operation == "charge_batch":
         return _batch(pairs, path, caller, ownership)
     if operation == "issue_challenge":

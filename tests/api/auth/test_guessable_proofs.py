@@ -17,6 +17,7 @@ from api.http.snapshots import SnapshotProvider
 from api.keys.data_key_store import FileKeyStore
 from api.routes.accounts import read_account_proof
 from api.routes.progress import Progress
+from api.routes.proposed_contracts import Proposals
 from api.routes.read_routes import ReadContext, View
 from ledger.book.state.state_statements import StatedTree
 from ledger.domain.facts import GLOBAL, holder_of
@@ -131,7 +132,16 @@ def test_the_route_shows_no_such_proof(world: tuple[StoredWorld, str], tmp_path:
     state_anew(book)
     clock, store, log = book.clock, FileKeyStore(tmp_path), LogKey(ORIGIN, LOG_KEY.public_key().public_bytes_raw())
     snapshots, known = SnapshotProvider(book.book, clock), Progress(clock)
-    context = ReadContext(snapshots, Cursors(b"key"), store, known, log, book.book.stated_tree, CallerQuotas())
+    context = ReadContext(
+        snapshots,
+        Cursors(b"key"),
+        store,
+        known,
+        log,
+        book.book.stated_tree,
+        CallerQuotas(),
+        Proposals("http://x", clock),
+    )
     with book.book.read() as facts:
         holder = holder_of(facts.organisations[BANK_A].node)
         with pytest.raises(Problem, match="could be guessed") as refused:

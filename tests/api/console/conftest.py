@@ -8,6 +8,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from tests.api.console.page_addresses import proposal
 from tests.api.console.visitors import visitors
 from tests.api.console.walk import Walker, browser_path, launched
 from tests.api.two_of_each import TwoOfEach
@@ -29,6 +30,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
         world.contract = world.found_service()
         pairs = TwoOfEach(world)
         state_now(world.book)
+        world.service.propose_contract(world.bank, proposal(world))
         with visitors(world) as browsers:
             size = world.size
             yield Looked(pairs, browsers)

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from api.console.view_list import PAGES
+from api.dev_issuer.issuer import Person
 from client.keys.signer import load_private
 from tests.api.console.test_statements import last_time
 from tests.factories.people import Clock
@@ -22,12 +23,21 @@ ORIGIN: Final = "ledger.demo.invalid"
 REGULATOR: Final = "did:web:health-council.demo.invalid"
 _HOSPITAL: Final = "did:web:lotus-hospital.demo.invalid"
 _BANK: Final = "did:web:banyan-bank.demo.invalid"
+PEOPLE: Final = {
+    "SRO": Person(REGULATOR),
+    "TDP": Person(_HOSPITAL),
+    "TDC": Person(_BANK),
+    "AUDITOR": Person("did:web:auditor.demo.invalid", ("AUDITOR",)),
+    "OPERATOR": Person("did:web:operator.demo.invalid", ("OPERATOR",)),
+}
+"""Who looks at it, by role."""
 _PARTITION: Final = f"{_HOSPITAL}/digits/2026-q3"
 _PLANNED: Final = f"{_HOSPITAL}/digits/2026-q4"
 _OF_SOMETHING: Final = {
     "/contracts/{id}": "/contracts/digits-banyan-bank",
     "/datasets/{provider}/{dataset}": f"/datasets/{_HOSPITAL}/digits",
     "/decisions/{id}": "/decisions/banyan-bank-run-5",
+    "/decisions/{id}/checks": "/decisions/banyan-bank-run-6/checks",
     "/knowledge/{provider}/{dataset}": f"/knowledge/{_HOSPITAL}/digits",
     "/lineage/{did}": "/lineage/did:web:banyan-cedar.demo.invalid",
     "/log/{index}": "/log/41",

@@ -22,6 +22,7 @@ from policy.checks.field_readers import format_time
 from policy.documents.partition_commitments import MAGIC
 from policy.documents.slice_budget import slice_budget
 from tests.api.console.conftest import Looked
+from tests.api.console.page_addresses import proposal
 from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.factories.documents import contract, dataset, partition, plan, stream
 from tests.factories.people import HOSPITAL
@@ -76,6 +77,39 @@ def test_the_planner_answers_as_the_api_does(looked: Looked) -> None:
     (line,) = _rows(looked.browsers["TDC"], address, "epsilon")
     assert line["ε"] == answer["run_epsilon"][0]["epsilon"]
     assert str(answer["steps_most"]["steps"]) in looked.browsers["TDC"].get(address).text
+
+
+@pytest.mark.parametrize(("role", "charge"), [("SRO", "run-1"), ("TDP", "run-3"), ("TDC", "run-1"), ("TDC", "run-3")])
+def test_a_permit_has_every_check_with_its_numbers(looked: Looked, role: str, charge: str) -> None:
+    """Those that the API decides again, on a page that the decision leads to; none failed, so none binds."""
+    pairs, http = looked.pairs, looked.browsers[role]
+    answer = pairs.world.http.get(f"/v1/decisions/{charge}/checks", headers=pairs.people[role].shown).json()
+    rows = _rows(http, f"/console/decisions/{charge}/checks", "checks")
+    assert [(row["Code"], row["What was compared"]) for row in rows] == [
+        (one["code"], one["text"]) for one in answer["checks"]
+    ]
+    assert {row["Result"] for row in rows} == {"passed"}
+    assert len(rows) > 10
+    assert f'href="/console/decisions/{charge}/checks"' in http.get(f"/console/decisions/{charge}").text
+    assert "Nothing binds" in http.get(f"/console/decisions/{charge}/checks").text
+
+
+def test_a_contract_waits_on_the_first_page_of_who_is_to_sign_it(looked: Looked) -> None:
+    """And of no one else; its page has what it changes, what could run under it, and the bytes that are signed."""
+    data = proposal(looked.pairs.world)
+    at = f"/console/contract-proposals/{c.digest(data)}"
+    waiting = {role: at in looked.browsers[role].get("/console/").text for role in ("SRO", "TDP", "TDC", "AUDITOR")}
+    assert waiting == {"SRO": True, "TDP": True, "TDC": False, "AUDITOR": False}
+    listed = {role: at in looked.browsers[role].get("/console/contracts").text for role in ("TDP", "TDC", "AUDITOR")}
+    assert listed == {"TDP": True, "TDC": True, "AUDITOR": False}
+    http = looked.browsers["TDP"]
+    assert http.get(f"{at}/bytes").content == data
+    fields = {row["Field"]: row for row in _rows(http, at, "fields")}
+    assert (fields["version"]["proposed version 2"], fields["version"]["version 1"]) == ("2", "1")
+    assert fields["run.epsilon_max"]["version 1"] == "1" != fields["run.epsilon_max"]["proposed version 2"]
+    assert _rows(http, at, "caps")
+    assert "epsilon contract enter" in http.get(at).text
+    assert looked.browsers["TDP"].get(f"/console/contract-proposals/{'0' * 64}").status_code == 404
 
 
 class Council(NamedTuple):

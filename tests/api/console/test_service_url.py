@@ -1,4 +1,4 @@
-"""The console where its service is: below a path of a proxy, on PostgreSQL, with many partitions, by a wrong clock."""
+"""The console where its service is: below a path of a proxy, on PostgreSQL, by a wrong clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.app import create_app
-from api.routes.overviews.inbox import PARTITIONS_MAX
 from api.server.http_server import LOOPBACK, base_url, listen, serving
 from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.factories.people import HOSPITAL
@@ -98,14 +97,3 @@ def test_a_clock_that_is_off_lengthens_no_session(world: ServedWorld) -> None:
             assert (answer.status_code, "Your session has ended" in answer.text) == (401, True)
         finally:
             world.clock.now = now
-
-
-@pytest.mark.soak
-def test_many_partitions_are_cut_and_said_to_be(world: ServedWorld) -> None:
-    """The first page says that not all of them were looked at; the list goes on page by page."""
-    with world.issuing({"tdp": PEOPLE["TDP"]}) as issuer, browser(world.url) as http:
-        log_in(http, issuer, "tdp")
-        assert "more partitions than are looked at" not in http.get("/console/").text
-        for number in range(PARTITIONS_MAX):
-            world.open_partition(f"many-{number}")
-        assert "more partitions than are looked at" in http.get("/console/").text

@@ -208,6 +208,7 @@ TIMES: Final = frozenset(
         "deadline",
         "effective",
         "ends",
+        "expires",
         "not_after",
         "opened",
         "projected_until",

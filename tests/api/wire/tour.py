@@ -245,6 +245,10 @@ class Tour:
             self._pages(f"/v1/{path}", "1")
         self._pages("/v1/release-notices", "1")
         self._pages("/v1/register", "1")
+        self.world.service.propose_contract(self.world.bank, c.dump({**contract_document(self.world.begun), "id": "b"}))
+        shown = self.pairs.people["TDC"].shown
+        tag = self.world.http.get("/v1/contract-proposals", headers=shown).headers["etag"]
+        self.world.http.get("/v1/contract-proposals", headers={**shown, "if-none-match": tag})
         self._unchanged("/v1/inbox")
         self._get("/v1/account-history", partition=things.partition)
         self._get(f"/v1/charges/{things.charge}/curve")

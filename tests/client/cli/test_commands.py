@@ -154,6 +154,22 @@ def test_a_contract_is_amended_and_revoked(desk: Desk) -> None:
     assert "contract_revoked" in refused.err
 
 
+def test_a_contract_is_proposed_and_entered_with_what_was_proposed(desk: Desk) -> None:
+    """The other party finds it, has the very bytes, and enters it without a file of the first one's signature."""
+    text = (desk.folder / "contract.yaml").read_text().replace("scans-bank-a", "scans-proposed")
+    (desk.folder / "proposed.yaml").write_text(text)
+    told = desk.run("epsilon contract propose hospital.toml proposed.yaml")
+    assert (told.code, "waits for the signature of Bank A" in told.out) == (0, True)
+    listed = desk.run("epsilon contract proposals bank-a.toml --into found")
+    assert (listed.code, "scans-proposed, version 1" in listed.out) == (0, True)
+    digest = c.digest((desk.folder / "proposed.yaml").read_bytes())
+    assert (desk.folder / "found" / digest).read_text() == text
+    alone = desk.run(f"epsilon contract enter bank-a.toml found/{digest}")
+    assert (alone.code, "signature_missing" in alone.err) == (6, True)
+    assert _good(desk, f"epsilon contract enter bank-a.toml found/{digest} --proposed")["outcome"] == "permitted"
+    assert "No contract that names you" in desk.run("epsilon contract proposals bank-a.toml").out
+
+
 def _room(desk: Desk, name: str, *partitions: str) -> CleanRoom:
     """A charge's body for a clean room of its own, in a file."""
     room = CleanRoom()
