@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from trainer_adapter.devices.attach_ranks import attach_ranks
     from trainer_adapter.job.job_spec import Assignment
     from trainer_adapter.run.charged_run import Run
     from trainer_adapter.statistics.staged_run import attach_stages
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from trainer_adapter.training.run_options import Options
     from trainer_adapter.training.training_records import read_records
 
-__all__ = ["Assignment", "ModelRun", "Options", "Run", "attach", "attach_stages", "read_records"]
+__all__ = ["Assignment", "ModelRun", "Options", "Run", "attach", "attach_ranks", "attach_stages", "read_records"]
 
 _MODULES: Final = {
     "Assignment": "trainer_adapter.job.job_spec",
@@ -27,6 +28,7 @@ _MODULES: Final = {
     "ModelRun": "trainer_adapter.training.model_run",
     "Options": "trainer_adapter.training.run_options",
     "attach": "trainer_adapter.training.attach",
+    "attach_ranks": "trainer_adapter.devices.attach_ranks",
     "attach_stages": "trainer_adapter.statistics.staged_run",
 }
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trainer_adapter.cli.check import JobCheck
     from trainer_adapter.cli.ensemble import EnsembleCheck
     from trainer_adapter.cli.train import Report
+    from trainer_adapter.devices.rank_group import RankGroup
     from trainer_adapter.job.job_spec import Job
     from trainer_adapter.run.charged_run import Run
     from trainer_adapter.session.model_release import Pause
@@ -85,6 +86,8 @@ def train(
 ) -> None:
     """Run one training job in one clean room: charge, key, data, noise, post."""
     begin(as_json=as_json, printer=_print_error)
+    from trainer_adapter.cli.train import follow_job
+    from trainer_adapter.devices.attach_ranks import ranks_of
     from trainer_adapter.job_models.model_trial import try_models
     from trainer_adapter.session.model_release import MODEL_FILE
     from trainer_adapter.session.noise_choice import load_job
@@ -94,11 +97,15 @@ def train(
         loaded, pause = load_job(job), time.sleep if wait else None
         profile = profile_of(job)
         try_models(loaded)
+        ranks = ranks_of(loaded)
+        if ranks is not None and not ranks.leads:
+            follow_job(loaded, ranks)
+            return
         with consumer_service(loaded) as service:
             ending = TrainEnding(service, loaded.id, profile, resumes=loaded.resume is not None)
             with errors_reported(as_json=as_json, id=loaded.id, ending=ending, printer=_print_error):
                 run = _run_for_programs if as_json else _run_for_people
-                report = run(loaded, service, pause=pause, resume=resume)
+                report = run(loaded, service, pause=pause, resume=resume, ranks=ranks)
     if as_json:
         _print_event("report", **report.to_json())
     else:
@@ -230,7 +237,9 @@ def _print_error(error: Object) -> None:
     _print_event("refused" if error["exit_code"] == ExitCode.REFUSED else "fault", **error)
 
 
-def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume: bool) -> Report:
+def _run_for_programs(
+    job: Job, service: Service, *, pause: Pause | None, resume: bool, ranks: RankGroup | None
+) -> Report:
     from trainer_adapter.cli.train import train_job
 
     def on_step(run: Run, step: int) -> None:
@@ -241,10 +250,12 @@ def _run_for_programs(job: Job, service: Service, *, pause: Pause | None, resume
     def say(line: str) -> None:
         _print_event("stage", text=line)
 
-    return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)
+    return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume, ranks=ranks)
 
 
-def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: bool) -> Report:
+def _run_for_people(
+    job: Job, service: Service, *, pause: Pause | None, resume: bool, ranks: RankGroup | None
+) -> Report:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -266,7 +277,7 @@ def _run_for_people(job: Job, service: Service, *, pause: Pause | None, resume: 
             shown = f"ε {run.privacy.epsilon.number} in all on {run.privacy.epsilon.partition}"
             run.output.put({"shown": step}, lambda: progress.update(task, completed=step, loss=shown))
 
-        return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume)
+        return train_job(job, service, say, on_step=on_step, pause=pause, resume=resume, ranks=ranks)
 
 
 def _print_event(event: str, **members: object) -> None:

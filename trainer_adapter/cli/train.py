@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,9 @@ from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.canonical_json import Object
+from trainer_adapter.devices.attach_ranks import attach_ranks
+from trainer_adapter.devices.leading_run import LeadingRun
+from trainer_adapter.devices.rank_group import RankGroup
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job_models.job_model import JobModel
 from trainer_adapter.layers.functional_call import in_modes
@@ -87,6 +91,7 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
     on_step: OnStep = lambda *_: None,
     pause: Pause | None = None,
     resume: bool = False,
+    ranks: RankGroup | None = None,
 ) -> Report:
     """One job, from its charge to its model.
 
@@ -97,6 +102,7 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
         on_step: called after each step, with the run and the step's number.
         pause: waits some seconds: with it a run stays until its providers' notice of the model has run.
         resume: resume the job's run whose process died, if there is one.
+        ranks: those that train together, of which this process is the first.
 
     Raises:
         Refused: if the charge or the key is. Malformed, OSError, Unreachable.
@@ -104,18 +110,9 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
     # What can fail without the key fails before anything is charged.
     device = best_device()
     made = JobModel.make(job, device)
-    test, target = made.test, job.accuracy_target
-    options = Options(
-        service=service,
-        say=say,
-        read=made.records,
-        example=select(test, slice(2)),
-        resume=resume,
-        pause=pause,
-        microbatch=MICROBATCH,
-        records_per_user_max=job.records_per_user_max,
-    )
-    with run_of(made, options) as run:
+    target = job.accuracy_target
+    options = replace(options_of(made), service=service, say=say, resume=resume, pause=pause)
+    with run_of(made, options, ranks) as run:
         for step in run:
             on_step(run, step)
             # A begun block counts in full anyway, so the public target is looked at where one ends.
@@ -128,9 +125,34 @@ def train_job(  # noqa: PLR0913 - one name for each thing a command may choose
     return Report(right, job.id, named, released, steps, run.steps, run.privacy, job.measure, answers)
 
 
-def run_of(made: JobModel, options: Options) -> ModelRun:
-    """The run of a job, of stages where its plan has them. Raises: Malformed."""
+def follow_job(job: Job, ranks: RankGroup) -> None:
+    """Train beside the first rank of a job; the ledger hears nothing of this process.
+
+    Raises:
+        Malformed: for what the job names wrongly, and if the run breaks on any rank. OSError.
+    """
+    made = JobModel.make(job, best_device())
+    optimiser = optimiser_of(made.job, made.model)
+    with attach_ranks(made.model, optimiser, LOSS_BY_NAME[job.loss], made.job, options_of(made), ranks) as run:
+        for _ in run:
+            pass
+
+
+def options_of(made: JobModel) -> Options:
+    """What every process of a job's run is attached with. Raises: Malformed."""
+    return Options(
+        read=made.records,
+        example=select(made.test, slice(2)),
+        microbatch=MICROBATCH,
+        records_per_user_max=made.job.records_per_user_max,
+    )
+
+
+def run_of(made: JobModel, options: Options, ranks: RankGroup | None = None) -> ModelRun:
+    """The run of a job, of stages where its plan has them, or of the first of several ranks. Raises: Malformed."""
     job, optimiser = made.job, optimiser_of(made.job, made.model)
+    if ranks is not None:
+        return LeadingRun(made.model, optimiser, LOSS_BY_NAME[job.loss], job, options, ranks)
     if isinstance(job.plan, StagedPlan):
         return StagedRun(made.model, optimiser, LOSS_BY_NAME[job.loss], job, options, job.loss)
     return attach(made.model, optimiser, LOSS_BY_NAME[job.loss], job, options)
@@ -149,8 +171,10 @@ def accuracy(model: nn.Module, test: tuple[Tensor, Tensor]) -> float:
 
 
 def best_device() -> torch.device:
-    """The first CUDA device if there is one, else the CPU."""
-    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    """The CUDA device of this rank, or the first, if there is one; else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def device_in_words(device: torch.device) -> str:

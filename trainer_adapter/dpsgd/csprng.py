@@ -146,12 +146,22 @@ class NormalPiece:
 class CsprngRandomness:
     """The streams of one run, or of one lease of its steps; made anew for each, never stored, never resumed."""
 
-    def __init__(self, secret: bytes) -> None:
-        """Derive the keys from 32 secret bytes; a run uses :meth:`fresh`, only tests pass their own."""
+    def __init__(self, secret: bytes, rank: int | None = None) -> None:
+        """Derive the keys from 32 secret bytes.
+
+        Args:
+            secret: a run of one process uses :meth:`fresh`; tests, and ranks that share one, give it.
+            rank: of a run on several devices, which of its ranks this is: each draws batches and dropout from keys of
+                its own, and all of them the same noise.
+
+        Raises:
+            ValueError: for a secret of another size.
+        """
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"the secret has {len(secret)} bytes, not {SECRET_BYTES}")
         purposes: tuple[Purpose, ...] = ("sampler", "noise", "dropout")
-        self._keys = {purpose: _derive(secret, purpose) for purpose in purposes}
+        own = "" if rank is None else f"/rank/{rank}"
+        self._keys = {one: _derive(secret, one if one == "noise" else f"{one}{own}") for one in purposes}
         self._opened: dict[Purpose, int] = dict.fromkeys(purposes, 0)
         self._process: Final = os.getpid()
 
@@ -179,5 +189,5 @@ class CsprngRandomness:
         return Stream(self._keys[purpose], step.to_bytes(NONCE_BYTES, "little"))
 
 
-def _derive(secret: bytes, purpose: Purpose) -> bytes:
+def _derive(secret: bytes, purpose: str) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=_INFO + purpose.encode("ascii")).derive(secret)

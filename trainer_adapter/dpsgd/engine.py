@@ -206,8 +206,7 @@ class Engine:
     def step(self, step: int, optimiser: torch.optim.Optimizer, randomness: CsprngRandomness) -> None:
         """One logical step: draw, sum, noise, update. Counted from 1; an empty draw is a step like any other.
 
-        Raises:
-            NonceReused: if this step's randomness was used before. SelfCheckFailed: see ``certify``.
+        Raises: NonceReused, if this step's randomness was used before; SelfCheckFailed, see ``certify``.
         """
         self.set_gradients(step, randomness)
         try:
@@ -216,17 +215,18 @@ class Engine:
             optimiser.zero_grad(set_to_none=True)
 
     def set_gradients(self, step: int, randomness: CsprngRandomness) -> None:
-        """Draw, sum, and put the noisy mean into the parameters' ``grad``, as :meth:`step` does before its update.
+        """Draw, sum, and put the noisy mean into the parameters' ``grad``. Raises: as :meth:`step`."""
+        total = self.total(step, randomness)
+        noise = randomness.stream("noise", step)
+        self._assign(noisy_mean(total, noise, self.noise_std, self._plan.batch_size_expected))
 
-        Raises:
-            NonceReused, SelfCheckFailed: as there.
-        """
+    def total(self, step: int, randomness: CsprngRandomness) -> Tensor:
+        """The clipped sum of one step's draw; private. Raises: as :meth:`set_gradients`."""
         batches, keys = self.microbatches(self.draw(step, randomness)), self.keys(step, randomness)
         total = self._summed(batches, keys)
         if self._certify == "always" or (self._certify == "first_step" and step == 1):
             self.check(batches, keys)
-        noise = randomness.stream("noise", step)
-        self._assign(noisy_mean(total, noise, self.noise_std, self._plan.batch_size_expected))
+        return total
 
     def draw(self, step: int, randomness: CsprngRandomness) -> NDArray[np.int64]:
         """The units of one logical batch; private. Raises: NonceReused."""

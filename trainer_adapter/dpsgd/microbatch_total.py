@@ -21,15 +21,18 @@ COMPENSATED_ROUNDINGS: Final = 3
 """Roundings (u) that a compensated sum of fewer than 2^40 terms is off by at most: 2, and the term of second order."""
 
 
-def is_compensated(units: int, places: int) -> bool:
+def is_compensated(units: int, places: int, ranks: int = 1) -> bool:
     """Whether a draw of all units, so many at once, would round too often in a plain sum.
+
+    ``ranks`` processes sum shards of the units, and their sums are added one after the other.
 
     Raises:
         Malformed: if one microbatch alone would.
     """
-    if (places + COMPENSATED_ROUNDINGS + 3) * units > ROUNDINGS_MAX:
+    more = ranks + 2
+    if (places + COMPENSATED_ROUNDINGS + more) * units > ROUNDINGS_MAX:
         raise Malformed("microbatch", f"is too large for {units} records: sums would round too often")
-    return (places + units // places + 3) * units > ROUNDINGS_MAX
+    return (places + units // places + more) * units > ROUNDINGS_MAX
 
 
 class MicrobatchTotal:

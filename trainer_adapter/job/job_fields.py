@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 CHARGES_MAX: Final = 16
+DEVICES_MAX: Final = 64
+"""Processes that train one model together, each on a device."""
 Table = TypeVar("Table", bound="DataclassInstance")
 Reader: TypeAlias = Callable[[Any, str, Path], Any]
 """From a value, its field and the folder of the file to what is read. Raises: Malformed."""

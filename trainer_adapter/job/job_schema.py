@@ -25,7 +25,7 @@ from trainer_adapter.job.answer_terms import (
     TEACHER_STEPS_MAX,
 )
 from trainer_adapter.job.estimator import MILLISECONDS_MAX
-from trainer_adapter.job.job_fields import CHARGES_MAX
+from trainer_adapter.job.job_fields import CHARGES_MAX, DEVICES_MAX
 from trainer_adapter.job.job_spec import (
     JOIN_MAX,
     LEASE_S_MAX,
@@ -86,6 +86,7 @@ def _train() -> Schema:
         **_assignment(),
         "accuracy_target": _NUMBER,
         "answers": _answers(),
+        "devices": _integer(1, DEVICES_MAX),
         "learning_rate": _NUMBER,
         "lora": _lora(),
         "loss": {"enum": [*LOSSES]},

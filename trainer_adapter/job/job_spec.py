@@ -36,23 +36,19 @@ privacy unit after joins; and the SHA-256 of the file ``pipeline``, which the cl
 ``lease_s`` for how many seconds of work at once: see :mod:`trainer_adapter.run.block_leases`.
 With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed
 run can go on: see :mod:`trainer_adapter.run.checkpointing`.
-In place of ``service``, ``issuer``, ``log``, ``actor`` and ``key`` it may name a ``profile`` that holds them;
-``contract`` may be the contract's file; and a table ``[train.privacy]`` may replace the plan: see
-:mod:`trainer_adapter.job.privacy_target`.
+In place of ``service``, ``issuer``, ``log``, ``actor`` and ``key`` it may name a ``profile`` that holds them, and in
+place of the plan a table ``[train.privacy]`` (:mod:`trainer_adapter.job.privacy_target`).
 A job says in the same table what ``epsilon train`` makes of its assignment:
 
     model = "digits-linear"
     learning_rate = "0.3"
     momentum = "0.9"
     test = "data/test.npz"
-    accuracy_target = "0.85"
 
 ``model`` is a name of :mod:`trainer_adapter.job_models.models`, a function in a file beside the job, as
 ``networks.py:small``, or a folder with public weights; the file is then the run's ``pipeline``, unless the job names
-another. ``loss`` and ``optimiser`` are names, with SGD and cross entropy where they are absent. ``test`` is an archive,
-or a table with its ``schema``. ``accuracy_target`` may be left out; it is measured on public data only, so a run that
-stops at it stops on what was released and may give its unexecuted steps back. ``records_per_user_max`` is there where
-the plan's unit is the user. :mod:`trainer_adapter.job.job_schema` has the whole form.
+another. ``accuracy_target`` is measured on public data only, so a run that stops at it may give its unexecuted steps
+back. ``devices`` says how many processes train together. :mod:`trainer_adapter.job.job_schema` has the whole form.
 """
 
 from __future__ import annotations
@@ -82,6 +78,7 @@ from trainer_adapter.job.answer_terms import AnswerTerms, TeacherTerms
 from trainer_adapter.job.category_inputs import check_own_statistics
 from trainer_adapter.job.estimator import Estimator
 from trainer_adapter.job.job_fields import (
+    DEVICES_MAX,
     path_in,
     plain,
     read_by,
@@ -236,6 +233,7 @@ class Job(Assignment):
     teachers: TeacherTerms | None = field(default=None, metadata=plain(TeacherTerms.parse))
     answers: AnswerTerms | None = field(default=None, metadata=plain(AnswerTerms.parse))
     tuning: TuningTerms | None = field(default=None, metadata=read_by(TuningTerms.parse))
+    devices: int | None = field(default=None, metadata=plain(c.integer, 1, DEVICES_MAX))
 
     def __post_init__(self) -> None:
         """Hold its members to each other. Raises: Malformed."""
@@ -246,6 +244,8 @@ class Job(Assignment):
             raise Malformed("momentum", rule)
         if self.accuracy_target is not None and self.loss == SQUARED_ERROR:
             raise Malformed("accuracy_target", f"is for classes, and the loss is {SQUARED_ERROR}: leave it out")
+        if self.devices is not None and not isinstance(self.plan, Plan):
+            raise Malformed("devices", "is for a run that trains and does nothing else: leave it out")
 
     def _check_kind(self) -> None:
         """A model is trained with privacy, or tried with others, or is the form of teachers. Raises: Malformed."""

@@ -103,13 +103,13 @@ class CheckpointStore:
         self, at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]
     ) -> None:
         """On disk, sealed, when this returns. Raises: OSError, TypeError for a state that is no JSON."""
-        self._write(RUN_FILE, _bytes_of(at, model, optimiser, also))
+        self._write(RUN_FILE, state_bytes(at, model, optimiser, also))
 
     def load_run(self, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Position:
         """Restore what was saved last; the first step if nothing was. Raises: Malformed, OSError."""
         if not (self._folder / RUN_FILE).exists():
             return Position(0, ended=False)
-        return _restore(self._read(RUN_FILE), model, optimiser, also)
+        return restore_state(self._read(RUN_FILE), model, optimiser, also)
 
     def save_model(self, data: bytes) -> None:
         """Keep the model that the post is about to name, sealed. Raises: OSError."""
@@ -148,7 +148,10 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _bytes_of(at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> bytes:
+def state_bytes(
+    at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]
+) -> bytes:
+    """Position, model, optimiser and the rest as safetensors. Raises: TypeError, for a state that is no JSON."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     saved = optimiser.state_dict()
     plain: dict[str, dict[str, Any]] = {}
@@ -170,7 +173,10 @@ def _bytes_of(at: Position, model: nn.Module, optimiser: torch.optim.Optimizer, 
     return save(still, {"about": json.dumps(about)})
 
 
-def _restore(data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]) -> Position:
+def restore_state(
+    data: bytes, model: nn.Module, optimiser: torch.optim.Optimizer, also: Mapping[str, Stateful]
+) -> Position:
+    """The inverse of :func:`state_bytes`. Raises: Malformed, for the state of another model or optimiser."""
     # Sealed under our key, so what cannot be read is a bug of ours or from another version, and no attack.
     try:
         about, tensors = _about(data), load(data)

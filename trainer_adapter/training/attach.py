@@ -49,11 +49,20 @@ def attach(
         Malformed, OSError: for an assignment that cannot be read, or a compiled model. Refused, Unreachable: where
             the file states its ε and the noise has to be requested from the service.
     """
+    return ModelRun(model, optimiser, loss, attached_assignment(model, assignment, **changes), options or Options())
+
+
+def attached_assignment(
+    model: nn.Module,
+    assignment: Assignment | Path | str,
+    **changes: Any,  # noqa: ANN401 - its members
+) -> Assignment:
+    """The assignment of a run that trains this model and does nothing else. Raises: as :func:`attach`."""
     refuse_compiled(model)
     loaded = assignment_of(assignment, **changes)
     if isinstance(loaded.plan, StagedPlan):
         raise Malformed("train.plan", "is of stages, which `epsilon train` and attach_stages take: attach trains alone")
-    return ModelRun(model, optimiser, loss, loaded, options or Options())
+    return loaded
 
 
 def assignment_of(assignment: Assignment | Path | str, **changes: Any) -> Assignment:  # noqa: ANN401 - its members

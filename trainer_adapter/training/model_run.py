@@ -54,7 +54,7 @@ class ModelRun(Run):
         self.constants = PreparedConstants()
         self._loss = loss
         self._engine: Engine | None = None
-        self._randomness, self._lease = CsprngRandomness.fresh(), 0
+        self._randomness, self._lease = self.new_randomness(), 0
         self._saved_at = -1.0
         self._at = Position(0, ended=False)
         self._watermark: Watermark | None = None
@@ -115,6 +115,7 @@ class ModelRun(Run):
         self.constants = constants = self.load_constants()
         loss = constants.loss(self._loss)
         self._check_example(loss)
+        self.check_before_charge()
         opened = self.open_data()
         if self.checkpoints is not None and options.resume:
             self._at = self.checkpoints.load_run(model, self.optimiser, options.also)
@@ -137,7 +138,23 @@ class ModelRun(Run):
         records = self.read_all(opened)
         users = None if options.records_per_user_max is None else read_users(opened)
         self.begin_at_saved()
-        self._engine = self._checked_engine(loss, records, users, present)
+        self._engine = self.new_engine(loss, records, users, present)
+
+    def check_before_charge(self) -> None:
+        """What else is looked at before anything is charged. Raises: Malformed."""
+
+    def new_engine(self, loss: Loss, records: Records, users: Tensor | None, present: Tensor | None) -> Engine:
+        """The engine that takes the run's steps. Raises: Malformed."""
+        return self._checked_engine(loss, records, users, present)
+
+    def new_randomness(self) -> CsprngRandomness:
+        """Of the run's beginning, or of a lease that begins."""
+        return CsprngRandomness.fresh()
+
+    def renew_randomness(self) -> None:
+        """Draw keys anew where a lease begins: a copy of this process would use the same noise for other sums."""
+        if self.budget.lease != self._lease:
+            self._lease, self._randomness = self.budget.lease, self.new_randomness()
 
     def load_constants(self) -> PreparedConstants:
         """The constants of the preprocessing. Raises: as :meth:`PreparedConstants.load`."""
@@ -193,9 +210,7 @@ class ModelRun(Run):
 
     def _take(self, step: int, *, update: bool) -> None:
         assert self._engine is not None
-        if self.budget.lease != self._lease:
-            # A copy of this process would otherwise use the same noise for other sums.
-            self._lease, self._randomness = self.budget.lease, CsprngRandomness.fresh()
+        self.renew_randomness()
         try:
             if update:
                 self._engine.step(step, self.optimiser, self._randomness)
@@ -212,9 +227,9 @@ class ModelRun(Run):
     def _checked_engine(
         self, loss: Loss, records: Records, users: Tensor | None, present: Tensor | None = None
     ) -> Engine:
-        given, bound = {**self.options.engine, "present": present}, self.options.records_per_user_max
-        if bound is not None:
-            given |= {"users": users, "records_per_user_max": bound}
+        given = {**self.options.engine_options, "present": present}
+        if self.options.records_per_user_max is not None:
+            given["users"] = users
         engine = Engine(self.training, self.model, loss, records, self.options.microbatch, **given)
         engine.traced.check_optimiser(self.optimiser)
         return engine

@@ -52,3 +52,9 @@ class Options:
     microbatch: int = MICROBATCH
     records_per_user_max: int | None = None
     engine: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """Options of the engine, with the bound on a user's records where there is one."""
+        bound = self.records_per_user_max
+        return {**self.engine, **({} if bound is None else {"records_per_user_max": bound})}
