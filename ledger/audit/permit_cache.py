@@ -35,7 +35,7 @@ from ledger.domain.memory_state import MemoryState
 from ledger.filters import Cap, Rule, read_rule
 
 
-class _Permitted(NamedTuple):
+class PermittedCharge(NamedTuple):
     """A charge that was permitted: by which key, with which numbers, and the accounts that must have room."""
 
     key: SignerKey
@@ -54,7 +54,7 @@ class PermitCache:
     def __init__(self, state: MemoryState, gate: Gate | None, log_x: str) -> None:
         """For a state that the entries change; ``log_x`` is the log's first public key."""
         self._state, self._gate, self._log_x = state, gate, log_x
-        self._charges: VerdictCache[_Permitted] = VerdictCache()
+        self._charges: VerdictCache[PermittedCharge] = VerdictCache()
         self._others: VerdictCache[Verdict] = VerdictCache()
         self._verdict: Verdict | None = None
         self.gate: Gate | None = None if gate is None else self._decide
@@ -64,12 +64,18 @@ class PermitCache:
         self._verdict = self._gate(request, facts)
         return self._verdict
 
-    def signer(self, run: SignedRun, index: int) -> SignerKey | None:
-        """The key that a run must verify with, if the cache permits it; None if it must be decided in full."""
+    def permit(self, run: SignedRun, index: int) -> tuple[SignerKey, PermittedCharge | None] | None:
+        """The key that a run must verify with, if the cache permits it, and of a charge the permitted one like it.
+
+        None if it must be decided in full.
+        """
         effect = run.read.effect
         if not isinstance(effect, Charged):
             verdict = self._others.get(run.alike)
-            return None if verdict is None or self._others.is_sampled() else self._decided(run, verdict, index)
+            if verdict is None or self._others.is_sampled():
+                return None
+            key = self._decided(run, verdict, index)
+            return None if key is None else (key, None)
         permitted, charge, state = self._charges.get(run.alike), effect.charge, self._state
         if permitted is None or self._charges.is_sampled():
             return None
@@ -78,7 +84,7 @@ class PermitCache:
         own, priced = OwnTerms(charge.contract, charge.deadline, charge.key_id), permitted.priced
         if not still_holds(state, priced.verdict, own, run.read.time) or priced.alerts(state, permitted.numbers):
             return None
-        return permitted.key
+        return permitted.key, permitted
 
     def _decided(self, run: SignedRun, verdict: Verdict, index: int) -> SignerKey | None:
         """Decide a run's other commands by their own guards, none of which reads the untyped body."""
@@ -95,10 +101,10 @@ class PermitCache:
         decided = decide_unsigned(self._state, pending, entry.time, index, lambda _request, _facts: verdict)
         return key if decided.code.word == entry.body.outcome and not decided.derived else None
 
-    def fits(self, run: SignedRun) -> bool:
-        """Whether a run that was permitted here, and applied, left room in every account that it touches."""
-        permitted, state = self._charges.get(run.alike), self._state
-        if permitted is None or self._charges.takes_room(permitted):
+    def fits(self, permitted: PermittedCharge) -> bool:
+        """Whether a charge that was permitted like this one, and applied, left room in every account it touches."""
+        state = self._state
+        if self._charges.takes_room(permitted):
             return True
         if not all(_fit(state, *limit) for limit in permitted.limits):
             return False
@@ -125,7 +131,7 @@ class PermitCache:
             return
         elif priced is not None:
             if priced.verdict.until is not None:
-                self._charges.keep(run.alike, _Permitted(key, priced, RecordedPrices(entry), self._limits(priced)))
+                self._charges.keep(run.alike, PermittedCharge(key, priced, RecordedPrices(entry), self._limits(priced)))
         elif entry.kind != CHARGE.name:
             cached = PERMIT if self._gate is None else verdict
             if cached is not None and cached.permit and cached.until is not None:

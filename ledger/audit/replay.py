@@ -239,14 +239,15 @@ class _Replay:
 
     def _decide_run(self, run: SignedRun, stored: Stored, index: int) -> None:
         """Decide by the cached permit of an equal run, or in full."""
-        key = self._permits.signer(run, index)
-        if key is None:
+        permit = self._permits.permit(run, index)
+        if permit is None:
             self._decide(run, Entry.parse(stored[-1]), index)
             return
+        key, charge = permit
         if self._signatures.enabled:
             self._signatures.add(index, run.entry.signature, run.raw, key)
         apply_effect(self._state, run.read.effect, index, self._state.account_sums)
-        if not self._permits.fits(run):
+        if charge is not None and not self._permits.fits(charge):
             check_fits(self._state, Entry.parse(stored[-1]))
 
     def _decide(self, run: SignedRun | None, entry: Entry, index: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -121,7 +122,7 @@ class CommandKind(Generic[B]):
     @property
     def requires_role(self) -> bool:
         """Whether every sender needs a registered role, which is checked first."""
-        return bool(self.roles) and not {FIRST, CCR} & set(self.roles)
+        return _are_registered(self.roles)
 
     def context(  # noqa: PLR0913, PLR0917 - the state, the command, when and where, and who decides
         self,
@@ -147,3 +148,9 @@ class CommandKind(Generic[B]):
         if command.kind != self.name:
             raise Malformed("kind", f"must be '{self.name}', not '{command.kind}'")
         return convert(self.body, command.body, "body")
+
+
+@lru_cache(maxsize=256)
+def _are_registered(roles: tuple[str, ...]) -> bool:
+    """Whether only registered organisations have these roles."""
+    return bool(roles) and not {FIRST, CCR} & set(roles)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+# A struct is made in C: one of these is made for every command.
+class Decision(Struct, frozen=True):
     """An outcome before it is an entry; ``derived`` is what the entry's body adds to the request.
 
     Attributes:
@@ -21,9 +20,9 @@ class Decision:
     code: Code
     detail: str = ""
     field: str = ""
-    derived: c.Object = dataclasses.field(default_factory=dict)
-    spelled: bytes = dataclasses.field(default=b"", compare=False)
-    answered: c.Object = dataclasses.field(default_factory=dict)
+    derived: c.Object = {}
+    spelled: bytes = b""
+    answered: c.Object = {}
 
 
 class Rejected(Exception):  # noqa: N818 - a rejection is a value; it is raised by one guard and ends in a Decision
