@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.accounts.audit_bound import epsilon_least
 from ledger.mechanisms.plan import Plan
 from tests.trainer_adapter.devices.forked_ranks import forked
 from trainer_adapter.devices.rank_group import RankGroup
@@ -25,7 +26,7 @@ from trainer_adapter.devices.step_orders import check_weights
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.noisy_mean import noisy_mean
-from trainer_adapter.training.one_run_audit import epsilon_least, flip, tally
+from trainer_adapter.training.one_run_audit import flip, tally
 
 Data = tuple[Tensor, Tensor]
 MakeModel = Callable[[], nn.Module]
