@@ -261,7 +261,7 @@ def _send(path: Path, kind: str, sent: Sent, name: str, *, dry_run: bool) -> tup
             )
         return answer, subject_of(kind, body)
     if isinstance(sent, SignedDocument):
-        data, signer = sent.read(), profile.signer()
+        data, signer = sent.read(kind), profile.signer()
         with profile.open() as service:
             answer, digest = submit_signed_document(
                 service, signer, profile.actor, kind, sent, data=data, id=name, dry_run=dry_run

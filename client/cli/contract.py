@@ -63,10 +63,13 @@ def sign(
     ] = False,
 ) -> Result:
     """Sign a contract's bytes with the profile's key, as a detached JWS for the party that enters the contract."""
-    from client.service.detached_signatures import read_document, sign_document
+    from client.service.detached_signatures import parse_document, read_document, require_kind, sign_document
+    from ledger.wire.malformed import Malformed
 
     data = read_document(document)
-    _require_contract(document, data)
+    if parse_document(data) is None:
+        raise Malformed(str(document), "is neither JSON nor YAML, so it was not signed")
+    require_kind(document, data, "contract")
     if not offline:
         _warn(caller, document, data)
     signature = sign_document(caller.signer(), data)
@@ -81,18 +84,6 @@ def sign(
 def _is_named(did: str, contract: bytes) -> bool:
     """Whether a contract's text names an organisation anywhere."""
     return re.search(rf"(?<![\w.%:-]){re.escape(did)}(?![\w.%:-])".encode(), contract) is not None
-
-
-def _require_contract(path: Path, data: bytes) -> None:
-    """Raises: Malformed, for a file of another kind."""
-    from client.service.detached_signatures import parse_document
-    from ledger.wire.malformed import Malformed
-
-    value = parse_document(data)
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if kind != "contract":
-        held = f"its kind is {kind}" if kind else "no line says 'kind: contract'"
-        raise Malformed(str(path), f"is not a contract ({held}), so it was not signed")
 
 
 def _warn(caller: Profile, path: Path, contract: bytes) -> None:

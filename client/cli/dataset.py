@@ -28,10 +28,12 @@ _Document = Annotated[Path, typer.Argument(metavar="FILE", help="The document, J
 @group.signed_command("dataset", "hospital.toml dataset.yaml", "hospital.toml dataset.json --json")
 def register(document: _Document) -> SignedDocument:
     """Sign and register a dataset's description; its partitions can be opened after that."""
-    from client.service.detached_signatures import read_document
+    from client.service.detached_signatures import read_document, require_kind
 
+    data = read_document(document)
+    require_kind(document, data, "dataset")
     # By its text, since the service parses it: it is described once, and no later command can add what is missing.
-    if b"membership" not in read_document(document):
+    if b"membership" not in data:
         typer.echo(f"Warning: {document} {_NO_MEMBERSHIP}", err=True)
     return SignedDocument(document)
 

@@ -42,11 +42,12 @@ def publish(  # noqa: PLR0913 - each an argument
 ) -> None:
     """Preview the effect of a policy; then sign and publish it: it binds from its effective date on."""
     from client.profile.profile import Profile
-    from client.service.detached_signatures import read_document
+    from client.service.detached_signatures import read_document, require_kind
 
     name = fresh_id("policy", id)
     with errors_reported(as_json=as_json, id=name):
         caller, data = Profile.load(profile), read_document(document)
+        require_kind(document, data, "policy")
         signer = caller.signer()
         with caller.open() as service:
             impact = service.policy_impact(data)

@@ -28,11 +28,13 @@ class SignedDocument:
     signatures: Sequence[Path] = ()
     proposed: bool = False
 
-    def read(self) -> tuple[bytes, dict[str, str]]:
-        """The document's bytes, and the others' signatures by key id. Raises: Malformed, OSError."""
-        from client.service.detached_signatures import read_document, read_signatures
+    def read(self, kind: str) -> tuple[bytes, dict[str, str]]:
+        """The bytes of a document of this kind, and the others' signatures by key id. Raises: Malformed, OSError."""
+        from client.service.detached_signatures import read_document, read_signatures, require_kind
 
-        return read_document(self.path), read_signatures(self.signatures)
+        data = read_document(self.path)
+        require_kind(self.path, data, kind)
+        return data, read_signatures(self.signatures)
 
 
 @dataclass(frozen=True, slots=True)

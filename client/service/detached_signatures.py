@@ -42,6 +42,21 @@ def parse_document(data: bytes) -> Any:  # noqa: ANN401 - JSON or YAML
         return None
 
 
+def require_kind(path: Path, data: bytes, kind: str) -> None:
+    """See that a file is a document of this kind; what is wrong in such a one, or in its text, the service names.
+
+    Raises:
+        Malformed: for a document of another kind, or a file of something else.
+    """
+    value = parse_document(data)
+    if value is None:
+        return
+    stated = value.get("kind") if isinstance(value, dict) else None
+    if stated != kind:
+        says = f"'kind: {stated}'" if isinstance(stated, str) else "no kind"
+        raise Malformed(str(path), f"must say 'kind: {kind}', and says {says}")
+
+
 def digest_of(named: str) -> str:
     """A document's SHA-256, from itself or from the file that holds the document. Raises: Malformed, OSError."""
     try:

@@ -28,6 +28,7 @@ could be reported under such a budget."""
 DIGITS_MAX: Final = 18
 
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?\Z")
+_OTHER_SPELLING = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}\Z")
 _RATIO = re.compile(r"([1-9][0-9]{0,17})/([1-9][0-9]{0,17})\Z")
 
 
@@ -40,7 +41,7 @@ def parse_number(value: object, field: str) -> Fraction:
         Malformed: for anything but that one spelling; ``1.0``, ``1e-5``, ``+1``, ``2/4`` and ``NaN`` included.
     """
     if not isinstance(value, str):
-        raise Malformed(field, f"must be a string that holds a number, not {type(value).__name__}")
+        raise Malformed(field, f'must be a number in quotes, as "0.5", not {type(value).__name__}')
     try:
         return _number(value)
     except Malformed as error:
@@ -52,6 +53,8 @@ def _number(value: str) -> Fraction:
     if not (_DECIMAL.match(value) or _RATIO.match(value)):
         if value.startswith("-"):
             raise Malformed("", f"{value[:40]!r} is negative: must be positive")
+        if _OTHER_SPELLING.match(value):
+            raise Malformed("", f"write {value!r} as {format_number(Fraction(value))!r}")
         raise Malformed("", f"{value[:40]!r} is not a plain decimal or ratio (as '0.5', '1/186')")
     number = Fraction(value)
     spelling = format_number(number)

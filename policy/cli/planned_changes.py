@@ -85,12 +85,14 @@ def passing_lines(
         body: the charge's body with the changes, before its ranges are resolved.
         typed: the command with its arguments, and ``options`` its other options; those that are None are left out.
     """
+    from ledger.command_line.missing_fields import missing_field
     from ledger.command_line.verbosity import plain
 
     if advice is None:
         return
     for check in advice.blocked:
         yield f"No noise and no number of steps passes this: {plain(check.text)}"
+        yield from missing_field(check.code)
     plan = body.get("plan")
     may_change_plan = isinstance(plan, dict) and plan.get("kind") == _DP_SGD
     words = [word for option, value in options.items() if value is not None for word in (option, str(value))]

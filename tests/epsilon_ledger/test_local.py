@@ -113,7 +113,7 @@ def test_a_person_with_two_records_is_refused(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"budget": "three"}, "budget: 'three' is not a plain decimal"),
-    ({"budget": 3}, "budget: must be a string that holds a number, not int"),
+    ({"budget": 3}, 'budget: must be a number in quotes, as "0.5", not int'),
     ({"budget": "0"}, "budget: must be greater than 0"),
     ({"budget": "-1"}, "budget: '-1' is negative: must be positive"),
     ({"epsilon": "9"}, "epsilon: must be at most the budget of 2"),
@@ -122,7 +122,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"steps": 0}, "steps: must lie between 1 and"),
     ({"batch_size": 0}, "batch_size: must be at least 1"),
     ({"batch_size": -5}, "batch_size: must be at least 1"),
-    ({"clipping_norm": 1.0}, "clipping_norm: must be a string that holds a number, not float"),
+    ({"clipping_norm": 1.0}, 'clipping_norm: must be a number in quotes, as "0.5", not float'),
     ({"identities": ["one"]}, "identities: must be 40, one for each record"),
 ]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from client.cli.output import cell, epsilon_lines, objects
 from client.cli.planned_run.charge_file import Changes
+from ledger.command_line.missing_fields import missing_field
 from ledger.command_line.verbosity import plain
 from ledger.wire.canonical_json import Json, Object
 
@@ -49,6 +50,7 @@ def blocked_lines(report: Object) -> Iterator[str]:
     """The checks that fail whatever the noise and the steps are."""
     for check in objects(_object(report.get("advice")).get("blocked")):
         yield f"no noise and no number of steps passes this: {plain(cell(check.get('text')))}"
+        yield from missing_field(str(check.get("code")))
 
 
 def _object(value: Json) -> Object:

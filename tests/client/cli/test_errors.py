@@ -26,7 +26,8 @@ FAULTS = [
     ("dataset open-partition hospital.toml list.json", 2, "must be an object", "fix the field"),
     ("dataset open-partition hospital.toml contract.yaml", 2, "malformed", "fix the field"),
     ("dataset open-partition bank-a.toml partition.json", 6, "not_authorised", "check the profile"),
-    ("dataset recommend hospital.toml dataset.yaml", 6, "not_authorised", "check the profile"),
+    ("dataset recommend hospital.toml budget.yaml", 6, "not_authorised", "check the profile"),
+    ("dataset recommend hospital.toml dataset.yaml", 2, "must say 'kind: recommendation'", "fix the field"),
     (f"dataset retire hospital.toml {HOSPITAL}", 2, "provider/dataset/partition", "fix the field"),
     (f"dataset retire hospital.toml {REF}-not", 4, "not_found", "check the name"),
     (f"dataset show bank-a.toml {REF}-not", 4, "not_found", "check the name"),
@@ -81,6 +82,7 @@ def spoilt(desk: Desk) -> Desk:
     charge = json.loads((folder / "charge.json").read_text())
     bank = (folder / "bank-a.toml").read_text()
     for name, text in {
+        "budget.yaml": "kind: recommendation\nv: 1\n",
         "empty": "",
         "list.json": "[]",
         "long.json": json.dumps(

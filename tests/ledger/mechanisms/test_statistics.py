@@ -75,7 +75,7 @@ REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
     (0, {"unknown": 1}, "unknown", "unknown"),
     (1, {"edges": ["1", "0"]}, "edges", "must rise"),
     (1, {"edges": ["-0"]}, "edges[0]", "zero has no sign"),
-    (1, {"edges": ["1.50"]}, "edges[0]", "plain decimal"),
+    (1, {"edges": ["1.50"]}, "edges[0]", "write '1.50' as '1.5'"),
     (1, {"edges": [1]}, "edges[0]", "must be"),
     (1, {"edges": ["1000000000001"]}, "edges[0]", "must lie between"),
     (1, {"column": "secret"}, "column", "must be 'inputs' or 'targets'"),
