@@ -20,14 +20,35 @@ import msgspec
 
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.mechanism import AnyMechanism, PoissonGaussian, Steps
-from ledger.mechanisms.poisson_sampler import PoissonProbability
 from ledger.mechanisms.run_plan import RECORD, RunPlan
-from ledger.wire.field_types import Positive, between, constant, exact, words
+from ledger.wire.field_types import Positive, between, constant, exact, register_type, rule, words
+from ledger.wire.json_schema import json_schema
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record
+from ledger.wire.records import Record, convert
 
 BATCH_MAX: Final = 10_000_000
 CLIPPING_MAX: Final = Fraction(10**9)
+
+
+class PoissonSampler(Record, frozen=True):
+    """True Poisson sampling: every record enters every step by itself, with one probability."""
+
+    probability: Positive
+    kind: Annotated[Literal["poisson"], rule("must be 'poisson': shuffled or fixed batches get no amplification")] = (
+        constant("poisson")
+    )
+
+
+class PoissonProbability(Fraction):
+    """A probability that is written as the sampler that draws with it."""
+
+
+register_type(
+    PoissonProbability,
+    lambda value: PoissonProbability(convert(PoissonSampler, value).probability),
+    lambda value: PoissonSampler(Fraction(value)),
+    json_schema(PoissonSampler),
+)
 
 
 class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sgd"):
