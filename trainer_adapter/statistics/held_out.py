@@ -1,9 +1,9 @@
 """Which records a staged run holds out: by a hash of the record alone, so that no other record decides it.
 
-A record is known by the token that it was joined by, else by its user's number, else by its own bytes. Then one record
-that is zeroed out, added or removed is on one side or on none, and moves no other from its side: what is trained and
-what is measured each see one record less. A split by place, or one that is stratified, would not do: there a record
-that is not there moves those after it.
+A record is known by its user's number, else by the token that it was joined by, else by its own bytes: all records of
+one privacy unit are on one side. Then one that is zeroed out, added or removed is on one side or on none, and moves no
+other from its side: what is trained and what is measured each see one record less. A split by place, or one that is
+stratified, would not do: there a record that is not there moves those after it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def _keys(data: PartitionData, ref: str) -> Iterable[bytes]:
     """What each record is known by, whichever others there are. Raises: Malformed."""
     names = array_names(data, ref)
     if JOIN in names or _USERS in names:
-        name = JOIN if JOIN in names else _USERS
+        # A user may have several tokens, and what is joined names no users.
+        name = _USERS if _USERS in names else JOIN
         rows = read_arrays(data, ref, name)[name]
         # Partitions share no person: the same number in two of them is two users.
         prefix = b"" if name == JOIN else f"{ref}\n".encode()

@@ -29,6 +29,15 @@ def _rows(count: int, seed: int = 0) -> dict[str, Any]:
     return {"inputs": drawn.normal(size=(count, 3)).astype(np.float32), "targets": drawn.integers(0, 2, count)}
 
 
+def test_a_user_with_several_tokens_is_on_one_side() -> None:
+    """Of a table that could be joined and is not."""
+    tokens = np.random.default_rng(2).integers(0, 256, (300, 32), dtype=np.uint8)
+    users = np.arange(300) // 3
+    sides = held_out({A: _archive(**_rows(300), join=tokens, users=users)}, SHARE).numpy()
+    assert all(len(set(sides[users == user])) == 1 for user in range(100))
+    assert 0 < sides.sum() < 300
+
+
 def _without(held: dict[str, Any], place: int) -> dict[str, Any]:
     return {name: np.delete(one, place, axis=0) for name, one in held.items()}
 
