@@ -186,6 +186,7 @@ def test_ranks_killed_at_random(ranks: Ranks, size: int) -> None:
         purpose = chosen.choice(["sampler", "noise"])
         kill = (chosen.randrange(size), purpose, chosen.randint(1, STEPS))
         _ended_in_words(ranks, f"random-{size}-{number}", size, kill)
+        assert ranks.counted(f"random-{size}-{number}") <= STEPS
 
 
 @pytest.mark.soak

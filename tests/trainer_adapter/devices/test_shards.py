@@ -62,8 +62,10 @@ def test_shards_that_are_not_each_others_complement_are_named(shards: list[Shard
 
 def test_shards_of_nothing_are_shards() -> None:
     """Fewer units than ranks: some hold none."""
-    check_shards(shards_of(2, 5))
-    check_shards(shards_of(0, 3))
+    for units, ranks in ((2, 5), (0, 3)):
+        shards = shards_of(units, ranks)
+        check_shards(shards)
+        assert [shard.units for shard in shards] == [units] * ranks
 
 
 def test_ranks_that_disagree_are_named() -> None:
