@@ -45,7 +45,7 @@ def epsilon_curve(points: Sequence[tuple[Fraction, Fraction]], limit: tuple[Frac
         label("δ", WIDTH - RIGHT, HEIGHT - 6, "end", "soft"),
         path(drawn, "posted"),
         *(element("circle", cx=float(at), cy=float(high), r=3, class_="area") for at, high in drawn),
-        element("path", d=f"M{x - 6:.1f} {y:.1f} H{x + 6:.1f} M{x:.1f} {y - 6:.1f} V{y + 6:.1f}", class_="cap"),
+        element("path", d=f"M{x - 6:.1f} {y:.1f} H{x + 6:.1f} M{x:.1f} {y - 6:.1f} V{y + 6:.1f}", class_="cross"),
         label("the budget", x + 9, y - 6 if y > 40 else y + 16, "start" if x < WIDTH - 140 else "end"),
     ]
     return drawing(f"ε of the run at {len(points)} values of δ; the table has the numbers", parts)

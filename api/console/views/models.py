@@ -55,6 +55,7 @@ def models(reader: Reader, _inputs: Inputs) -> Page:
             ),
             empty,
             following=address("decisions", kind=kind),
+            following_words="All such decisions",
         )
         for kind, (name, caption, empty) in _KINDS.items()
     )

@@ -41,6 +41,7 @@ LOOKED_MAX: Final = 100_000
 SOON_MS: Final = 14 * DAY_MS
 """A partition that closes within this time waits for its provider."""
 _EVER: Final = 2**62
+_ALERTS: Final = b'"alerts":'
 RUNNING: Final = "takes commands"
 PAUSED: Final = "paused"
 STOPPED: Final = "stopped"
@@ -163,7 +164,9 @@ def _pending(charge: charge_record.Charge) -> PendingRun:
 def _newest(view: View, facts: Snapshot) -> tuple[list[AlertedEntry], list[AnnouncedModel]]:
     """The newest alerts and announcements that the caller may see."""
     floor = max(0, facts.size - LOOKED_MAX)
-    found = [(index, Entry.parse(data)) for index, data in facts.newest_of(["charge"], floor, ENTRIES_MAX)]
+    newest = facts.newest_of(["charge"], floor, ENTRIES_MAX)
+    # Most have none, and to parse them all takes longest of all that an inbox does.
+    found = [(index, Entry.parse(data)) for index, data in newest if _ALERTS in data]
     facts.charges.fetch_keys([one.id for _, one in found if "alerts" in one.body])
     alerts = [
         AlertedEntry(alerts=shown, index=index, time=one.time)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
+from api.console.views.public.public_results import RESULTS
 from api.routes.overviews import register
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
@@ -22,10 +24,11 @@ from policy.checks.field_readers import format_time
 from policy.documents.partition_commitments import MAGIC
 from policy.documents.slice_budget import slice_budget
 from tests.api.console.conftest import Looked
-from tests.api.console.page_addresses import proposal
+from tests.api.console.page_addresses import addresses, proposal
 from tests.api.console.visitors import PEOPLE, browser, log_in
+from tests.documentation.fenced_blocks import ROOT
 from tests.factories.documents import contract, dataset, partition, plan, stream
-from tests.factories.people import HOSPITAL
+from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.service import PLAN, ServedWorld, founded_world
 
 PUBLIC: Final[list[c.Json]] = ["budget", "level", "runs", "spent", "unit"]
@@ -77,6 +80,44 @@ def test_the_planner_answers_as_the_api_does(looked: Looked) -> None:
     (line,) = _rows(looked.browsers["TDC"], address, "epsilon")
     assert line["ε"] == answer["run_epsilon"][0]["epsilon"]
     assert str(answer["steps_most"]["steps"]) in looked.browsers["TDC"].get(address).text
+
+
+def test_the_planner_finds_steps_for_epochs_and_noise_for_an_epsilon(looked: Looked) -> None:
+    """The least noise to four decimals with which so many epochs keep it; what cannot be kept says so."""
+    own, http = looked.pairs.own, looked.browsers["TDC"]
+    given = {"partition": own.partition, "contract": own.contract, "probability": "0.05", "epochs": "10"}
+    address = f"/console/planner?{httpx.QueryParams({**given, 'epsilon': '0.5'})}"
+    (line,) = _rows(http, address, "epsilon")
+    assert 0.49 < float(line["ε"]) <= 0.5
+    assert re.search(r'name="steps" value="200"', http.get(address).text)
+    for wrong in ({"epsilon": "x"}, {"epsilon": "-1"}, {"epochs": "99999999999"}, {"probability": "1.5"}):
+        text = http.get(f"/console/planner?{httpx.QueryParams({**given, **wrong})}").text
+        assert 'class="problem"' in text, wrong
+
+
+def test_what_models_reached_on_public_data_is_what_was_measured(looked: Looked) -> None:
+    """The means of the runs that are written down, by data and ε; and the planner shows them with an answer."""
+    lines = (ROOT / "docs" / "training.jsonl").read_text("utf-8").splitlines()
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in map(json.loads, lines):
+        found.setdefault((run["data"], run["epsilon"]), []).append(run["accuracy"])
+    names = {"adult": "Adult (census)", "fashion-mnist": "Fashion-MNIST", "mnist": "MNIST"}
+    measured = {(names[data], epsilon): sum(values) / len(values) for (data, epsilon), values in found.items()}
+    shown = {(one.data, format_number(one.epsilon)): float(one.right) for one in RESULTS}
+    assert shown == pytest.approx(measured, abs=1e-5)
+    assert {one.runs for one in RESULTS} == {len(values) for values in found.values()}
+    rows = _rows(looked.browsers["TDC"], addresses(looked.pairs)["/planner"], "public")
+    assert [row["Public data"] for row in rows] == ["Adult (census)", "MNIST", "Fashion-MNIST", "MNIST"]
+
+
+@pytest.mark.parametrize("page", ["/log", "/decisions"])
+def test_entries_are_filtered_by_kind_outcome_and_actor(looked: Looked, page: str) -> None:
+    """Alike on both pages that list them."""
+    http, table = looked.browsers["SRO"], {"/log": "entries", "/decisions": "decisions"}[page]
+    rows = _rows(http, f"/console{page}?kind=charge&outcome=permitted&actor={BANK_A}", table)
+    assert {(row["Kind"], row["By"]) for row in rows} == {("charge", rows[0]["By"])}
+    assert [row["Id"] for row in rows] == ["run-3", "run-1"]
+    assert _rows(http, f"/console{page}?kind=policy&outcome=refused", table) == []
 
 
 @pytest.mark.parametrize(("role", "charge"), [("SRO", "run-1"), ("TDP", "run-3"), ("TDC", "run-1"), ("TDC", "run-3")])
@@ -153,6 +194,29 @@ def test_a_draft_shows_what_it_would_change_and_changes_nothing(council: Council
     wrong = council.http.post("/console/policy-impact", data={"document": "kind: policy", "form_token": token[1]})
     assert (wrong.status_code, 'class="problem"' in wrong.text) == (200, True)
     assert council.world.size == size
+
+
+def test_a_model_s_notice_is_counted_down(council: Council, looked: Looked) -> None:
+    """By the notice of the policy in force; where that asks for none, it is over at once."""
+    assert {row["May leave"] for row in _rows(looked.browsers["SRO"], "/console/models", "announced")} <= {
+        row["Time"] for row in _rows(looked.browsers["SRO"], "/console/models", "announced")
+    }
+    assert "the notice is over" in looked.browsers["SRO"].get("/console/models").text
+    world, room = council.world, CleanRoom()
+    world.enter("policy", _draft(world, notice_hours=25), PEOPLE["SRO"].organisation, world.sro)
+    world.clock.now += 2_000
+    bank = PEOPLE["TDC"].organisation
+    world.service.submit(world.bank, bank, "charge", world.charge_body(world.contract, room), "run-1")
+    nonce = world.service.challenge("run-1")
+    requested: c.Object = {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
+    world.service.submit(room.signer, bank, "key_release", requested, "key-1")
+    world.service.submit(room.signer, bank, "post", {"charge": "run-1", "steps": 100}, "post-1")
+    world.service.submit(room.signer, bank, "release_notice", {"charge": "run-1", "model": "a" * 64}, "notice-1")
+    with world.issuing({"sro": PEOPLE["SRO"]}) as issuer:
+        for hours, words in ((0, "in 1 d 1 h"), (1, "in 1 d 0 h")):
+            world.clock.now += hours * 3_600_000
+            log_in(council.http, issuer, "sro")
+            assert words in council.http.get("/console/models").text, hours
 
 
 def test_nothing_is_public_before_a_policy_says_so(council: Council) -> None:
