@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from ledger.mechanisms.audited_plan import AuditedPlan
+from ledger.mechanisms.correlated import CorrelatedPlan
 from ledger.mechanisms.decomposition import check_pieces
 from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.plan import MechanismPlan, Plan
@@ -39,9 +40,10 @@ def _read_cached(canonical: bytes) -> RunPlan:
 
 
 _KINDS: Final[Any] = Annotated[
-    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan | AuditedPlan,
+    Plan | MechanismPlan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan | AuditedPlan | CorrelatedPlan,
     rule(
-        "is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics', 'ensemble', 'staged', 'tuning' or 'audited'"
+        "is no kind of plan: must be 'dp_sgd', 'mechanism', 'statistics', 'ensemble', 'staged', 'tuning', 'audited' or "
+        "'correlated'"
     ),
 ]
 

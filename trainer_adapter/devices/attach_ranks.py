@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.devices.following_run import FollowingRun
 from trainer_adapter.devices.leading_run import LeadingRun
@@ -56,6 +57,7 @@ def attach_ranks(  # noqa: PLR0913, PLR0917 - as attach, and the ranks
         OSError, Refused, Unreachable: as there.
     """
     loaded, given = attached_assignment(model, assignment, **changes), options or Options()
+    _ = Plan.of(loaded.plan)
     group = ranks or RankGroup.of_torchrun(loaded.deadline_s + WAIT_MARGIN_S)
     kind = LeadingRun if group.leads else FollowingRun
     return kind(model, optimiser, loss, loaded, given, group)

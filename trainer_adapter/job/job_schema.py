@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ledger.domain.range_names import RANGE_PATTERN
 from ledger.mechanisms.audited_plan import AuditedPlan
+from ledger.mechanisms.correlated import CorrelatedPlan
 from ledger.mechanisms.ensembles import QUESTIONS_MAX, EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import BATCH_MAX, Plan
@@ -178,7 +179,9 @@ def _assignment() -> dict[str, Schema]:
         "log": _TEXT,
         "output": _PATH,
         "pipeline": _PATH,
-        "plan": json_schema(Plan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan | AuditedPlan),
+        "plan": json_schema(
+            Plan | StatisticsPlan | EnsemblePlan | StagedPlan | TuningPlan | AuditedPlan | CorrelatedPlan
+        ),
         "preprocessing": {"type": "array", "maxItems": ITEMS_MAX, "items": {"oneOf": [*_constants()]}},
         "privacy": _privacy(),
         "profile": _PATH,

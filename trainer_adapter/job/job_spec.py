@@ -28,14 +28,10 @@
 Paths are relative to the file. The charge also states, where the file does: ``base``, the charges of the models that
 the run starts from; ``recipients``, to whom its model will go, or "everyone"; ``unit_records_max``, the records of one
 privacy unit after joins; and the SHA-256 of the file ``pipeline``, which the clean room's attestation names too.
-``join`` lists the partitions whose tables the clean room joins, the one whose records are counted first: see
-:mod:`trainer_adapter.training.record_join`.
-``grants`` is the folder where providers put the data keys that the service does not give: see
-:mod:`trainer_adapter.session.key_grants`.
-``step_leases`` says whether the run leases its steps from the ledger, so that of two copies of it one goes on, and
-``lease_s`` for how many seconds of work at once: see :mod:`trainer_adapter.run.block_leases`.
-With a table ``[train.resume]`` (``key``, a file of 32 bytes that its owner alone may read, and ``every_s``) a killed
-run can go on: see :mod:`trainer_adapter.run.checkpointing`.
+``join`` lists the partitions that are joined, the base first (:mod:`trainer_adapter.training.record_join`).
+``grants`` is the folder where providers put data keys (:mod:`trainer_adapter.session.key_grants`).
+``step_leases`` and ``lease_s`` are of :mod:`trainer_adapter.run.block_leases`. With a table ``[train.resume]`` a
+killed run can go on: see :mod:`trainer_adapter.run.checkpointing`.
 In place of ``service``, ``issuer``, ``log``, ``actor`` and ``key`` it may name a ``profile`` that holds them, and in
 place of the plan a table ``[train.privacy]`` (:mod:`trainer_adapter.job.privacy_target`).
 A job says in the same table what ``epsilon train`` makes of its assignment:
@@ -64,6 +60,7 @@ from client.profile.profile import read_table
 from ledger.domain.range_names import is_range
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.audited_plan import AuditedPlan
+from ledger.mechanisms.correlated import CorrelatedPlan
 from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan
@@ -181,7 +178,7 @@ class Assignment:
     @property
     def training(self) -> Plan:
         """The plan of a run that trains, or of its stage that does. Raises: Malformed, for one of another kind."""
-        if isinstance(self.plan, StagedPlan):
+        if isinstance(self.plan, StagedPlan | CorrelatedPlan):
             return self.plan.training
         for kind, rule in (
             (TuningPlan, "of trials, which `epsilon tune`"),
@@ -266,6 +263,8 @@ class Job(Assignment):
             case StagedPlan(metrics=metrics):
                 if metrics and self.accuracy_target is not None:
                     raise Malformed("accuracy_target", "is for a run without metrics: they are of the whole training")
+            case CorrelatedPlan():
+                pass
             case _:
                 _ = Plan.of(self.plan)
 

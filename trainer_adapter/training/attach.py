@@ -19,10 +19,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from ledger.mechanisms.correlated import CorrelatedPlan
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.session.noise_choice import load_assignment
+from trainer_adapter.training.correlated_run import CorrelatedRun
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.run_options import Loss, Options
 
@@ -49,7 +51,9 @@ def attach(
         Malformed, OSError: for an assignment that cannot be read, or a compiled model. Refused, Unreachable: where
             the file states its ε and the noise has to be requested from the service.
     """
-    return ModelRun(model, optimiser, loss, attached_assignment(model, assignment, **changes), options or Options())
+    loaded = attached_assignment(model, assignment, **changes)
+    kind = CorrelatedRun if isinstance(loaded.plan, CorrelatedPlan) else ModelRun
+    return kind(model, optimiser, loss, loaded, options or Options())
 
 
 def attached_assignment(
