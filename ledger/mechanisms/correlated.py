@@ -34,8 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from ledger.mechanisms.mechanism import STEPS_MAX, PoissonGaussian, Steps
-from ledger.mechanisms.plan import BATCH_MAX, CLIPPING_MAX, Plan
-from ledger.mechanisms.poisson_sampler import PoissonProbability
+from ledger.mechanisms.plan import BATCH_MAX, CLIPPING_MAX, Plan, PoissonProbability
 from ledger.mechanisms.run_plan import RECORD, RunPlan
 from ledger.wire.field_types import Positive, between, constant, exact, words
 from ledger.wire.malformed import Malformed
