@@ -74,7 +74,7 @@ class Proposals:
             return tuple(one for one in self._found if now - one.time < OPEN_MS)
 
     def _signatures(self, facts: Snapshot, now: int) -> Iterator[Proposed]:
-        # A signature is stored by whoever holds it, so each is verified here, too.
+        # A signature is stored by any party that holds it, so each is verified here, too.
         for digest, data in [*detached_signatures(facts.connection, detached_jws.SIGNATURE_BYTES_MAX)]:
             try:
                 found = self._proposed(facts, digest, data.decode("ascii"), now)

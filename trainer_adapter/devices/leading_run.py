@@ -49,7 +49,7 @@ class LeadingRun(ModelRun):
         super().__init__(model, optimiser, loss, assignment, options)
 
     def open(self) -> None:
-        """As :class:`ModelRun` does, with all ranks; of a run that was over already they are told so."""
+        """As :class:`ModelRun` does, with all ranks; of a run that was over already they learn so."""
         super().open()
         if self.over:
             for rank in range(1, self.ranks.size):

@@ -38,8 +38,8 @@ class AlertedEntry(Record, frozen=True):
 def visible_alerts(caller: Caller, entry: Entry, facts: Facts) -> tuple[BudgetAlert, ...]:
     """The alerts of an entry on accounts that the caller may see; none to a clean room.
 
-    A charge's entry records when the exact sum of everyone crosses a share. Whoever sees the part of others rounded
-    gets no such alert by another's charge: its time would tell the sum more closely than the account that it is shown.
+    A charge's entry records when the exact sum of everyone crosses a share. A caller who sees the part of others
+    rounded gets no such alert by another's charge: its time would reveal the sum more closely than the account does.
     """
     if caller.charge or "alerts" not in entry.body:
         return ()

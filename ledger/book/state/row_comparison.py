@@ -80,9 +80,9 @@ class Pace:
         self._rest_until(self._settled + left * share)
 
     def _rest_until(self, end: float) -> None:
-        asked, left = (self._thread_time() - self._last) * (1 / SHARE - 1), end - self._clock()
-        if min(asked, left) > 0:
-            self._rest(min(asked, left))
+        wanted, left = (self._thread_time() - self._last) * (1 / SHARE - 1), end - self._clock()
+        if min(wanted, left) > 0:
+            self._rest(min(wanted, left))
         self._last = self._thread_time()
 
 
