@@ -15,8 +15,10 @@ from typing import Any, Final, NamedTuple
 import httpx
 import pytest
 
+from api.console.frame.cells import moment
 from api.console.views.public.public_results import RESULTS
 from api.routes.overviews import register
+from ledger.store.tables import SCHEMA_REVISION
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from policy.checks.calendar_periods import period_before, period_of
@@ -25,6 +27,7 @@ from policy.documents.partition_commitments import MAGIC
 from policy.documents.slice_budget import slice_budget
 from tests.api.console.conftest import Looked
 from tests.api.console.page_addresses import addresses, proposal
+from tests.api.console.test_pages import FORBIDDEN
 from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.documentation.fenced_blocks import ROOT
 from tests.factories.documents import contract, dataset, partition, plan, stream
@@ -110,6 +113,19 @@ def test_what_models_reached_on_public_data_is_what_was_measured(looked: Looked)
     assert [row["Public data"] for row in rows] == ["Adult (census)", "MNIST", "Fashion-MNIST", "MNIST"]
 
 
+def test_operations_are_those_of_the_book(looked: Looked) -> None:
+    """Its schema, the oldest pending run by its entry, and a queue in which nothing waits."""
+    world = looked.pairs.world
+    rows = {row["What"]: row["Value"] for row in _rows(looked.browsers["OPERATOR"], "/console/operations", "state")}
+    with world.book.read() as facts:
+        first = min(charge.index for charge in facts.pending_charges())
+        charged = moment(facts.times([first])[first]).exact
+    assert rows["Oldest of the runs that are pending"] == charged
+    assert rows["Schema of the book"] == SCHEMA_REVISION
+    assert (rows["Commands that wait to be decided"], rows["Entries"]) == ("0", str(world.size))
+    assert rows["Witnesses of the newest checkpoint"] == "none"
+
+
 @pytest.mark.parametrize("page", ["/log", "/decisions"])
 def test_entries_are_filtered_by_kind_outcome_and_actor(looked: Looked, page: str) -> None:
     """Alike on both pages that list them."""
@@ -190,6 +206,7 @@ def test_a_draft_shows_what_it_would_change_and_changes_nothing(council: Council
     assert shown.status_code == 200
     assert "lineage_epsilon_max" in shown.text
     assert "epsilon policy publish" in shown.text
+    assert [one for one in FORBIDDEN if one in shown.text.lower()] == []
     assert council.http.post("/console/policy-impact", data={"document": draft}).status_code == 403
     wrong = council.http.post("/console/policy-impact", data={"document": "kind: policy", "form_token": token[1]})
     assert (wrong.status_code, 'class="problem"' in wrong.text) == (200, True)
