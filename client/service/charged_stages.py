@@ -17,11 +17,10 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import NotPriced
-from ledger.mechanisms.run_plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan, group_of
 from ledger.mechanisms.statistic_prices import mechanism_of
 from ledger.mechanisms.statistics import OF_MODELS, Statistic, columns_of
 from ledger.mechanisms.statistics_plans import JoinedTable, StagedPlan, StatisticsPlan
-from ledger.mechanisms.unit_groups import group_of
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import ceil_decimal
 from ledger.wire.malformed import Malformed

@@ -22,8 +22,7 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Segment
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.price_proofs import NotPriced
-from ledger.mechanisms.run_plan import RunPlan
-from ledger.mechanisms.unit_groups import group_of
+from ledger.mechanisms.run_plan import RunPlan, group_of
 from ledger.wire.malformed import Malformed
 
 T = TypeVar("T")

@@ -62,7 +62,7 @@ class Plan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag="dp_sg
         steps: logical steps, each one noisy sum.
         batch_size_expected: the public constant the noisy sum is divided by; never the private batch size.
         unit: what is drawn with that probability and clipped to that norm: ``record``, or ``user`` with all records
-            of the user's that train. See :mod:`ledger.mechanisms.unit_groups`.
+            of the user's that train. See :mod:`ledger.mechanisms.run_plan`.
     """
 
     if TYPE_CHECKING:

@@ -24,10 +24,9 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.loss import Loss
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, STEPS_MAX, Mechanism, SelfComposed
 from ledger.mechanisms.plan import MechanismPlan, Plan
-from ledger.mechanisms.run_plan import RunPlan
+from ledger.mechanisms.run_plan import RunPlan, group_of
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.mechanisms.tuning import TuningPlan
-from ledger.mechanisms.unit_groups import group_of
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.wire.field_types import Ref
 from ledger.wire.malformed import Malformed

@@ -22,8 +22,7 @@ from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import GROUP_MAX, Mechanism, Relation
 from ledger.mechanisms.plan_reader import AnyPlan
 from ledger.mechanisms.price_proofs import RULE_NAMES, NotPriced
-from ledger.mechanisms.run_plan import RECORD
-from ledger.mechanisms.unit_groups import group_of
+from ledger.mechanisms.run_plan import RECORD, group_of
 from ledger.wire.exact_numbers import DELTA_MIN, DELTA_ONE, EPSILON_MAX, format_number
 from ledger.wire.field_types import Did, Name, Sha256, between, distinct, text, words
 from ledger.wire.malformed import Malformed

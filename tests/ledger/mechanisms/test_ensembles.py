@@ -19,8 +19,8 @@ from ledger.mechanisms.mechanism import RELATIONS, BoundedRange, Composed, Gauss
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import ADD_REMOVE, REPLACE, ZERO_OUT
+from ledger.mechanisms.run_plan import group_of
 from ledger.mechanisms.statistics import Coordinate
-from ledger.mechanisms.unit_groups import group_of
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
 

@@ -15,10 +15,10 @@ from ledger.mechanisms.mechanism import RELATIONS, BlackBox, Composed, Pure, Zcd
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.price_proofs import REPLACE, NotPriced, require_priced
+from ledger.mechanisms.run_plan import group_of
 from ledger.mechanisms.statistic_prices import noise_of, sensitivity
 from ledger.mechanisms.statistics import Coordinate, Histogram
 from ledger.mechanisms.statistics_plans import StatisticsPlan
-from ledger.mechanisms.unit_groups import group_of
 from ledger.wire.canonical_json import dump, parse_canonical
 from ledger.wire.malformed import Malformed
 
