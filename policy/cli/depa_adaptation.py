@@ -20,7 +20,7 @@ ADAPT_EXAMPLES: Final = examples(
     "depa adapt",
     "contract.json pipeline_config.json --records 1483 --level 1",
     "contract.json pipeline_config.json --records 1483 --tdc did:web:c.example --tdp icmr=did:web:i.example"
-    " --ends 2027-01-01T00:00:00Z --rows-per-principal 1",
+    " --ends 2027-01-01T00:00:00Z --rows-per-principal 1 --job template.toml",
     note="Exit codes: 0 the adapted files can be imported; 3 a decision is needed or no change helps; 2 invalid input.",
 )
 
@@ -51,6 +51,14 @@ def adapt(  # noqa: PLR0913 - what neither file says
         bool,
         typer.Option("--lower-noise", help="Lower the contract's noise to the run's; else the run's ε is lowered."),
     ] = False,
+    job: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TEMPLATE",
+            help="Also write job.toml for `epsilon train`: this job, with the pair's contract, plan, join and pipeline."
+            " Its paths are relative to the new folder.",
+        ),
+    ] = None,
     at: Annotated[str, typer.Option(help="Check dates at this time; now if omitted.")] = "",
 ) -> None:
     """Change a DEPA contract and pipeline as little as possible so that they can be imported; list every change."""
@@ -60,7 +68,9 @@ def adapt(  # noqa: PLR0913 - what neither file says
     from policy.depa.adaptation import PartyDecisions
     from policy.depa.adaptation import adapt as run_adapt
     from policy.depa.evaluation import Terms
+    from policy.depa.job_file import job_file
 
+    made_job: bytes | None = None
     try:
         decided = PartyDecisions(
             tdc=tdc,
@@ -74,14 +84,16 @@ def adapt(  # noqa: PLR0913 - what neither file says
         terms = Terms(now=now, level=level, records=records)
         adapted = run_adapt(read_file(contract), read_file(pipeline), terms, decided)
         if not adapted.checked.code.refused:
-            _write(into, adapted)
+            if job is not None:
+                made_job = job_file(read_file(job), adapted.checked, "pipeline.json")
+            _write(into, adapted, made_job)
     except Malformed as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
     except OSError as error:
         typer.echo(f"{error.filename}: {error.strerror}", err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
-    _print_changes(adapted, into)
+    _print_changes(adapted, into, has_job=made_job is not None)
     raise typer.Exit(adapted.checked.code.exit_code)
 
 
@@ -103,7 +115,7 @@ def _owner_and_did(text: str) -> tuple[str, str]:
     return owner, c.did(did, "--tdp")
 
 
-def _write(into: Path, adapted: Adapted) -> None:
+def _write(into: Path, adapted: Adapted, job: bytes | None) -> None:
     """Write all files of a new folder, or none: an existing folder is never replaced."""
     from ledger.files.atomic_file import SHARED, create_file
     from ledger.files.fresh_folder import SHARED_FOLDER, fresh_folder
@@ -116,6 +128,7 @@ def _write(into: Path, adapted: Adapted) -> None:
             [change.to_json() for change in adapted.changes], indent=2, ensure_ascii=False
         ).encode(),
         "document.json": adapted.checked.contract,
+        "job.toml": job,
     }
     with fresh_folder(into, "--into", mode=SHARED_FOLDER) as made:
         for name, data in files.items():
@@ -123,7 +136,7 @@ def _write(into: Path, adapted: Adapted) -> None:
                 create_file(made / name, data, mode=SHARED)
 
 
-def _print_changes(adapted: Adapted, into: Path) -> None:
+def _print_changes(adapted: Adapted, into: Path, *, has_job: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -144,5 +157,7 @@ def _print_changes(adapted: Adapted, into: Path) -> None:
     else:
         lines.append(f"{changed}; the files are in {into}.")
         lines.append(f"For every party to sign: epsilon contract sign PROFILE {into / 'document.json'}")
+        if has_job:
+            lines.append(f"Once all signed and it is entered: epsilon train {into / 'job.toml'}")
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -24,6 +24,7 @@ from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 from policy.depa.adaptation import PartyDecisions, adapt
 from policy.depa.evaluation import Terms
+from policy.depa.job_file import job_file
 
 PARTITION: Final = "covid"
 RULE: Final = "catalogue"
@@ -68,14 +69,47 @@ class Scene:
 
     def ready(self) -> Path:
         """Everything up to the run: its job. Raises: as :meth:`play`."""
+        plan = self.sealed()
+        self.contract = self._sign(self.document)
+        self._title(5, "Statistics, training and the AUC are one charge")
+        path = self.folder / "jobs" / f"{RUN}.toml"
+        path.write_bytes(job_file(self.template(plan), self._checked, "../pipeline.json"))
+        return path
+
+    def sealed(self) -> RunPlan:
+        """Everything up to the signatures: the plan of the run. Raises: as :meth:`play`."""
         self._register()
         self.document, self._training = self._adapt()
         mine = {name: self.parties.reference(name, PARTITION) for name in raw_files.NAMES}
         plan = plans.staged(self._training, SCALE, AREA, mine)
         self._seal(plans.staged(self._training, SCALE, AREA))
-        self.contract = self._sign(self.document)
-        self._title(5, "Statistics, training and the AUC are one charge")
-        return self._write_job(plan)
+        return plan
+
+    def template(self, plan: RunPlan) -> bytes:
+        """The consumer's job without what the adapted pair decides, for a folder beside the keys."""
+        stages = {name: value for name, value in plan.to_json().items() if name != "training"}
+        values: c.Object = {
+            "actor": self.parties.tdc.did,
+            "attester": {"issuer": ATTESTER, "key": "../keys/attester.pem"},
+            "block_steps": 20,
+            "data": {ref: str(path.resolve()) for ref, path in self._data.items()},
+            "deadline_s": 3_600,
+            "id": RUN,
+            "issuer": self.address.issuer,
+            "key": f"../keys/{self.parties.tdc.slug}.pem",
+            "learning_rate": "8",
+            "log": self.address.log.vkey,
+            "model": "linear",
+            "momentum": "0",
+            "output": f"../runs/{RUN}",
+            "outputs": 2,
+            "plan": stages,
+            "preprocessing": [{"kind": "normalise", "statistic": "scale"}],
+            "service": self.address.service,
+            "test": str(self._public.resolve()),
+        }
+        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
+        return "\n".join(["v = 1", "", "[train]", *lines, ""]).encode()
 
     def _say(self, line: str) -> None:
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -115,6 +149,7 @@ class Scene:
             raise RuntimeError(f"the pair cannot be adapted: {'; '.join(reason.text for reason in checked.reasons)}")
         for name, data in (("contract.json", adapted.contract), ("pipeline.json", adapted.pipeline)):
             (self.folder / name).write_bytes(data)
+        self._checked = checked
         document = c.members(c.parse(checked.contract, len(checked.contract), "contract"), "contract")
         return document, Plan.of(checked.priced.plans[0])
 
@@ -149,36 +184,6 @@ class Scene:
             self._say(f"AUC on the held-out private records: {answers['roc.auc']} ± {error} (95 % of the noise)")
         else:
             self._say("the model stays sealed at this Level, and its answers, the AUC among them, with it")
-
-    def _write_job(self, plan: RunPlan) -> Path:
-        values: c.Object = {
-            "actor": self.parties.tdc.did,
-            "attester": {"issuer": ATTESTER, "key": "../keys/attester.pem"},
-            "block_steps": 20,
-            "contract": self.contract,
-            "data": {ref: str(path.resolve()) for ref, path in self._data.items()},
-            "deadline_s": 3_600,
-            "id": RUN,
-            "issuer": self.address.issuer,
-            "join": [*self._data],
-            "key": f"../keys/{self.parties.tdc.slug}.pem",
-            "learning_rate": "8",
-            "log": self.address.log.vkey,
-            "model": "linear",
-            "momentum": "0",
-            "output": f"../runs/{RUN}",
-            "outputs": 2,
-            "pipeline": "../pipeline.json",
-            "plan": plan.to_json(),
-            "preprocessing": [{"kind": "normalise", "statistic": "scale"}],
-            "service": self.address.service,
-            "test": str(self._public.resolve()),
-            "unit_records_max": 1,
-        }
-        path = self.folder / "jobs" / f"{RUN}.toml"
-        lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
-        path.write_text("\n".join(["v = 1", "", "[train]", *lines, ""]), encoding="utf-8")
-        return path
 
     def _audit(self) -> None:
         self._title(6, "What the auditor sees of the model")

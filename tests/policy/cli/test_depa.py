@@ -3,17 +3,23 @@
 import base64
 import json
 import re
+from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from client.keys.signer import Signer
 from ledger.domain.outcomes import Code
+from ledger.mechanisms.statistics_plans import StagedPlan
+from ledger.verifier import LogKey
 from policy.cli.depa import app
 from policy.depa.contract.reasons import CODES, PHASES
 from tests.factories.depa_documents import CONTRACT, PIPELINE
 from tests.factories.path_changes import changed
+from trainer_adapter.job.job_spec import Job
 
 AT = ["--at", "2026-06-01T00:00:00Z"]
 SCALER = {"pipeline|1|config|dataset_config|preprocessing": {"scaler": "standard"}}
@@ -148,6 +154,94 @@ def test_an_adapted_pair_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert json.loads(again.output)["contract"].encode() == (tmp_path / "new" / "document.json").read_bytes()
     assert CliRunner().invoke(app, [*requested, "--tdc", "did:web:bank-a.example"]).exit_code == 2
     assert CliRunner().invoke(app, [*requested, "--tdp", "lab"]).exit_code == 2
+
+
+JOB = """
+v = 1
+[train]
+id = "run-1"
+profile = "profile.toml"
+attester = {issuer = "https://attester.example", key = "attester.pem"}
+block_steps = 20
+deadline_s = 3600
+learning_rate = "0.1"
+model = "linear"
+momentum = "0"
+output = "run"
+test = "public.npz"
+[train.data]
+"did:web:lab.example/8c1d7c2a-tests/q1" = "tests.sealed"
+"did:web:hospital.example/8c1d7c2a-wards/q1" = "visits.sealed"
+"""
+STAGES = """
+[train.plan]
+kind = "staged"
+[[train.plan.statistics]]
+kind = "count"
+name = "rows"
+epsilon = "0.1"
+"""
+
+
+def _adapt_with(tmp_path: Path, template: str, *options: str) -> Result:
+    files = []
+    for name, document in (("contract", CONTRACT), ("pipeline", PIPELINE)):
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "template.toml").write_text(template, encoding="utf-8")
+    into = ["--into", str(tmp_path / "new"), "--job", str(tmp_path / "template.toml")]
+    return CliRunner().invoke(app, ["depa", "adapt", *map(str, files), *AT, *into, *options])
+
+
+@pytest.mark.parametrize("stages", ["", STAGES])
+def test_a_job_is_written_beside_the_pair(tmp_path: Path, stages: str) -> None:
+    """It is the template's, with the contract, plan, join and pipeline of the pair; the next command is shown."""
+    done = _adapt_with(tmp_path, JOB + stages, "--records", "500")
+    assert done.exit_code == 0, done.output
+    made = tmp_path / "new"
+    assert f"it is entered: epsilon train {made / 'job.toml'}" in done.output.replace("\n", " ")
+    Signer.generate().save(made / "key.pem")
+    log = LogKey("rooms.example/ledger", bytes(range(32))).vkey
+    (made / "profile.toml").write_text(
+        'v = 1\n[client]\nservice = "http://127.0.0.1:1"\nissuer = "http://127.0.0.1:1"\nkey = "key.pem"\n'
+        f'actor = "did:web:bank-a.example"\nlog = "{log}"\n',
+        encoding="utf-8",
+    )
+    job = Job.load(made / "job.toml")
+    assert job.contract == sha256((made / "document.json").read_bytes()).hexdigest()
+    assert job.pipeline is not None
+    assert job.pipeline.read_bytes() == (made / "pipeline.json").read_bytes()
+    assert job.join == ("did:web:lab.example/8c1d7c2a-tests/q1", "did:web:hospital.example/8c1d7c2a-wards/q1")
+    assert (job.unit_records_max, job.training.noise_multiplier, job.training.steps) == (1, Fraction("1.206"), 20)
+    assert isinstance(job.plan, StagedPlan) == bool(stages)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("[train]", '[train]\ncontract = "x"', "train.contract: is what the contract and the pipeline decide"),
+        ("8c1d7c2a-tests/q1", "8c1d7c2a-other/q1", "train.data.did:web:lab.example/8c1d7c2a-other/q1: is of no"),
+        ("lab.example/8c1d7c2a-tests", "hospital.example/8c1d7c2a-visits", "or of a key that another partition"),
+        ('"did:web:lab.example/8c1d7c2a-tests/q1" = "tests.sealed"', "", "train.data: lacks a partition of did"),
+        ("deadline_s = 3600", "deadline_s = 0.5", "train.deadline_s: must be text, a whole number"),
+        ("v = 1", "v = 2", "--job: must hold v = 1"),
+        ("v = 1", "v =", "--job: is not TOML"),
+        ("[train.data]", '[train.plan]\nkind = "dp_sgd"\n[train.data]', "train.plan: must be of kind 'staged'"),
+    ],
+)
+def test_a_template_that_the_pair_contradicts_writes_nothing(
+    tmp_path: Path, before: str, after: str, words: str
+) -> None:
+    """What the pair decides is not said twice, and each key of the contract has one partition."""
+    done = _adapt_with(tmp_path, JOB.replace(before, after, 1), "--records", "500")
+    assert (done.exit_code, words in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_job_needs_the_number_of_records(tmp_path: Path) -> None:
+    """The noise of its plan follows from it."""
+    done = _adapt_with(tmp_path, JOB)
+    assert (done.exit_code, "--job: needs --records" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_waiver_is_said_whole(tmp_path: Path) -> None:

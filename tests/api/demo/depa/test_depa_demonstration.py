@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -19,7 +21,7 @@ from rich.console import Console
 from safetensors.numpy import load
 
 import migrations
-from api.demo.depa import preparation, raw_files
+from api.demo.depa import papers, parties, preparation, raw_files
 from api.demo.depa.__main__ import play
 from api.demo.depa.scene import RUN, Scene
 from api.demo.stage import ORIGIN, open_stage, prepare
@@ -36,7 +38,9 @@ from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
+from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.job_spec import Job
@@ -200,6 +204,38 @@ def test_a_table_that_breaks_the_terms_is_not_sealed(tmp_path: Path, spoilt: str
         with pytest.raises(Malformed, match=words):
             preparation.seal_tables(played.parties, played.keys, raw, tmp_path / "covid" / "data", "covid")
         assert not (tmp_path / "covid" / "data" / "index").exists()
+
+
+@pytest.mark.soak
+def test_the_adapted_pair_runs_by_two_commands(tmp_path: Path) -> None:
+    """``epsilon depa adapt`` writes the job; once all signed and the contract is entered, ``epsilon train`` runs it."""
+    folder = tmp_path / "covid"
+    with scene(folder) as (played, book):
+        template = folder / "template.toml"
+        template.write_bytes(played.template(played.sealed()))
+        contract, pipeline, _ = papers.papers()
+        (folder / "raw-contract.json").write_bytes(contract)
+        (folder / "raw-pipeline.json").write_bytes(pipeline)
+        options = ["--into", str(folder / "new"), "--records", str(parties.RECORDS), "--rows-per-principal", "1"]
+        options += ["--lower-noise", "--tdc", played.parties.tdc.did, "--job", str(template)]
+        options += [f"--tdp={name}={tdp.did}" for name, tdp in played.parties.tdps.items()]
+        starts, ends = (format_time(moment) for moment in parties.dates(played.now))
+        options += ["--starts", starts, "--ends", ends]
+        _epsilon("depa", "adapt", str(folder / "raw-contract.json"), str(folder / "raw-pipeline.json"), *options)
+        data = (folder / "new" / "document.json").read_bytes()
+        document = c.members(c.parse(data, len(data), "contract"), "contract")
+        digest, _ = played.parties.tdc.enter("contract", document, *played.parties.tdps.values())
+        job = folder / "new" / "job.toml"
+        _epsilon("train", str(job))
+        with book.read() as facts:
+            charge = facts.charges[RUN]
+        assert (charge.state, charge.contract) == (ChargeState.POSTED, digest)
+        assert sorted(charge.partitions) == sorted(played.parties.reference(name, "covid") for name in raw_files.NAMES)
+
+
+def _epsilon(*words: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "epsilon_ledger", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.soak
