@@ -70,9 +70,10 @@ def sign(
     if parse_document(data) is None:
         raise Malformed(str(document), "is neither JSON nor YAML, so it was not signed")
     require_kind(document, data, "contract")
+    signer = caller.signer()
     if not offline:
         _warn(caller, document, data)
-    signature = sign_document(caller.signer(), data)
+    signature = sign_document(signer, data)
     by = f" (SHA-256 {signature['document']}) with key {signature['key_id']}" if is_verbose() else ""
     typer.echo(f"Signed {document}{by}; it was not sent.", err=True)
     if not _is_named(caller.actor, data):

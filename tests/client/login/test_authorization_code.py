@@ -328,9 +328,9 @@ def test_a_token_that_the_service_does_not_believe_leads_to_a_login(desk: Desk) 
 SIGNING: Final = (
     ("key", "claim", "PROFILE", "--name", "A council", "--role", "SRO"),
     ("key", "grant", "PROFILE", "release-1"),
-    ("contract", "sign", "PROFILE", "body.json"),
-    ("contract", "enter", "PROFILE", "body.json"),
-    ("policy", "publish", "PROFILE", "body.json"),
+    ("contract", "sign", "PROFILE", "contract.json"),
+    ("contract", "enter", "PROFILE", "contract.json"),
+    ("policy", "publish", "PROFILE", "policy.json"),
     ("charge", "make", "PROFILE", "body.json"),
     ("charge", "void", "PROFILE", "run-1"),
     ("quote", "PROFILE", "body.json"),
@@ -346,6 +346,8 @@ def test_what_has_to_be_signed_is_told_that_there_is_no_key(
     """One sentence and exit code 6, whether somebody is logged in or not."""
     monkeypatch.chdir(desk.profile.parent)
     Path("body.json").write_text("{}")
+    for kind in ("contract", "policy"):
+        Path(f"{kind}.json").write_text(f'{{"kind": "{kind}"}}')
     reported = desk.run(*(str(desk.profile) if word == "PROFILE" else word for word in words))
     assert (reported.exit_code, reported.stdout) == (6, "")
     assert f"no_key: {desk.profile} is a person's profile: it has no key" in reported.stderr
