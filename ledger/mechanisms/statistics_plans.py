@@ -26,7 +26,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import RECORD, RunPlan
 from ledger.mechanisms.statistic_prices import mechanism_of
 from ledger.mechanisms.statistics import AnyStatistic, Statistic, require_own_columns
-from ledger.wire.field_types import Ref, constant, distinct, exact, text
+from ledger.wire.field_types import Ref, between, constant, distinct, exact, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 
@@ -44,11 +44,14 @@ class JoinedTable(Record, frozen=True):
             has ``inputs[0]``.
         partition: whose records it holds.
         target: whether the target of the joined records is its own.
+        records_max: the most rows that its provider declares; absent where no number is declared. A clean room ends
+            the run of a table that has more, before it reads one.
     """
 
     columns: Annotated[tuple[Annotated[str, text(200)], ...], distinct(COLUMNS_MAX, 0)]
     partition: Ref
     target: bool
+    records_max: Annotated[int, between(1, 10**12)] | None = None
 
 
 Tables = Annotated[tuple[JoinedTable, ...], distinct(TABLES_MAX, 0)]

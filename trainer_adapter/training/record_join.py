@@ -51,7 +51,10 @@ def join_partitions(
 
 
 def _check_tables(opened: Mapping[str, PartitionData], assignment: Assignment) -> None:
-    """Hold each table to the columns that the charged plan says it has. Raises: Malformed."""
+    """Hold each table to the columns and the rows that the charged plan says it has. Raises: Malformed.
+
+    How many rows a table has is public, as its columns are: no record is read.
+    """
     plan = assignment.plan
     for table in plan.tables if isinstance(plan, StagedPlan | StatisticsPlan) else ():
         data = opened[table.partition]
@@ -61,6 +64,10 @@ def _check_tables(opened: Mapping[str, PartitionData], assignment: Assignment) -
             raise Malformed(table.partition, "has other columns than the plan's tables say: its provider sealed others")
         if (TARGETS in (data.layout.dtype.names or ())) != table.target:
             raise Malformed(table.partition, "has the target where the plan's tables say it has none, or none at all")
+        if table.records_max is not None and data.nbytes > table.records_max * data.layout.dtype.itemsize:
+            raise Malformed(
+                table.partition, f"has more records than declared, of which it may have {table.records_max}"
+            )
 
 
 def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows_max: int = 1) -> tuple[bytes, Tensor]:

@@ -119,17 +119,19 @@ def test_statistics_of_a_join_are_of_its_rows(tmp_path: Path) -> None:
         ]
 
 
-def test_tables_of_other_columns_than_were_charged_end_the_run(tmp_path: Path) -> None:
-    """A provider that sealed others is named; the run counts."""
+def test_tables_of_other_columns_or_more_rows_than_were_charged_end_the_run(tmp_path: Path) -> None:
+    """A provider that sealed others, or more rows than were declared, is named; the run counts."""
     with open_place(tmp_path / "place", mechanisms=["pure"]) as place:
         opened = _opened(place)
         columns = [JoinedTable(("b",), ref, ref.endswith("laboratory")) for ref in opened.data]
         targets = [JoinedTable(("a",), ref, ref.endswith("index")) for ref in opened.data]
-        for number, named in enumerate((columns, targets)):
+        longer = [JoinedTable(("a",), ref, ref.endswith("laboratory"), PEOPLE - 1) for ref in opened.data]
+        for number, named in enumerate((columns, targets, longer)):
             plan = StatisticsPlan("REPLACE_SPECIAL", (Count(name="n", epsilon=Fraction(1, 10)),), tuple(named))
             output = opened.output.parent / f"other-{number}"
             assignment = replace(opened, plan=plan, id=f"other-{number}", output=output)
-            with pytest.raises(Malformed, match=r"has other columns than|has the target where"):
+            rule = ("has other columns than", "has the target where", f"than declared, .* have {PEOPLE - 1}$")[number]
+            with pytest.raises(Malformed, match=rule):
                 run_statistics(assignment, place.service, lambda _: None)
             charge = place.charge(f"other-{number}")
             assert charge is not None
