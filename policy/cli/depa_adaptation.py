@@ -24,6 +24,15 @@ ADAPT_EXAMPLES: Final = examples(
     note="Exit codes: 0 the adapted files can be imported; 3 a decision is needed or no change helps; 2 invalid input.",
 )
 
+_Job = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="TEMPLATE",
+        help="Also write job.toml for `epsilon train`: this job, with the pair's contract, plan, join and pipeline."
+        " Its paths are relative to the new folder.",
+    ),
+]
+
 
 def adapt(  # noqa: PLR0913 - what neither file says
     contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="A contract in JSON.")],
@@ -51,14 +60,7 @@ def adapt(  # noqa: PLR0913 - what neither file says
         bool,
         typer.Option("--lower-noise", help="Lower the contract's noise to the run's; else the run's ε is lowered."),
     ] = False,
-    job: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TEMPLATE",
-            help="Also write job.toml for `epsilon train`: this job, with the pair's contract, plan, join and pipeline."
-            " Its paths are relative to the new folder.",
-        ),
-    ] = None,
+    job: _Job = None,
     at: Annotated[str, typer.Option(help="Check dates at this time; now if omitted.")] = "",
 ) -> None:
     """Change a DEPA contract and pipeline as little as possible so that they can be imported; list every change."""
@@ -70,7 +72,6 @@ def adapt(  # noqa: PLR0913 - what neither file says
     from policy.depa.evaluation import Terms
     from policy.depa.job_file import job_file
 
-    made_job: bytes | None = None
     try:
         decided = PartyDecisions(
             tdc=tdc,
@@ -84,16 +85,11 @@ def adapt(  # noqa: PLR0913 - what neither file says
         terms = Terms(now=now, level=level, records=records)
         adapted = run_adapt(read_file(contract), read_file(pipeline), terms, decided)
         if not adapted.checked.code.refused:
-            if job is not None:
-                made_job = job_file(read_file(job), adapted.checked, "pipeline.json")
-            _write(into, adapted, made_job)
-    except Malformed as error:
-        typer.echo(str(error), err=True)
+            _write(into, adapted, None if job is None else job_file(read_file(job), adapted.checked, "pipeline.json"))
+    except (Malformed, OSError) as error:
+        typer.echo(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
-    except OSError as error:
-        typer.echo(f"{error.filename}: {error.strerror}", err=True)
-        raise typer.Exit(Code.MALFORMED.exit_code) from None
-    _print_changes(adapted, into, has_job=made_job is not None)
+    _print_changes(adapted, into, has_job=job is not None)
     raise typer.Exit(adapted.checked.code.exit_code)
 
 
