@@ -111,7 +111,7 @@ def test_the_numbers_are_those_of_another_command(reported: Reported) -> None:
     ]
     assert sorted(units) == sorted(expected)
     shown = re.findall(
-        r'<td class="of-number">\s*<data value="([\d.]+)"[^>]*>[\d.]+</data></td>\s*<td', _page(reported.folder)
+        r'<td class="of-number">\s*<data value="([\d.]+)"[^>]*>[\d.]+</data></td>(?=\s*<td)', _page(reported.folder)
     )
     assert {one["odometer"].rstrip("0").rstrip(".") for one in known["accounts"]} <= set(shown)
     steps = {(path[-1], value) for path, value, _ in page.found if path[-1] == "steps"}
