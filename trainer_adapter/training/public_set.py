@@ -15,9 +15,11 @@ from client.dataset_files.seal import ARCHIVE_SUFFIX, open_records
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.preprocessing import PUBLIC_TEST, VALUES_MAX, Constants
 from trainer_adapter.layers.tensor_trees import TensorTree
-from trainer_adapter.training.training_records import read_records, tensor_of
+from trainer_adapter.training.training_records import array_names, read_arrays, read_records, tensor_of
 
 TABLES = (".csv", ".parquet", ".pq")
+GROUPS = "groups"
+"""An archive's array of whole numbers: which declared group each record is of."""
 
 
 def read_public_set(path: Path, schema: Path | None) -> tuple[Any, Any]:
@@ -45,6 +47,23 @@ def read_public_set(path: Path, schema: Path | None) -> tuple[Any, Any]:
     records = open_records(path, RecordSchema() if schema is None else RecordSchema.load(schema))
     rows = np.concatenate([batch.rows for batch in records.batches()] or [np.empty(0, records.layout.dtype)])
     return tensor_of(np.ascontiguousarray(rows["inputs"])), tensor_of(np.ascontiguousarray(rows["targets"]))
+
+
+def read_public_groups(path: Path, records: int) -> Tensor | None:
+    """The declared group of each public record, shape (records,), int64, from an archive's ``groups``; None without.
+
+    Raises:
+        Malformed: for groups that are no whole numbers, or not one a record. OSError.
+    """
+    if path.suffix.lower() in TABLES or path.is_dir():
+        return None
+    data = path.read_bytes()
+    if GROUPS not in array_names(data, "test"):
+        return None
+    groups = tensor_of(read_arrays(data, "test", GROUPS)[GROUPS])
+    if groups.is_floating_point() or groups.shape != (records,):
+        raise Malformed("test", f"must hold one whole number a record as {GROUPS}")
+    return groups
 
 
 def classes_of(schema: Path | None) -> int | None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from api.demo import digits, participants
@@ -43,7 +44,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
     """A contract that opens the partition for audit, as the page says."""
     wide: c.Object = {"delta_max": "0.0001", "epsilon_max": "30"}
     with open_place(tmp_path / "place", budget=wide, lineage={"epsilon_max": "30"}, run={"epsilon_max": "4"}) as found:
-        opened = {**participants.partition(found.tdp, "audited", digits.RECORDS), "epsilon": "30"}
+        budget: c.Object = {"delta": "0.00001", "epsilon": "30"}
+        opened = {**participants.partition(found.tdp, "audited", digits.RECORDS), **budget}
         found.tdp.submit("partition", opened)
         found.ref = f"{found.tdp.did}/{participants.DATASET}/audited"
         keys = FileKeyStore(found.folder / "data-keys")
@@ -104,7 +106,14 @@ def test_the_page_s_job_is_checked_and_nothing_recorded(place: Place) -> None:
 
 def test_an_audit_is_an_entry_beside_its_claim(place: Place) -> None:
     """Charged, trained, posted without a model, reported; the plan's noise is not accused."""
+    test = dict(np.load(place.folder / "data" / "test.npz"))
+    np.savez(place.folder / "data" / "test.npz", **test, groups=np.arange(len(test["targets"])) % 3)  # type: ignore[arg-type] # names of arrays
     report = audit(place, "faithful")
+    sizes = np.bincount(np.arange(len(test["targets"])) % 3)
+    assert sum(sizes[int(group)] * one for group, one in report.by_group.items()) == pytest.approx(
+        len(test["targets"]) * report.accuracy
+    )
+    assert "of group 2: accuracy" in report.in_words()
     kinds = [kind for kind, code in place.kinds() if code in {"permitted", "posted", "pending"}]
     assert kinds[-3:] == ["step_lease", "post", "audit_report"]
     with place.book.read() as facts:
