@@ -107,7 +107,7 @@ def test_the_page_s_job_is_checked_and_nothing_recorded(place: Place) -> None:
 def test_an_audit_is_an_entry_beside_its_claim(place: Place) -> None:
     """Charged, trained, posted without a model, reported; the plan's noise is not accused."""
     test = dict(np.load(place.folder / "data" / "test.npz"))
-    np.savez(place.folder / "data" / "test.npz", **test, groups=np.arange(len(test["targets"])) % 3)  # type: ignore[arg-type] # names of arrays
+    np.savez(place.folder / "data" / "test.npz", **test, groups=np.arange(len(test["targets"])) % 3)
     report = audit(place, "faithful")
     sizes = np.bincount(np.arange(len(test["targets"])) % 3)
     assert sum(sizes[int(group)] * one for group, one in report.by_group.items()) == pytest.approx(
