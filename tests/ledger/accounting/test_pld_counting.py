@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from ledger.accounting import pld_counting
 from ledger.accounting.pld_counting import COUNT_MAX, count_capacity, count_epsilon, count_keeps, estimate_count
 from ledger.accounting.pld_mechanisms import repeated
 from ledger.mechanisms.mechanism import PoissonGaussian
@@ -95,3 +96,16 @@ def test_what_no_grid_holds_is_not_kept_and_has_no_epsilon() -> None:
     """A step of so little noise that its losses need more points than there may be."""
     assert not count_keeps(LOUD, Fraction(2), Fraction(1, 1_000), 1)
     assert count_epsilon(LOUD, 1, Fraction(1, 1_000)) is None
+
+
+def test_nothing_is_issued_on_a_grid_that_another_machine_might_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the points of an issued grid only Rényi's bound counts; what was issued is still accepted."""
+    step = PoissonGaussian(Fraction(1, 20), Fraction(17, 10), 1)
+    count = count_capacity(step, Fraction(2), Fraction(1, 1_000))
+    monkeypatch.setattr(pld_counting, "POINTS_ISSUED", 10)
+    count_capacity.cache_clear()
+    try:
+        assert 0 < count_capacity(step, Fraction(2), Fraction(1, 1_000)) < count
+    finally:
+        count_capacity.cache_clear()
+    assert count_keeps(step, Fraction(2), Fraction(1, 1_000), count)

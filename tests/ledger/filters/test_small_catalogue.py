@@ -27,6 +27,7 @@ def opening(load: Mechanism, slack: int = 0, prices: tuple[int, ...] | None = No
     return Opening(DELTA, (EPSILON,), load, RELATION, slack, prices)
 
 
+MIXED = Composed((BlackBox(Fraction(1, 10**6), Fraction(1, 16), RELATION), Laplace(Fraction(16))))
 TYPES = (StepType(Fraction(2), Fraction(1, 20), 32, 1), StepType(Fraction(4), Fraction(1, 10), 60, 2))
 
 
@@ -125,6 +126,20 @@ def test_prices_are_the_smallest_whole_numbers_in_about_these_ratios(
     assert whole_prices(ratios, most) == prices
 
 
+def test_the_prices_that_are_chosen_admit_the_most_loads() -> None:
+    """Of two kinds that are all but equal one tick each, and not the larger capacity of finer prices."""
+    alike = structs.replace(ONE, noise_multiplier=Fraction(201, 100))
+    assert choose_prices(opening(Composed((ONE, alike)))).prices == (1, 1)
+
+
+def test_blocks_of_several_kinds_are_longer() -> None:
+    """At most 256 of each, so that prices of several ticks have room."""
+    short = Composed((structs.replace(ONE, steps=1), structs.replace(OTHER, steps=1)))
+    found = choose_prices(opening(short, prices=(1, 1)))
+    assert [one.steps for one in found.types] == [3, 3]
+    assert (found.capacity, found.alone, found.loads) == (214, (214, 214), 107)
+
+
 @pytest.mark.parametrize("prices", [(1,), (1, 1, 1), (0, 1), (1, 65), ()])
 def test_declared_prices_are_one_for_each_kind(prices: tuple[int, ...]) -> None:
     """Of 1 to 64 ticks."""
@@ -176,6 +191,8 @@ def test_prices_that_leave_no_room_are_named() -> None:
         (Gaussian(Fraction(5)), Segment(1, (3, 0))),
         (BlackBox(Fraction(1, 10**6), Fraction(1, 8), RELATION), Segment(1, (2, 4_503_599_628))),
         (SelfComposed(2, BlackBox(Fraction(1, 10**6), Fraction(1, 16), RELATION)), Segment(2, (1, 9_007_199_255), 2)),
+        # Parts of one step of a run: their δ is the slack's too.
+        (SelfComposed(2, MIXED), Segment(2, (1, 9_007_199_255), 2)),
     ],
 )
 def test_its_prices_are_as_written_down(mechanism: Mechanism, segment: Segment) -> None:

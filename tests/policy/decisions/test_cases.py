@@ -86,12 +86,6 @@ def test_each_sentence_is_as_written_down() -> None:
     assert texts_of(check for kind, change, _ in CASES for check in decide(kind, change).checks) == written()
 
 
-def test_a_policy_that_is_silent_of_refunds_gives_none_back() -> None:
-    """And the check says so, as if the policy had."""
-    silent = next(check for check in decide("post", {"charge|leased": 4}).checks if check.code == "refund_not_allowed")
-    assert silent.text == "refund of leased steps: never is not stated, or attested with evidence"
-
-
 def test_every_code_has_a_case_on_each_side_of_its_edge() -> None:
     """What the README lists is what is ever checked, found and not found."""
     checks = [check for kind, change, _ in CASES for check in decide(kind, change).checks]

@@ -70,3 +70,10 @@ def test_partitions_under_two_policies_are_checked_by_their_own() -> None:
     caps = dict(verdict.caps)
     assert (caps[f"{DATASET}/one"].everyone is None, caps[f"{DATASET}/two"].everyone is None) == (False, True)
     assert _failed(verdict, "partition_too_old") == []
+
+
+def test_only_a_charge_says_what_of_its_leases_returns() -> None:
+    """As the policy states; a verdict of another kind says nothing of it."""
+    leased = {"policies|0|refund": "attested", "policies|0|step_leases": True, "body|step_leases": True}
+    assert decide("charge", leased).refund == "attested"
+    assert (decide("charge").refund, decide("post").refund) == ("", "")

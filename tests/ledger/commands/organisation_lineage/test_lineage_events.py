@@ -390,3 +390,26 @@ def test_who_leaves_a_lineage_stays_in_every_coalition_that_names_its_parent() -
     assert not enter(world, "split", organisation=A, child=LATE).code.refused
     coalitions = [node.members for node in world.state.nodes.values() if node.kind is NodeKind.COALITION]
     assert sorted(coalitions) == sorted([tuple(sorted(one)) for one in ((B, C), (A, D, LATE), (B, D))])
+
+
+def test_a_coalition_does_not_follow_a_colluder_of_a_member_that_takes_over_another() -> None:
+    """It moves to a node of its own; the member that stays behind does not bring the coalition along."""
+    world = fresh()
+    assert not enter(world, "collusion", organisations=[B, C], effective=world.clock.now).code.refused
+    assert not enter(world, "coalition", epsilon="5", members=[C, D]).code.refused
+    run(world, "known", A)
+    assert not enter(world, "split", organisation=A, child=B).code.refused
+    (coalition,) = (index for index, node in world.state.nodes.items() if node.kind is NodeKind.COALITION)
+    followers = {index for index, node in world.state.nodes.items() for at in node.children if at.node == coalition}
+    assert followers == {world.state.organisations[did].node for did in (C, D)}
+
+
+def test_a_merger_of_those_who_know_nothing_opens_no_account() -> None:
+    """A charge that was voided leaves its author's account, and gives its heirs none."""
+    world = fresh()
+    assert world.decide_charge("voided", A, CONTRACTS[A], ("one",), QUIET).code.word == "pending"
+    assert not world.decide_void("voided").code.refused
+    world.register(LATE, "TDC")
+    assert not enter(world, "merger", organisation=LATE, parents=[A, B]).code.refused
+    holder = holder_of(world.state.organisations[LATE].node)
+    assert [ref for ref, at in world.state.accounts if at == holder] == []
