@@ -392,16 +392,15 @@ def test_who_leaves_a_lineage_stays_in_every_coalition_that_names_its_parent() -
     assert sorted(coalitions) == sorted([tuple(sorted(one)) for one in ((B, C), (A, D, LATE), (B, D))])
 
 
-def test_a_coalition_does_not_follow_a_colluder_of_a_member_that_takes_over_another() -> None:
-    """It moves to a node of its own; the member that stays behind does not bring the coalition along."""
+def test_a_coalition_follows_its_members_and_not_who_was_at_their_node() -> None:
+    """Of three colluders one splits off another: the coalition of the third stays with the third."""
     world = fresh()
-    assert not enter(world, "collusion", organisations=[B, C], effective=world.clock.now).code.refused
+    assert not enter(world, "collusion", organisations=[A, B, C], effective=world.clock.now).code.refused
     assert not enter(world, "coalition", epsilon="5", members=[C, D]).code.refused
-    run(world, "known", A)
     assert not enter(world, "split", organisation=A, child=B).code.refused
     (coalition,) = (index for index, node in world.state.nodes.items() if node.kind is NodeKind.COALITION)
-    followers = {index for index, node in world.state.nodes.items() for at in node.children if at.node == coalition}
-    assert followers == {world.state.organisations[did].node for did in (C, D)}
+    followed = {index for index, node in world.state.nodes.items() for at in node.children if at.node == coalition}
+    assert followed == {world.state.organisations[did].node for did in (C, D)}
 
 
 def test_a_merger_of_those_who_know_nothing_opens_no_account() -> None:
