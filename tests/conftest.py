@@ -11,6 +11,7 @@ where its parent waits for it: a server that a fixture starts counts with the te
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -127,6 +128,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup() -> None:
     """Give the test a state folder, before its fixtures; it is made when something is written."""
     os.environ["XDG_STATE_HOME"] = f"{STATE.name}/{next(_NUMBERS)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Take away how a command that ran in this process logs: it would log for the tests after it, too."""
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    try:
+        return (yield)
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def pytest_collection_finish() -> None:

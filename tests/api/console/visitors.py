@@ -52,4 +52,7 @@ def visitors(world: ServedWorld) -> Iterator[Mapping[str, httpx.Client]]:
         for role in PEOPLE:
             answer = log_in(found[role], issuer, NAMES[role])
             assert (answer.status_code, answer.headers["location"]) == (303, "/console/"), answer.text
+            # The world's clock stands and a session goes on; cookies would end by the machine's.
+            for cookie in found[role].cookies.jar:
+                cookie.expires = None
         yield found
