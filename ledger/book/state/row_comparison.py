@@ -7,7 +7,7 @@ keys, contracts, policies, lineage, and the documents that they name, and how ma
 Then it goes on through the log, and compares the rows of settled charges with what their entries say
 (:mod:`ledger.book.state.settled_comparison`), a third of it each time: so all rows are compared within a minute. It
 takes a tenth of a processor, and more only if it would not be done in time: in the first minute after a book of a
-million entries was opened, half of one.
+million entries was opened, most of one.
 
 The first row that differs is named once, in the log of the service, and no state is read any more until the book was
 opened anew, which refuses it as long as the row differs. The writer goes on.
