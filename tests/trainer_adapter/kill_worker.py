@@ -22,24 +22,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.functional import cross_entropy
 
 from client.service.service import Service
-from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from tests.trainer_adapter.cloned_process import RequestHold, Snapshot
 from tests.trainer_adapter.killed_runs import LEFT
+from tests.trainer_adapter.loaded_torch import load_torch
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
-from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.step_log import StepLog
-from trainer_adapter.job_models import models
 from trainer_adapter.run.checkpointing import CheckpointStore
 from trainer_adapter.run.fenced_output import FencedOutput
 from trainer_adapter.session.protocol import consumer_service
@@ -151,19 +147,10 @@ def _ended(requested: dict[str, Any]) -> int:
     return status if snapshot is None else snapshot.status(status)
 
 
-def _warm() -> None:
-    """What torch loads at its first step, loaded once for all children."""
-    model = models.make("digits-linear")
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    plan = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 1, 1)
-    engine = Engine(plan, model, cross_entropy, (torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64)))
-    engine.step(1, optimiser, CsprngRandomness.fresh())
-
-
 def main() -> None:
     """One child for each line."""
     torch.set_num_threads(1)
-    _warm()
+    load_torch()
     for line in sys.stdin:
         child = os.fork()
         if not child:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Final, Self, TypeVar
 
 import torch
@@ -113,7 +114,7 @@ class RankGroup:
         self._sent(lambda: dist.send(torch.tensor([len(message)]), rank, group=self._orders))
         whole = torch.frombuffer(bytearray(message), dtype=torch.uint8)
         for part in whole.split(_BYTES_AT_ONCE):
-            self._sent(lambda part=part: dist.send(part, rank, group=self._orders))  # type: ignore[misc] # of this turn
+            self._sent(partial(dist.send, part, rank, group=self._orders))
 
     def receive(self) -> bytes:
         """The next message of rank 0. Raises: RankLost."""
@@ -121,7 +122,7 @@ class RankGroup:
         self._sent(lambda: dist.recv(length, 0, group=self._orders))
         whole = torch.empty(int(length), dtype=torch.uint8)
         for part in whole.split(_BYTES_AT_ONCE):
-            self._sent(lambda part=part: dist.recv(part, 0, group=self._orders))  # type: ignore[misc] # as above
+            self._sent(partial(dist.recv, part, 0, group=self._orders))
         return whole.numpy().tobytes()
 
     def gather(self, message: bytes) -> list[bytes]:
@@ -151,7 +152,7 @@ class RankGroup:
         whole = torch.empty_like(part)
         for values, own in zip(whole.split(_VALUES_AT_ONCE), part.split(_VALUES_AT_ONCE), strict=True):
             parts = [torch.empty_like(own) for _ in range(self.size)]
-            self._sent(lambda own=own, parts=parts: dist.all_gather(parts, own, group=self._sums))  # type: ignore[misc]
+            self._sent(partial(dist.all_gather, parts, own, group=self._sums))
             values.copy_(parts[0])
             for other in parts[1:]:
                 values.add_(other)

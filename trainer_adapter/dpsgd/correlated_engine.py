@@ -60,7 +60,7 @@ class CorrelatedEngine(Engine):
         super().__init__(plan.training, model, loss_fn, data, microbatch, **options)
         self.bands: Final = plan.bands
         # In place of that of independent noise.
-        self.noise_std = float_above(plan.noise_multiplier * plan.clipping_norm * column_norm(plan.bands))  # type: ignore[misc]
+        self.noise_std = float_above(plan.noise_multiplier * plan.clipping_norm * column_norm(plan.bands))
         self._noise = CorrelatedNoise(plan.bands)
         self._groups: list[NDArray[np.int64]] = []
 

@@ -139,7 +139,7 @@ class Engine:
         self.size: Final = sum(value.numel() for value in self._parameters.values())
         self._device = next(iter(self._parameters.values())).device
         self.bound: Final = float_below(plan.clipping_norm * (1 - self._record.precision.margin))
-        self.noise_std: Final = float_above(plan.noise_multiplier * plan.clipping_norm)
+        self.noise_std = float_above(plan.noise_multiplier * plan.clipping_norm)
         checkpointed = self._check_model(model, loss_fn)
         self.traced: Final = TracedParameters(model)
         with refused_if_short("microbatch", "take a smaller one"):

@@ -57,20 +57,27 @@ def adapted() -> tuple[nn.Module, Any]:
     return Adapted(), {"input_ids": torch.arange(6 * RECORDS).reshape(-1, 6) % 20}
 
 
-def audited(make: MakeModel, plan: Plan, canaries: int, guesses: int, noise_part: float = 1.0) -> Tally:
-    """One run of fresh coins and seeds, with this part of the plan's noise, and its guesses."""
+def audited(  # noqa: PLR0913, PLR0917 - what an audit is made of
+    make: MakeModel,
+    plan: Plan,
+    canaries: int,
+    guesses: int,
+    noise_part: float = 1.0,
+    secret: Callable[[], CsprngRandomness] = CsprngRandomness.fresh,
+) -> Tally:
+    """One run with this part of the plan's noise, and its guesses. ``secret`` is called for coins, then for noise."""
     inner, inputs = make()
     model = CanaryModel(inner, canaries)
-    coins = flip(CsprngRandomness.fresh().stream("sampler", 1), canaries)
+    coins = flip(secret().stream("sampler", 1), canaries)
     records = RecordsAndCanaries((inputs, LABELS), canaries)
     present = torch.cat((torch.ones(RECORDS, dtype=torch.bool), torch.from_numpy(coins)))
     loss = canary_loss(cross_entropy, float(plan.clipping_norm))
     engine = Engine(plan, model, loss, records, 256, present=present)
-    engine.noise_std = engine.noise_std * noise_part  # type: ignore[misc] # the fault that an audit is to find
+    engine.noise_std = engine.noise_std * noise_part
     optimiser = torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=0.1, momentum=0.9)
     scores = CanaryScores(plan, model)
     optimiser.register_step_pre_hook(scores)
-    randomness = CsprngRandomness.fresh()
+    randomness = secret()
     for step in range(1, plan.steps + 1):
         engine.step(step, optimiser, randomness)
     only_in = plan.sampling_probability < Fraction(1, 2)

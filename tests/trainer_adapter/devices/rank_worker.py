@@ -15,21 +15,17 @@ import json
 import os
 import signal
 import sys
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import FileStore
-from torch.nn.functional import cross_entropy
 
-from ledger.mechanisms.plan import Plan
+from tests.trainer_adapter.loaded_torch import load_torch
 from trainer_adapter.cli.train import follow_job, train_job
 from trainer_adapter.devices.rank_group import RankGroup
 from trainer_adapter.dpsgd.csprng import CsprngRandomness, Purpose, Stream
-from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.job_spec import Job
-from trainer_adapter.job_models import models
 from trainer_adapter.session.protocol import consumer_service
 
 
@@ -77,19 +73,10 @@ def _child(rank: int, wanted: dict[str, Any]) -> int:
         os._exit(status)
 
 
-def _warm() -> None:
-    """What torch loads at its first step, loaded once for all ranks."""
-    model = models.make("digits-linear")
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    plan = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 1, 1)
-    engine = Engine(plan, model, cross_entropy, (torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64)))
-    engine.step(1, optimiser, CsprngRandomness.fresh())
-
-
 def main() -> None:
     """The ranks of each line, one line after the other."""
     torch.set_num_threads(1)
-    _warm()
+    load_torch()
     for line in sys.stdin:
         wanted = json.loads(line)
         children = [_child(rank, wanted) for rank in range(len(wanted["jobs"]))]

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounts.audit_bound import epsilon_least
 from ledger.mechanisms.plan import Plan
+from tests.trainer_adapter.canary_coordinates import Coordinates
 from tests.trainer_adapter.devices.forked_ranks import forked
 from trainer_adapter.devices.rank_group import RankGroup
 from trainer_adapter.devices.sharded_engine import ShardedEngine
@@ -123,20 +124,6 @@ CANARIES, GUESSES, DELTA = 10_000, 400, Fraction(1, 10**5)
 AUDITED = Plan(Fraction(1), Fraction(2), Fraction(1), 1, 1)
 
 
-class _Coordinates(nn.Module):
-    """One weight a canary."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.Embedding(CANARIES, 1)
-        nn.init.zeros_(self.weights.weight)
-
-    def forward(self, which: Tensor) -> Tensor:
-        """Shape (records, 1)."""
-        weight: Tensor = self.weights(which)
-        return weight
-
-
 def test_the_audit_passes_two_ranks_and_catches_half_of_their_noise(tmp_path: Path) -> None:
     """One full step: the plan's noise proves less than the ledger's ε, half of it more."""
     included = flip(CsprngRandomness(SECRET[::-1]).stream("sampler", 1), CANARIES)
@@ -146,10 +133,10 @@ def test_the_audit_passes_two_ranks_and_catches_half_of_their_noise(tmp_path: Pa
     def work(ranks: RankGroup) -> list[bytes]:
         found = []
         for part in (1.0, 0.5):
-            model = _Coordinates()
+            model = Coordinates(CANARIES)
             held = list(split(data, None, None, ranks.size))[ranks.rank]
             engine = ShardedEngine(ranks, AUDITED, model, lambda out, target: -(out.squeeze(-1) * target), held, 256)
-            engine.noise_std = engine.noise_std * part  # type: ignore[misc] # the fault that the audit is to find
+            engine.noise_std = engine.noise_std * part
             engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness(SECRET, rank=ranks.rank))
             found.append(model.weights.weight.detach()[:, 0].to(torch.float64).numpy().tobytes())
         return found

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounts.audit_bound import epsilon_least
 from ledger.mechanisms.correlated import CorrelatedPlan, coefficients, column_norm
+from tests.trainer_adapter.canary_coordinates import Coordinates
 from trainer_adapter.dpsgd.correlated_engine import CorrelatedEngine, CorrelatedNoise
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.training.one_run_audit import flip, tally
@@ -93,28 +94,14 @@ def test_a_round_is_as_many_updates_as_there_are_bands(make_model: MakeModel, da
 CANARIES, GUESSES, DELTA = 10_000, 400, Fraction(1, 10**5)
 
 
-class _Coordinates(nn.Module):
-    """One weight a canary."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.Embedding(CANARIES, 1)
-        nn.init.zeros_(self.weights.weight)
-
-    def forward(self, which: Tensor) -> Tensor:
-        """Shape (records, 1)."""
-        weight: Tensor = self.weights(which)
-        return weight
-
-
 def _audit(part: float) -> Fraction:
     """One round of two steps; the auditor knows each canary's group, undoes the matrix, and looks at its rows."""
     plan = CorrelatedPlan(Fraction(1), 2, Fraction(2), Fraction(1), 1, 1)
     included = flip(CsprngRandomness(SECRET[::-1]).stream("sampler", 1), CANARIES)
-    model, data = _Coordinates(), (torch.arange(CANARIES), torch.full((CANARIES,), 10.0))
+    model, data = Coordinates(CANARIES), (torch.arange(CANARIES), torch.full((CANARIES,), 10.0))
     present = torch.from_numpy(included)
     engine = CorrelatedEngine(plan, model, lambda out, target: -(out.squeeze(-1) * target), data, 256, present=present)
-    engine.noise_std *= part  # type: ignore[misc] # the fault that the audit is to find
+    engine.noise_std *= part
     seen, randomness = [], CsprngRandomness(SECRET)
     for step in (1, 2):
         engine.set_gradients(step, randomness)

@@ -52,7 +52,7 @@ def _audit(noise_part: float, secret: bytes) -> Fraction:
     which = torch.from_numpy(np.flatnonzero(included))
     model = Coordinates(CANARIES)
     engine = Engine(AUDITED, model, _pushed, (which, torch.full((len(which),), 10.0)), 256)
-    engine.noise_std = engine.noise_std * noise_part  # type: ignore[misc] # the fault that the audit is to find
+    engine.noise_std = engine.noise_std * noise_part
     engine.step(1, torch.optim.SGD(model.parameters(), lr=1.0), CsprngRandomness(secret))
     scores = model.weights.weight.detach()[:, 0].to(torch.float64).numpy()
     return epsilon_least(tally(scores, included, GUESSES), DELTA)
