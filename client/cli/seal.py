@@ -169,7 +169,8 @@ def _schema(  # noqa: PLR0913, PLR0917 - each an option
     missing: list[str] | None,
 ) -> RecordSchema:
     """The schema of the options, or of the file. Raises: Malformed, OSError."""
-    from client.dataset_files.record_schema import KINDS, RecordSchema, read_signed
+    from client.dataset_files.declared.column_rule import signed_number
+    from client.dataset_files.record_schema import KINDS, RecordSchema
     from ledger.wire.malformed import Malformed
 
     if path is not None:
@@ -178,7 +179,7 @@ def _schema(  # noqa: PLR0913, PLR0917 - each an option
         return RecordSchema.load(path)
     if target_kind and target_kind not in KINDS:
         raise Malformed("--target-kind", f"must be one of {', '.join(KINDS)}")
-    fills = {name: read_signed(number, "--missing") for name, number in _pairs(missing, "--missing")}
+    fills = {name: signed_number(number, "--missing") for name, number in _pairs(missing, "--missing")}
     with _fields_as_options():
         return RecordSchema(
             target=(target,) if target else (),

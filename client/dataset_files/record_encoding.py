@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.dataset_files.column_misfit import CLASSES, EMPTY, VALUES, Misfit, columns_shown, some, together
+from client.dataset_files.declared.declaration import Declaration
 from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES, JoinTokens
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import RecordLayout, Rows
@@ -64,7 +65,7 @@ class TableRecords:
         arrays += [("targets", kind, shape)] if schema.target else []
         arrays += [("users", "<i8", ())] if schema.user else []
         arrays += [(JOIN, "|u1", (TOKEN_BYTES,))] if schema.join else []
-        self.layout = RecordLayout(np.dtype(arrays), names, schema.classes)
+        self.layout = RecordLayout(np.dtype(arrays), names, schema.classes, self._declaration())
         self._users: dict[str, int] = {}
 
     def _check_columns(self) -> None:
@@ -81,6 +82,7 @@ class TableRecords:
             "values": tuple(schema.values),
             "missing": tuple(schema.missing),
             "leave_out": schema.leave_out,
+            "bounds or categories": tuple(schema.declared),
         }
         for field, columns in named.items():
             for name in columns:
@@ -88,6 +90,17 @@ class TableRecords:
                     where = field if schema.file is None else f"{schema.file}: records.{field}"
                     shown = columns_shown(name, known)
                     raise Malformed(where, f"names the column {name}, which the table lacks: it has {shown}")
+
+    def _declaration(self) -> Declaration | None:
+        """What the schema declares of what is sealed. Raises: Malformed, for a column that is not."""
+        schema, sealed = self._schema, {*self._inputs, *self._schema.target}
+        if spare := [name for name in schema.declared if name not in sealed]:
+            raise Malformed("bounds", f"or categories are of the column {spare[0]}, which is no input and no target")
+        if len(schema.target) > 1 and schema.declared.keys() & {*schema.target}:
+            raise Malformed("bounds", "or categories of a target are for one target column")
+        target = schema.declared.get(schema.target[0]) if schema.target else None
+        columns = {name: rule for name, rule in schema.declared.items() if name in self._inputs}
+        return Declaration(columns, target, schema.records_max) or None
 
     def _encoded(self, name: str) -> tuple[str, ...]:
         values = self._schema.values.get(name)
@@ -100,12 +113,15 @@ class TableRecords:
             Malformed: naming the file, and each column that does not fit with its first such record; never a value.
             OSError.
         """
-        chunks = self._table.chunks()
+        chunks, most, seen = self._table.chunks(), self._schema.records_max, 0
         for chunk in chunks:
             try:
                 batch = self._batch(chunk)
             except Misfit as first:
                 raise together(self._misfits(chunk, chunks) or [first], self._schema.file) from None
+            seen += len(batch.rows)
+            if most is not None and seen > most:
+                raise Malformed(chunk.where, f"has more records than records_max declares, which is {most}")
             yield batch
 
     def _misfits(self, chunk: Chunk, later: Iterator[Chunk]) -> list[Misfit]:
@@ -149,6 +165,7 @@ class TableRecords:
         with np.errstate(over="ignore"):
             numbers = _numbers(chunk, name, self._schema.missing.get(name), VALUES).astype(np.float32)
         _refuse_first(~np.isfinite(numbers), chunk, name, "is infinite or too large for a float32")
+        self._refuse_undeclared(numbers, chunk, name)
         return numbers[:, None]
 
     def _target(self, chunk: Chunk, name: str) -> NDArray[Any]:
@@ -157,11 +174,19 @@ class TableRecords:
             return _places(chunk, name, schema.classes, "classes")
         numbers = _numbers(chunk, name, schema.missing.get(name), CLASSES)
         if schema.target_kind == "number":
+            with np.errstate(over="ignore"):
+                self._refuse_undeclared(numbers.astype(np.float32), chunk, name)
             return numbers
         _refuse_first(
             (numbers != np.rint(numbers)) | (np.abs(numbers) > INTEGER_MAX), chunk, name, "is no whole number"
         )
+        self._refuse_undeclared(numbers, chunk, name)
         return numbers.astype(np.int64)
+
+    def _refuse_undeclared(self, numbers: NDArray[Any], chunk: Chunk, name: str) -> None:
+        rule = self._schema.declared.get(name)
+        if rule is not None:
+            _refuse_first(~rule.fits(numbers), chunk, name, rule.text)
 
     def _identities(self, chunk: Chunk, rows: Rows) -> list[bytes]:
         if not self._schema.identity:

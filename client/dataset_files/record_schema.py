@@ -15,13 +15,18 @@
     [records.missing]
     weight = "0"
 
+    [records.bounds]
+    age = ["0", "120"]
+
 ``inputs`` are all other columns where it is absent, but those that ``leave_out`` names. ``classes`` names the values of
 ``target``, which then counts them from 0; without it the target holds whole numbers, or with ``target_kind = "number"``
 any numbers. ``target`` may be a list of columns. A column under ``values`` is one number for each value, 1 where the
 record has it and 0 elsewhere; an empty cell there is the value ``""``, where it is listed. In a column of numbers an
 empty cell, or one with a word as ``NA``, is refused unless ``missing`` says which number replaces it. ``join`` names
 the columns by which a clean room joins the table with those of other providers; such a table needs no target.
-``join_rows_max`` of its records may be one person's, 1 if absent.
+``join_rows_max`` of its records may be one person's, 1 if absent. ``bounds`` and ``categories`` declare which numbers a
+column of numbers holds, ``records_max`` how many records the table has at most: a record that breaks it is refused, and
+what is declared is sealed with the records (:mod:`client.dataset_files.declared`).
 
 Nothing of this is taken from the records: a list of values that was collected from them would reveal which ones occur.
 """
@@ -33,10 +38,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from client.dataset_files.declared.column_rule import ColumnRule, read_bounds, read_categories, signed_number
+from client.dataset_files.declared.declaration import RECORDS_MAX
 from client.dataset_files.join_tokens import ROWS_MAX
 from client.profile.profile import read_table
 from ledger.wire import canonical_json as c
-from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed
 
 COLUMNS_MAX: Final = 65_536
@@ -45,6 +51,8 @@ KINDS: Final = ("integer", "number")
 _LISTS: Final = ("identity", "inputs", "leave_out", "person")
 SCHEMA_FILE: Final = "schema.toml"
 _OPTIONAL: Final = (
+    "bounds",
+    "categories",
     "classes",
     "identity",
     "inputs",
@@ -53,6 +61,7 @@ _OPTIONAL: Final = (
     "leave_out",
     "missing",
     "person",
+    "records_max",
     "target",
     "target_kind",
     "user",
@@ -76,6 +85,8 @@ class RecordSchema:
         missing: by column, the number that replaces an empty cell.
         join: by what a clean room joins a record with those of other providers; empty: by nothing.
         join_rows_max: how many records one person may have in a table that is joined.
+        declared: by column of numbers, an input or a target, the bounds or the categories that it keeps.
+        records_max: how many records there are at most, as the provider declares; None: any number.
         file: what it was read from, for errors; None where it was made of options.
     """
 
@@ -91,6 +102,8 @@ class RecordSchema:
     leave_out: tuple[str, ...] = ()
     join: tuple[str, ...] = ()
     join_rows_max: int = 1
+    declared: Mapping[str, ColumnRule] = field(default_factory=dict)
+    records_max: int | None = None
     file: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +118,9 @@ class RecordSchema:
         for name in (*self.target, *([self.user] if self.user else [])):
             if name in self.inputs:
                 raise Malformed("inputs", f"name the column {name}, which is the target or the user: a model would see")
+        for name in self.declared:
+            if name in self.values or (self.classes and name in self.target):
+                raise Malformed("bounds", f"or categories are of the column {name}, whose values are listed as text")
         for name in self.join:
             if name in self.inputs:
                 raise Malformed("inputs", f"name the column {name}, which the table is joined by: a model would see")
@@ -135,8 +151,20 @@ def _read(known: Mapping[str, Any]) -> dict[str, Any]:
         members["values"] = {name: _values(listed, f"values.{name}") for name, listed in values.items()}
     if "missing" in known:
         fills = c.members(known["missing"], "missing")
-        members["missing"] = {name: read_signed(number, f"missing.{name}") for name, number in fills.items()}
-    return members
+        members["missing"] = {name: signed_number(number, f"missing.{name}") for name, number in fills.items()}
+    if "records_max" in known:
+        members["records_max"] = c.integer(known["records_max"], "records_max", 1, RECORDS_MAX)
+    return members | {"declared": _declared(known)}
+
+
+def _declared(known: Mapping[str, Any]) -> dict[str, ColumnRule]:
+    """The rules of columns, in their order. Raises: Malformed."""
+    bounds, categories = (c.members(known.get(field, {}), field) for field in ("bounds", "categories"))
+    if twice := bounds.keys() & categories.keys():
+        raise Malformed(f"categories.{min(twice)}", "has bounds too: leave out one of the two")
+    rules = {name: ColumnRule(bounds=read_bounds(pair, f"bounds.{name}")) for name, pair in bounds.items()}
+    listed = {name: read_categories(values, f"categories.{name}") for name, values in categories.items()}
+    return rules | {name: ColumnRule(categories=values) for name, values in listed.items()}
 
 
 def _values(listed: object, where: str) -> tuple[str, ...]:
@@ -149,10 +177,3 @@ def _values(listed: object, where: str) -> tuple[str, ...]:
 
 def _columns(value: object, where: str) -> tuple[str, ...]:
     return (c.string(value, where),) if isinstance(value, str) else c.strings(value, where, VALUES_MAX)
-
-
-def read_signed(value: object, where: str) -> float:
-    """A decimal as text, with a sign if need be. Raises: Malformed."""
-    text = c.string(value, where)
-    number = float(parse_number(text.removeprefix("-"), where))
-    return -number if text.startswith("-") else number

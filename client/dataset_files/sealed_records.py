@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from client.dataset_files.declared.declaration import RECORDS_MAX, Declaration
 from client.keys.hpke_envelope import DATA_KEY_BYTES
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -40,7 +41,6 @@ RECORD_BYTES_MAX: Final = 1 << 26
 DESCRIPTION_BYTES_MAX: Final = 1 << 22
 ARRAYS_MAX: Final = 32
 COLUMNS_MAX: Final = 65_536
-RECORDS_MAX: Final = 10**12
 DTYPES: Final = ("<f2", "<f4", "<f8", "<i2", "<i4", "<i8", "<u2", "<u4", "<u8", "|b1", "|i1", "|u1")
 _TAG_BYTES: Final = 16
 _LENGTH_BYTES: Final = 4
@@ -59,11 +59,13 @@ class RecordLayout:
         dtype: structured, packed, one field for each array.
         columns: the names of a table's columns that ``inputs`` holds, in order; empty where it comes of no table.
         classes: the names of the classes that ``targets`` counts, in order; empty where they have none.
+        declared: what the provider declares of the records; None where it declares nothing.
     """
 
     dtype: np.dtype[np.void]
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    declared: Declaration | None = None
 
     def __post_init__(self) -> None:
         """Hold it to the format's bounds. Raises: Malformed."""
@@ -96,7 +98,8 @@ class RecordLayout:
             "v": 1,
         }
         named = {"classes": self.classes, "columns": self.columns}
-        return {**described, **{name: list[c.Json](value) for name, value in named.items() if value}}
+        declared: c.Object = {"declared": self.declared.to_json()} if self.declared else {}
+        return {**described, **declared, **{name: list[c.Json](value) for name, value in named.items() if value}}
 
 
 def _parts(dtype: np.dtype[np.void], name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -256,7 +259,7 @@ class _ChosenRecords(SealedRecords):
 def _read_description(data: bytes) -> tuple[RecordLayout, int, int]:
     """Layout, records, and records of one frame. Raises: Malformed."""
     needed = ("arrays", "frame_records", "kind", "records", "v")
-    members = c.fields(c.parse(data, DESCRIPTION_BYTES_MAX, "data"), "data", needed, ("classes", "columns"))
+    members = c.fields(c.parse(data, DESCRIPTION_BYTES_MAX, "data"), "data", needed, ("classes", "columns", "declared"))
     c.one_of(members["kind"], "data.kind", ("sealed_records",))
     c.integer(members["v"], "data.v", 1, 1)
     if not isinstance(members["arrays"], list):
@@ -265,6 +268,7 @@ def _read_description(data: bytes) -> tuple[RecordLayout, int, int]:
         np.dtype([_array(array) for array in members["arrays"]]),
         c.strings(members.get("columns", []), "data.columns", COLUMNS_MAX) if "columns" in members else (),
         c.strings(members.get("classes", []), "data.classes", COLUMNS_MAX) if "classes" in members else (),
+        Declaration.parse(members["declared"], "data.declared") if "declared" in members else None,
     )
     frame_records = c.integer(members["frame_records"], "data.frame_records", 1, RECORD_BYTES_MAX)
     return layout, c.integer(members["records"], "data.records", 0, RECORDS_MAX), frame_records

@@ -31,6 +31,7 @@ from client.dataset_files.stored_partition import PartitionData
 from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.training.declared_records import check_declared
 
 JOINED_BYTES_MAX: Final = 1 << 30
 """Of all tables of a join together, which are joined in memory."""
@@ -41,8 +42,9 @@ def join_partitions(
 ) -> tuple[dict[str, PartitionData], Tensor | None]:
     """The records that a run trains on: of all partitions, or their join and which of its places hold a record.
 
-    Raises: as :func:`join_records`.
+    Raises: as :func:`check_declared` and :func:`join_records`.
     """
+    check_declared(opened)
     if assignment.join is None:
         return opened, None
     _check_tables(opened, assignment)
