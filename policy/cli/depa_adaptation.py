@@ -85,7 +85,10 @@ def adapt(  # noqa: PLR0913 - what neither file says
         terms = Terms(now=now, level=level, records=records)
         adapted = run_adapt(read_file(contract), read_file(pipeline), terms, decided)
         if not adapted.checked.code.refused:
-            _write(into, adapted, None if job is None else job_file(read_file(job), adapted.checked, "pipeline.json"))
+            made = None
+            if job is not None:
+                made = job_file(read_file(job), adapted.checked, "pipeline.json", read_file(pipeline))
+            _write(into, adapted, made)
     except (Malformed, OSError) as error:
         typer.echo(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None

@@ -11,7 +11,7 @@ from policy.checks.field_readers import format_time
 from policy.depa.contract.contract import PATH, Contract
 from policy.depa.contract.reasons import Reasons
 from policy.depa.pipeline.pipeline import Pipeline
-from policy.depa.pipeline.preprocessing import Exposure
+from policy.depa.pipeline.preprocessing import TREES_NEED, Exposure
 from policy.depa.pipeline.training_stage import RequestedPrivacy
 
 RELATION: Final = "REPLACE_SPECIAL"
@@ -74,7 +74,7 @@ def evaluate(contract: Contract, pipeline: Pipeline, terms: Terms, reasons: Reas
             changed = replace(exposure, text=f"{more}Level {terms.level}")
             _stop(changed, terms, reasons, warned=terms.level == 0)
         if stage.trees and stage.private:
-            reasons.warn("training_claim", stage.privacy.path, stage.privacy.epsilon)
+            reasons.warn("training_claim", stage.privacy.path, stage.privacy.epsilon, TREES_NEED)
     if pipeline.trainings:
         detail = "it also trains a replica without privacy on the same data, and prints exact losses of both"
         reasons.warn("reference_trainer", "pipeline.pipeline", None, detail)

@@ -11,8 +11,9 @@
     ...
 
 The template is a job without what the pair decides: its contract, its pipeline, its join and how many rows a person has
-in it, and the training of its plan. A plan of kind ``staged`` states its statistics and metrics; without a plan in the
-template the run is the pipeline's training alone.
+in it, and the training of its plan. With ``charged`` and ``columns`` the statistics and metrics of its plan are those
+that the pipeline asks for (:mod:`policy.depa.charged_stages`); a plan of kind ``staged`` states its own; with neither
+the run is the pipeline's training alone.
 """
 
 from __future__ import annotations
@@ -21,24 +22,29 @@ import json
 import tomllib
 from typing import Any, Final
 
-from ledger.mechanisms.plan import Plan
+from ledger.mechanisms.plan import MechanismPlan, Plan
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire.canonical_json import Json, Object
 from ledger.wire.malformed import Malformed
+from policy.depa.charged_stages import charged_stages
+from policy.depa.contract.decimal_json import parse
 from policy.depa.evaluation import RELATION
 from policy.depa.import_check import Checked
+from policy.depa.pipeline.pipeline import PATH
+from policy.depa.pipeline.preprocessing import TREES_NEED
 
 TEMPLATE_BYTES_MAX: Final = 65_536
 WRITTEN: Final = ("contract", "join", "pipeline", "privacy", "unit_records_max")
 """What no template says, since the pair does."""
 
 
-def job_file(template: bytes, checked: Checked, pipeline: str) -> bytes:
+def job_file(template: bytes, checked: Checked, pipeline: str, shipped: bytes | None = None) -> bytes:
     """The job file for a pair that was imported.
 
     Args:
         template: TOML; its paths are relative to the folder in which the job will lie.
         pipeline: the path of the pipeline's file from there.
+        shipped: the pipeline before it was adapted, for what it fits and measures.
 
     Raises:
         Malformed: for a template that is none, or that does not have each partition of the contract once; and for a
@@ -48,11 +54,14 @@ def job_file(template: bytes, checked: Checked, pipeline: str) -> bytes:
     if checked.charge is None or checked.priced is None:
         raise Malformed("--job", "needs --records: without them the noise of the run is unknown")
     if len(checked.priced.plans) != 1 or not isinstance(checked.priced.plans[0], Plan):
-        raise Malformed("--job", "is for a pipeline with one training, by DP-SGD: no job runs another")
+        trees = any(isinstance(plan, MechanismPlan) for plan in checked.priced.plans)
+        rule = "is for a pipeline with one training, by DP-SGD: no job runs another"
+        raise Malformed("--job", f"{rule}; {TREES_NEED}" if trees else rule)
     for name in WRITTEN:
         if name in table:
             raise Malformed(f"train.{name}", "is what the contract and the pipeline decide: leave it out")
     partitions = _partitions(table.get("data"), checked)
+    table = _with_stages(table, partitions, shipped)
     members: dict[str, Any] = {
         **table,
         "contract": checked.charge["contract"],
@@ -63,6 +72,17 @@ def job_file(template: bytes, checked: Checked, pipeline: str) -> bytes:
     }
     lines = [f"{_key(name)} = {_value(value, f'train.{name}')}" for name, value in sorted(members.items())]
     return "\n".join(["v = 1", "", "[train]", *lines, ""]).encode()
+
+
+def _with_stages(table: dict[str, Any], partitions: list[str], shipped: bytes | None) -> dict[str, Any]:
+    """The template with the stages that its ``charged`` and ``columns`` price, in place of these. Raises: Malformed."""
+    if not table.keys() & {"charged", "columns"}:
+        return table
+    if "plan" in table or "preprocessing" in table or shipped is None:
+        raise Malformed("train.charged", "is given together with a plan or preprocessing: leave out one of the two")
+    stages, preprocessing = charged_stages(table, partitions, parse(shipped, PATH))
+    rest = {name: value for name, value in table.items() if name not in {"charged", "columns"}}
+    return {**rest, "plan": stages, **({"preprocessing": preprocessing} if preprocessing else {})}
 
 
 def _read(template: bytes) -> dict[str, Any]:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 CHARGES_MAX: Final = 16
 DEVICES_MAX: Final = 64
 """Processes that train one model together, each on a device."""
+_TREES: Final = frozenset({"boosted_trees", "gradient_boosting", "lightgbm", "train_xgb", "xgb", "xgboost"})
+_NO_TREES: Final = (
+    "the clean room has no engine for boosted trees. It would need splits and leaf sums of proven sensitivity, noise"
+    " from a cryptographic generator, public bounds of features and a charge for each tree"
+)
 Table = TypeVar("Table", bound="DataclassInstance")
 Reader: TypeAlias = Callable[[Any, str, Path], Any]
 """From a value, its field and the folder of the file to what is read. Raises: Malformed."""
@@ -91,6 +96,8 @@ def read_contract(value: object, where: str, folder: Path) -> str:
 def read_model(value: object, where: str, folder: Path) -> str:
     """The name of a model, or where a function that makes one is. Raises: Malformed."""
     name = c.string(value, where, 200)
+    if name.casefold() in _TREES:
+        raise Malformed(where, f"is {name}: {_NO_TREES}")
     if ":" in name:
         path_in(name.rpartition(":")[0], where, folder)
     return name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -22,10 +22,25 @@ INPUTS: Final = {
 PHONE: Final = {"icmr": "icmr_patient_mobilenumber", "cowin": "cowin_registered_mobile", "index": "pcnumber"}
 """The column that identifies a person: never sealed; a token replaces it."""
 TARGET: Final = "a_icmr_test_result"
+SELECTED: Final = {
+    "a_test_ct_value": "test_ct_value",
+    "a_sample_genetic_sequenced": "sample_genetic_sequenced",
+    "a_sample_genetic_strain": "fk_genetic_strain",
+    TARGET: "icmr_test_result",
+}
+"""What DEPA's pipeline calls columns of the raw files, where it calls them something else."""
 HELD_OUT: Final = Fraction(3, 10)
 NEGATIVES, POSITIVES = 460, 230
 """Records of each class that are held out, about: three tenths of 2,119 people, of whom three tenths are ill."""
-_BOUNDS: Final = {"a_test_ct_value": ("0", "50"), "age": ("0", "100"), "page": ("0", "100"), "vaccine_name": ("1", "2")}
+BOUNDS: Final = {"a_test_ct_value": ("0", "50"), "age": ("0", "100"), "page": ("0", "100")}
+"""What their providers declare of the columns that hold measures."""
+CATEGORIES: Final = {"vaccine_name": ("1", "2")}
+"""The same of columns whose numbers are names; all others are no and yes, 0 and 1."""
+
+
+def bounds_of(column: str) -> tuple[str, str]:
+    """The least and the greatest number of an input, as its provider declares."""
+    return BOUNDS.get(column) or CATEGORIES.get(column) or ("0", "1")
 
 
 def staged(training: Plan, scale: Fraction, area: Fraction, partitions: Mapping[str, str] | None = None) -> StagedPlan:
@@ -41,7 +56,7 @@ def staged(training: Plan, scale: Fraction, area: Fraction, partitions: Mapping[
         Malformed.
     """
     names = [name for columns in INPUTS.values() for name in columns]
-    bounds = [_BOUNDS.get(name, ("0", "1")) for name in names]
+    bounds = [bounds_of(name) for name in names]
     columns: list[c.Json] = [
         {"column": f"inputs[{place}]", "lower": lower, "upper": upper} for place, (lower, upper) in enumerate(bounds)
     ]
@@ -70,3 +85,19 @@ def staged(training: Plan, scale: Fraction, area: Fraction, partitions: Mapping[
         "v": 1,
     }
     return StagedPlan.of(parse_plan(plan))
+
+
+def charged(scale: Fraction, area: Fraction, left_out: Iterable[str]) -> c.Object:
+    """The same as a job's template states it, for ``epsilon depa adapt``: the prices, and what is not measured."""
+    area_terms: c.Object = {"epsilon": format_number(area), "negatives_max": NEGATIVES, "positives_max": POSITIVES}
+    moments: c.Object = {"epsilon": format_number(scale)}
+    return {"area_under_curve": area_terms, "left_out": [*left_out], "moments": moments}
+
+
+def columns(name: str) -> c.Object:
+    """What one provider declares of its columns, as a job's template states it, by the names of DEPA's pipeline."""
+    target: c.Object = {SELECTED[TARGET]: "target"} if name == next(iter(INPUTS)) else {}
+    inputs: c.Object = {
+        SELECTED.get(column, column): {"bounds": [*bounds_of(column)], "sealed_as": column} for column in INPUTS[name]
+    }
+    return {**target, **inputs}

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from api.demo.depa.parties import Parties
-from api.demo.depa.plans import INPUTS, PHONE, TARGET
-from api.demo.depa.raw_files import NAMES, made_up
+from api.demo.depa.plans import BOUNDS, CATEGORIES, INPUTS, PHONE, TARGET
+from api.demo.depa.raw_files import NAMES, PEOPLE, made_up
 from api.keys.data_key_store import FileKeyStore
+from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import SEALED, open_records, seal_dataset
 from client.dataset_files.table_chunks import open_table
@@ -26,15 +27,12 @@ def seal_tables(
     """Each provider's table, sealed for its partition, in the order of the join: references to files.
 
     Raises:
-        Malformed: for a table with a person twice, a column missing, or a value that is no number. OSError.
+        Malformed: for a table with a person twice, a column missing, a value that is no number or was not declared, or
+            more rows than declared. OSError.
     """
     tables = {}
     for name in NAMES:
-        schema = RecordSchema(
-            target=(TARGET,) if name == NAMES[0] else (),
-            inputs=INPUTS[name],
-            join=(PHONE[name],),
-        )
+        schema = table_schema(name)
         key = folder / f"{name}.key"
         create_file(key, keys.create(parties.tdps[name].did, f"{name}-{partition}").reveal())
         # The providers share the key of the tokens, and give it to no one else.
@@ -42,6 +40,16 @@ def seal_tables(
         made = seal_dataset(records, ref, folder / name, key, None)
         tables[ref] = made.folder / SEALED
     return tables
+
+
+def table_schema(name: str) -> RecordSchema:
+    """How one provider's table is read, and what the provider declares of it."""
+    target = (TARGET,) if name == NAMES[0] else ()
+    bounds = {column: ColumnRule(bounds=pair) for column, pair in BOUNDS.items() if column in INPUTS[name]}
+    coded = [column for column in (*INPUTS[name], *target) if column not in bounds]
+    categories = {column: ColumnRule(categories=CATEGORIES.get(column, ("0", "1"))) for column in coded}
+    declared = bounds | categories
+    return RecordSchema(target, inputs=INPUTS[name], join=(PHONE[name],), declared=declared, records_max=PEOPLE)
 
 
 def public_sample(folder: Path) -> Path:

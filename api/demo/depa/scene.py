@@ -69,29 +69,27 @@ class Scene:
 
     def ready(self) -> Path:
         """Everything up to the run: its job. Raises: as :meth:`play`."""
-        plan = self.sealed()
+        self.sealed()
         self.contract = self._sign(self.document)
         self._title(5, "Statistics, training and the AUC are one charge")
         path = self.folder / "jobs" / f"{RUN}.toml"
-        path.write_bytes(job_file(self.template(plan), self._checked, "../pipeline.json"))
+        path.write_bytes(job_file(self.template(), self._checked, "../pipeline.json", self._shipped))
         return path
 
-    def sealed(self) -> RunPlan:
-        """Everything up to the signatures: the plan of the run. Raises: as :meth:`play`."""
+    def sealed(self) -> None:
+        """Everything up to the signatures. Raises: as :meth:`play`."""
         self._register()
-        self.document, self._training = self._adapt()
-        mine = {name: self.parties.reference(name, PARTITION) for name in raw_files.NAMES}
-        plan = plans.staged(self._training, SCALE, AREA, mine)
-        self._seal(plans.staged(self._training, SCALE, AREA))
-        return plan
+        self.document, self.training = self._adapt()
+        self._seal(plans.staged(self.training, SCALE, AREA))
 
-    def template(self, plan: RunPlan) -> bytes:
+    def template(self) -> bytes:
         """The consumer's job without what the adapted pair decides, for a folder beside the keys."""
-        stages = {name: value for name, value in plan.to_json().items() if name != "training"}
         values: c.Object = {
             "actor": self.parties.tdc.did,
             "attester": {"issuer": ATTESTER, "key": "../keys/attester.pem"},
             "block_steps": 20,
+            "charged": plans.charged(SCALE, AREA, papers.MEASURED),
+            "columns": {self.parties.reference(name, PARTITION): plans.columns(name) for name in raw_files.NAMES},
             "data": {ref: str(path.resolve()) for ref, path in self._data.items()},
             "deadline_s": 3_600,
             "id": RUN,
@@ -103,8 +101,6 @@ class Scene:
             "momentum": "0",
             "output": f"../runs/{RUN}",
             "outputs": 2,
-            "plan": stages,
-            "preprocessing": [{"kind": "normalise", "statistic": "scale"}],
             "service": self.address.service,
             "test": str(self._public.resolve()),
         }
@@ -130,6 +126,7 @@ class Scene:
     def _adapt(self) -> tuple[c.Object, Plan]:
         self._title(2, "DEPA's contract and pipeline are adapted")
         contract, pipeline, description = papers.papers()
+        self._shipped = pipeline
         self._say(f"papers: {description}")
         starts, ends = parties.dates(self.now)
         providers = {name: tdp.did for name, tdp in self.parties.tdps.items()}
@@ -201,9 +198,9 @@ class Scene:
     def _count(self) -> None:
         self._title(7, f"How many runs fit ε {parties.EPSILON}: charged until the ledger refuses")
         kinds: tuple[tuple[str, RunPlan], ...] = (
-            ("training alone", self._training),
-            (f"statistics and AUC at ε {float(LITTLE)} each", plans.staged(self._training, LITTLE, LITTLE)),
-            (f"the run above (ε {float(SCALE)} and {float(AREA)})", plans.staged(self._training, SCALE, AREA)),
+            ("training alone", self.training),
+            (f"statistics and AUC at ε {float(LITTLE)} each", plans.staged(self.training, LITTLE, LITTLE)),
+            (f"the run above (ε {float(SCALE)} and {float(AREA)})", plans.staged(self.training, SCALE, AREA)),
         )
         for number, (description, plan) in enumerate(kinds):
             for rule in ("reference", RULE, "renyi"):

@@ -13,8 +13,13 @@ from typing import Any, Final
 from policy.depa.contract.field_reader import Fields
 
 METRICS_MAX: Final = 100
-_FITTED_SCALERS: Final = ("minmax", "robust", "standard")
-_SCALERS: Final = (*_FITTED_SCALERS, "normalizer")
+TREES_NEED: Final = (
+    "no clean room runs boosted trees: a private engine needs splits and leaf sums of proven sensitivity, noise from a"
+    " cryptographic generator, public bounds of features and a charge for each tree, and no library that is kept up"
+    " proves them"
+)
+FITTED_SCALERS: Final = ("minmax", "robust", "standard")
+_SCALERS: Final = (*FITTED_SCALERS, "normalizer")
 _FILLED: Final = ("backward_fill", "forward_fill")
 _MISSING: Final = (*_FILLED, "drop", "fill")
 _DATASET: Final = (
@@ -90,13 +95,15 @@ def _scaler(fields: Fields) -> Iterator[Exposure]:
     inner.only(("scaler",))
     if inner.value.get("scaler") is None:
         return
-    if inner.one_of("scaler", _SCALERS) in _FITTED_SCALERS:
+    if inner.one_of("scaler", _SCALERS) in FITTED_SCALERS:
         yield _fit(inner, "scaler", "its location and scale are taken from the records")
 
 
 def _of_trees(fields: Fields) -> Iterator[Exposure]:
     """DEPA's trainer takes the bounds of features from the records, and class weights unless they are given."""
-    yield Exposure("preprocessing_fitted", fields.path, None, "bounds of features are taken from the records")
+    yield Exposure(
+        "preprocessing_fitted", fields.path, None, f"bounds of features are taken from the records; {TREES_NEED}"
+    )
     model = fields.value.get("model_config")
     if not (isinstance(model, dict) and model.get("scale_pos_weight") is not None):
         text = "scale_pos_weight is taken from the labels"

@@ -9,6 +9,7 @@ from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.plan_reader import parse_plan
 from policy.depa.import_check import Checked
+from policy.depa.pipeline.preprocessing import TREES_NEED
 from tests.factories.depa_documents import TRAIN, TREES, checked, refusals, warnings
 from tests.factories.path_changes import GONE, changed
 
@@ -128,6 +129,11 @@ def test_boosted_trees_are_charged_as_they_claim() -> None:
     priced = _priced(found)
     assert refusals(found) == []
     assert ("training_claim", f"{AT}.privacy_params.epsilon") in warnings(found)
+    (claim,) = (reason.text for reason in found.reasons if reason.code == "training_claim")
+    assert claim.endswith(TREES_NEED)
+    refused = checked(None, {"pipeline|1": TREES}, level=1)
+    assert ("preprocessing_fitted", AT) in refusals(refused)
+    assert any(TREES_NEED in reason.text for reason in refused.reasons if reason.refused)
     assert priced["plan"]["mechanism"] == {"epsilon": "1.5", "kind": "pure", "relation": "REPLACE_SPECIAL", "v": 1}
     assert priced["runs_held"]["pure"] == {"runs": 1}
     grouped = {"pipeline|1": TREES, "pipeline|0|config|rows_per_principal_max": 2}

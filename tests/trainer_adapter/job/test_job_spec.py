@@ -72,6 +72,7 @@ CASES = [
     ("deadline_s = 3600", "deadline_s = 3600\nunit_records_max = 65", "train.unit_records_max"),
     ("deadline_s = 3600", "deadline_s = true", "train.deadline_s"),
     ("block_steps = 10", "block_steps = 0", "train.block_steps"),
+    ('model = "digits-linear"', 'model = "Train_XGB"', "train.model"),
     ('learning_rate = "0.3"', "learning_rate = 0.3", "train.learning_rate"),
     ('learning_rate = "0.3"', 'learning_rate = "0"', "train.learning_rate"),
     ('momentum = "0.9"', 'momentum = "nan"', "train.momentum"),
@@ -95,6 +96,18 @@ def test_a_job_is_read_whole(tmp_path: Path) -> None:
     assert job.key == tmp_path / "keys" / "bank.pem"
     assert job.data == {"did:web:hospital.example/scans/2026-q3": tmp_path / "data" / "2026-q3.sealed"}
     assert (job.plan.steps, job.accuracy_target) == (20, None)
+
+
+def test_boosted_trees_are_refused_with_what_an_engine_would_need(tmp_path: Path) -> None:
+    """By name, before anything is asked of the service; a claim of ε is no plan that a job trains."""
+    path = tmp_path / "job.toml"
+    path.write_text(GOOD.replace('model = "digits-linear"', 'model = "xgboost"'))
+    with pytest.raises(Malformed, match=r"train\.model: is xgboost: .* no engine .* proven sensitivity, .* each tree"):
+        Job.load(path)
+    claim = '[train.plan]\nkind = "mechanism"\nv = 1\n[train.plan.mechanism]\nepsilon = "1.5"\nkind = "pure"\n'
+    path.write_text(f'{GOOD.split("[train.plan]", maxsplit=1)[0]}{claim}relation = "REPLACE_SPECIAL"\nv = 1\n')
+    with pytest.raises(Malformed, match="another kind of plan"):
+        _ = Job.load(path).training
 
 
 @pytest.mark.parametrize(("was", "now", "field"), CASES, ids=[f"{field}-{now[:24]}" for _, now, field in CASES])

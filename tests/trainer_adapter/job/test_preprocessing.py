@@ -57,6 +57,10 @@ REFUSED = [
     ({**PUBLIC, "public": "  "}, "preprocessing.0.public"),
     ({**PUBLIC, "charge": "run-1"}, "preprocessing.0"),
     ({**PUBLIC, "mean": "fit"}, "preprocessing.0.mean"),
+    # A file of the data, or what its provider computed of it, is no source of constants.
+    ({**PUBLIC, "mean": "2026/secret/report.json"}, "preprocessing.0.mean"),
+    ({"kind": "normalise", "public": "2026/secret/report.json"}, "preprocessing.0.public"),
+    ({"kind": "normalise", "model": "2026/share/records.sealed"}, "preprocessing.0"),
     ({**PUBLIC, "mean": []}, "preprocessing.0.mean"),
     ({**PUBLIC, "mean": 0.5}, "preprocessing.0.mean"),
     ({**PUBLIC, "fit": True}, "preprocessing.0.fit"),

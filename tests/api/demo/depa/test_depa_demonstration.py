@@ -21,9 +21,9 @@ from rich.console import Console
 from safetensors.numpy import load
 
 import migrations
-from api.demo.depa import papers, parties, preparation, raw_files
+from api.demo.depa import papers, parties, plans, preparation, raw_files
 from api.demo.depa.__main__ import play
-from api.demo.depa.scene import RUN, Scene
+from api.demo.depa.scene import AREA, RUN, SCALE, Scene
 from api.demo.stage import ORIGIN, open_stage, prepare
 from api.keys.data_key_store import FileKeyStore
 from client.cli.model import print_stages
@@ -80,6 +80,8 @@ def test_the_run_costs_what_its_plan_says_and_its_auc_is_near_the_truth(
         with book.read() as facts:
             charge = facts.charges[RUN]
         plan = StagedPlan.of(job.plan)
+        mine = {name: played.parties.reference(name, "covid") for name in raw_files.NAMES}
+        assert plan == plans.staged(played.training, SCALE, AREA, mine)
         assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, plan.steps)
         assert sorted(charge.partitions) == sorted(job.data)
         wanted = report_epsilon(plan.whole, Fraction(1, 1483), "REPLACE_SPECIAL").epsilon
@@ -179,6 +181,14 @@ Rows = list[list[str]]
 SPOILT: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "a person twice": ("is of a person that another record has", lambda rows: [*rows, rows[1]]),
     "no column": ("names the column pasymp, which the table lacks", lambda rows: [_renamed(rows[0]), *rows[1:]]),
+    "an undeclared category": (
+        "column pasymp of record 1 is none of its declared categories",
+        lambda rows: [rows[0], [cell if at != 18 else "2" for at, cell in enumerate(rows[1])], *rows[2:]],
+    ),
+    "an undeclared age": (
+        "column page of record 20 is not within its declared bounds",
+        lambda rows: [*rows[:-1], [cell if at != 22 else "101" for at, cell in enumerate(rows[-1])]],
+    ),
     "no number": (
         "record 1",
         lambda rows: [rows[0], [cell if at != 18 else "nan" for at, cell in enumerate(rows[1])], *rows[2:]],
@@ -212,7 +222,8 @@ def test_the_adapted_pair_runs_by_two_commands(tmp_path: Path) -> None:
     folder = tmp_path / "covid"
     with scene(folder) as (played, book):
         template = folder / "template.toml"
-        template.write_bytes(played.template(played.sealed()))
+        played.sealed()
+        template.write_bytes(played.template())
         contract, pipeline, _ = papers.papers()
         (folder / "raw-contract.json").write_bytes(contract)
         (folder / "raw-pipeline.json").write_bytes(pipeline)
