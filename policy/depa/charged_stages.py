@@ -127,7 +127,7 @@ def _wanted(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if scaler in FITTED_SCALERS:
         yield scaler, MOMENTS if scaler == _SCALER else ""
     for metric in config.get("metrics") or ():
-        name = metric.get("name") if isinstance(metric, dict) else metric
+        name = str(metric.get("name")) if isinstance(metric, dict) else str(metric)
         yield name, _METRICS.get(name, "")
 
 
@@ -204,10 +204,9 @@ def _selected(ref: str, pipeline: Any) -> list[str]:  # noqa: ANN401 - JSON
 
 def _table(ref: str, stated: Object, selected: list[str]) -> _Table:
     where = f"train.columns.{ref}"
-    for name in selected:
-        if name not in stated:
-            rule = f'is missing: the bounds that its provider declares, as ["0", "50"]; "{TARGET}"; or "{LEFT_OUT}"'
-            raise Malformed(f"{where}.{name}", rule)
+    if missing := [name for name in selected if name not in stated]:
+        words = f'the bounds that its provider declares, as {missing[0]} = ["0", "50"]; "{TARGET}"; or "{LEFT_OUT}"'
+        raise Malformed(where, f"lacks {', '.join(missing)}: of each {words}")
     for name in stated:
         if selected and name not in selected:
             raise Malformed(f"{where}.{name}", f"is no column that the pipeline selects: {', '.join(selected)}")

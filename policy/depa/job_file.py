@@ -19,6 +19,7 @@ the run is the pipeline's training alone.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from typing import Any, Final
 
@@ -70,7 +71,7 @@ def job_file(template: bytes, checked: Checked, pipeline: str, shipped: bytes | 
         "unit_records_max": checked.charge["unit_records_max"],
         **({"join": partitions} if len(partitions) > 1 else {}),
     }
-    lines = [f"{_key(name)} = {_value(value, f'train.{name}')}" for name, value in sorted(members.items())]
+    lines = [f"{_name(name)} = {_value(value, f'train.{name}')}" for name, value in sorted(members.items())]
     return "\n".join(["v = 1", "", "[train]", *lines, ""]).encode()
 
 
@@ -135,16 +136,21 @@ def _plan(stages: Any, training: Plan) -> Json:  # noqa: ANN401 - TOML
 def _value(value: Any, where: str) -> str:  # noqa: ANN401 - TOML
     """A value as TOML spells it on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(name)} = {_value(one, f'{where}.{name}')}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_name(name)} = {_value(one, f'{where}.{name}')}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return f"[{', '.join(_value(one, where) for one in value)}]"
     if isinstance(value, str):
-        return _key(value)
+        return _text(value)
     if isinstance(value, int):
         return json.dumps(value)
     raise Malformed(where, "must be text, a whole number, true or false, or a list or table of these")
 
 
-def _key(text: str) -> str:
+def _name(text: str) -> str:
+    """A key as TOML spells it: bare where that is possible."""
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text, re.ASCII) else _text(text)
+
+
+def _text(text: str) -> str:
     # JSON's strings are TOML's but for one control character, which TOML wants escaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -159,7 +159,7 @@ class Scene:
         self._data = preparation.seal_tables(self.parties, self.keys, raw, self.folder / "data", PARTITION)
         self._public = preparation.public_sample(self.folder / "data")
         parties.open_partitions(self.parties, PARTITION, RULE, plan)
-        self._say(f"sealed, tokens in place of phone numbers, one row a person: {', '.join(self._data)}")
+        self._say(f"sealed as declared, tokens in place of phone numbers, one row a person: {', '.join(self._data)}")
 
     def _sign(self, document: c.Object) -> str:
         self._title(4, "The adapted contract is signed by all")

@@ -14,9 +14,9 @@ from policy.depa.contract.field_reader import Fields
 
 METRICS_MAX: Final = 100
 TREES_NEED: Final = (
-    "no clean room runs boosted trees: a private engine needs splits and leaf sums of proven sensitivity, noise from a"
-    " cryptographic generator, public bounds of features and a charge for each tree, and no library that is kept up"
-    " proves them"
+    "no clean room runs boosted trees (Train_XGB): a private engine needs splits and leaf sums of proven sensitivity,"
+    " noise from a cryptographic generator, public bounds of features and a charge for each tree, and no library that"
+    " is kept up proves them"
 )
 FITTED_SCALERS: Final = ("minmax", "robust", "standard")
 _SCALERS: Final = (*FITTED_SCALERS, "normalizer")

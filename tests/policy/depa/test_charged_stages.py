@@ -84,7 +84,7 @@ FAULTS: list[tuple[str, str, str]] = [
     ('left_out = ["precision_recall_curve"]', "", "no charged form of the pipeline's precision_recall_curve"),
     ('["precision_recall_curve"]', '["precision_recall_curve", "f1"]', "left_out: names f1, which the pipeline"),
     ('["precision_recall_curve"]', '["precision_recall_curve", "standard"]', "moments: is nothing that the pipeline"),
-    ('age = ["0", "120"]\n', "", r"train.columns.*visits/q1\.age: is missing: the bounds that its provider declares"),
+    ('age = ["0", "120"]\n', "", "train.columns.*visits/q1: lacks age: of each the bounds that its provider declares"),
     ('age = ["0", "120"]', 'age = ["0"]', r"visits/q1\.age: must be two bounds"),
     ('age = ["0", "120"]', 'age = "report.json"', r"visits/q1\.age: must be two bounds"),
     ('age = ["0", "120"]', 'age = ["120", "0"]', r"train\.plan\.statistics"),
@@ -124,5 +124,7 @@ def test_what_has_no_charged_form_is_named() -> None:
 
 def test_no_job_trains_boosted_trees() -> None:
     """Where the Level imports their claim, the job is refused with what an engine would need."""
-    with pytest.raises(Malformed, match=r"--job: .*no clean room runs boosted trees: .*proven sensitivity"):
+    with pytest.raises(
+        Malformed, match=r"--job: .*no clean room runs boosted trees \(Train_XGB\): .*proven sensitivity"
+    ):
         _job(TEMPLATE, {"pipeline|1": TREES}, level=0)
