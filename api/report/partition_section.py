@@ -130,9 +130,10 @@ def _fullest(held: AccountBook, accounts: list[domain.Account]) -> list[domain.A
 
 def _accounts(evidence: Evidence, held: AccountBook, accounts: list[domain.Account]) -> Table:
     shown = map(held.account, accounts)
-    rows = tuple((*account_cells(account), evidence.account(held.partition, account.holder)) for account in shown)
+    found = held.partition
+    rows = tuple((*account_cells(account, found.delta), evidence.account(found, account.holder)) for account in shown)
     empty = "No run was charged here: the whole budget is left."
-    return Table(f"{held.partition.index}-accounts", "Who knows how much", (*ACCOUNT_COLUMNS, "Proof"), rows, empty)
+    return Table(f"{found.index}-accounts", "Who knows how much", (*ACCOUNT_COLUMNS, "Proof"), rows, empty)
 
 
 def _units(evidence: Evidence, found: domain.Partition, accounts: list[domain.Account]) -> Table:

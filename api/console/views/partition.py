@@ -99,7 +99,7 @@ def _accounts(reader: Reader, held: AccountBook) -> Table:
     reader.facts.fetch_accounts([ref], holders)
     stored = (reader.facts.accounts.get((ref, holder)) for holder in holders)
     shown = [held.account(account) for account in stored if account is not None]
-    rows = tuple(map(account_cells, shown))
+    rows = tuple(account_cells(account, held.partition.delta) for account in shown)
     return Table(
         "accounts",
         "Everyone's account" + (" and yours" if len(shown) > 1 else ""),

@@ -46,7 +46,7 @@ def _rows(http: httpx.Client, address: str, table: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("role", ["TDP", "TDC", "AUDITOR"])
 def test_an_account_is_shown_as_the_api_shows_it(looked: Looked, role: str) -> None:
-    """ε, share, what binds and the runs left, to a consumer rounded up as there."""
+    """ε with its δ and its bound, share, what binds and the runs left, to a consumer rounded up as there."""
     pairs = looked.pairs
     ref = pairs.own.partition
     answer = pairs.world.http.get("/v1/accounts", params={"partition": ref}, headers=pairs.people[role].shown).json()
@@ -57,7 +57,7 @@ def test_an_account_is_shown_as_the_api_shows_it(looked: Looked, role: str) -> N
     for row in rows:
         known = by_holder[row["Whose"]]
         assert row["ε so far"] == known["odometer"].rstrip("0").rstrip(".")
-        assert row["Proven by"] == known["bound"]
+        assert (row["at δ"], row["Proven by"]) == (answer["budget"]["delta"], known["bound"])
         assert row["Of what binds"] == known["binding"]
         assert row["Runs left"] == str(known["runs_like_the_last"])
 
