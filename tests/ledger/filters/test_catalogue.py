@@ -14,7 +14,7 @@ from msgspec import structs
 
 from ledger.accounting.loss_potential import Potential, lattice_step
 from ledger.filters import Catalogue, Opening, choose_rule, read_rule
-from ledger.filters.catalogue_prices import corners
+from ledger.filters.catalogue_prices import Corner, corners
 from ledger.filters.odometer_checkpoints import checkpoint
 from ledger.mechanisms.loss import Loss, Segment, loss_of
 from ledger.mechanisms.mechanism import (
@@ -32,6 +32,8 @@ from ledger.mechanisms.price_proofs import NotPriced
 from ledger.wire.canonical_json import Json, dump
 from ledger.wire.exact_numbers import DELTA_ONE
 from ledger.wire.malformed import Malformed
+from policy.cli.text_report import price_lines
+from tests.documentation.fenced_blocks import ROOT
 from tests.ledger.filters.game import Charging, Game, Run
 from tests.ledger.filters.lattice_laws import BASE, BUDGET, POINTS, laws, random_pair
 
@@ -46,6 +48,12 @@ DELTA, EPSILON = Fraction(1, 1483), Fraction(3)
 def opened(prices: tuple[int, ...] | None = None, slack: int = 0) -> Catalogue:
     """A partition for one COVID run and two of MNIST."""
     return Catalogue.choose(Opening(DELTA, (EPSILON,), BUNDLE, RELATION, slack, prices))
+
+
+@cache
+def offered() -> list[Corner]:
+    """The prices to choose from."""
+    return corners(Opening(DELTA, (EPSILON,), BUNDLE))
 
 
 def cost(rule: Catalogue, run: Mechanism) -> Loss:
@@ -68,17 +76,22 @@ def test_one_plan_alone_fits_as_often_as_under_reference() -> None:
 
 def test_one_catalogue_is_good_for_both_and_for_the_mixture() -> None:
     """Twelve COVID runs, or twelve pairs of MNIST's, or six bundles of both: other rules admit three bundles."""
-    assert (12, 12, 6) in [(*one.alone, one.loads) for one in corners(Opening(DELTA, (EPSILON,), BUNDLE))]
+    assert (12, 12, 6) in [(*one.alone, one.loads) for one in offered()]
     rule = opened((1, 1))
     assert (fit(rule, COVID), fit(rule, MNIST), fit(rule, BUNDLE)) == (12, 25, 6)
 
 
 def test_what_is_admitted_is_what_the_corner_says() -> None:
     """Each price line that is offered, against the rule that it opens."""
-    for one in corners(Opening(DELTA, (EPSILON,), BUNDLE)):
+    for one in offered():
         rule = opened(one.prices)
         pair = Composed((MNIST, MNIST))
         assert (fit(rule, COVID), fit(rule, pair), fit(rule, BUNDLE)) == (*one.alone, one.loads)
+
+
+def test_what_is_offered_is_what_the_guide_shows() -> None:
+    """Line by line."""
+    assert "\n".join(price_lines(offered())) in (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
 
 
 def test_a_cap_below_the_budget_has_fewer_ticks() -> None:
