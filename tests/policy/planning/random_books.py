@@ -21,11 +21,26 @@ from tests.factories.people import BANKS, DAY_MS, HOSPITAL, MERGED, SRO
 
 PLANS: Final = (plan(60, "2"), plan(100, "2"), plan(30, "1.5"), plan(400, "4"))
 """Prices between a fortieth and a fifth of a budget."""
+KINDS: Final[dict[str, Any]] = {
+    "kind": "composed",
+    "mechanisms": [
+        {"kind": "poisson_gaussian", "noise_multiplier": noise, "probability": "0.0625", "steps": steps, "v": 1}
+        for steps, noise in ((60, "2"), (400, "4"))
+    ],
+    "v": 1,
+}
+"""Of the plans the first, the second and the last: the third has less noise, and so a price of its own."""
+CATALOGUE: Final[dict[str, Any]] = {
+    "load": {"kind": "mechanism", "mechanism": KINDS, "v": 1},
+    "prices": [1, 1],
+    "rule": "catalogue",
+}
 RULES: Final[tuple[dict[str, Any], ...]] = (
     *({},) * 4,
     {"load": PLANS[0]},
     {"load": PLANS[1], "rule": "reference"},
     {"rule": "gaussian"},
+    *(CATALOGUE,) * 2,
 )
 REF: Final = ref_of("one")
 NAMED: Final = "the-two"
@@ -58,7 +73,7 @@ class RandomBook(DocumentedWorld):
             lineage={"epsilon_max": pick(["2", "3", "5"])},
             run=self._run_bounds() | {"epsilon_max": pick(["1.25", "1.4", "2.5", "2.5", "2.5"])},
             mechanisms=pick([["poisson_gaussian", "laplace"]] * 9 + [["laplace"]]),
-            rules=["renyi", "reference", "gaussian"],
+            rules=["renyi", "reference", "gaussian", "catalogue"],
             quota=pick([None, None, {"share_max": "0.4"}, {"share_max": "0.75"}]),
             partition_age_days_max=pick([20, 90]) if level else None,
             coalitions=pick([None, None, None, [coalition]]),
