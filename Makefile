@@ -85,7 +85,7 @@ datasets: .venv/.ready ## fetch the public data sets that accuracy is measured o
 utility: .venv/.ready ## how many runs each admission rule lets through
 	@$(BIN)/python -m tests.bench.utility
 
-# What was decided of a function is kept in tests/mutants/decided.txt and holds while its source is the same, so it may be
+# What was decided of a function is kept in tests/mutants/decided.txt and holds while its code is the same, so it may be
 # interrupted at any time; RUN=no prints what is known without a run, AGAIN=sun tries again what survived (s), what no test
 # reached (u) and what had no time (n), after tests were added; what explained.toml gives a reason for is not tried.
 # MUTANTS='ledger.filters.*' tries those of some modules, MUTANT_CPU_S=60 gives the tests of each more time, CHILDREN=1

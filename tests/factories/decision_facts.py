@@ -213,4 +213,5 @@ def _money(world: SceneFacts, scene: dict[str, Any]) -> None:
         notices=tuple((model, parse_time(at, "at")) for model, at in scene["charge"]["notices"].items()),
         pipeline=scene["charge"].get("pipeline"),
         leases=StepLeases(steps=scene["charge"]["leased"]) if "leased" in scene["charge"] else None,
+        groups=tuple(map(tuple, scene["charge"]["groups"])) if "groups" in scene["charge"] else None,
     )

@@ -94,7 +94,7 @@ class Function:
 
     Attributes:
         name: dotted, its module's included; ``qualname`` without.
-        digest: of its source: what was decided of a change holds while this is the same.
+        digest: of its code without docstring and comments: what was decided of a change holds while this is the same.
         body: the numbers of its lines.
         source: its lines, without decorators.
         decorators: the lines above it.
@@ -170,7 +170,6 @@ def _function(path: Path, source: list[str], qualname: str, node: FunctionNode, 
     holder, _, short = qualname.rpartition(".")
     mangled = f"xǁ{holder}ǁ{short}__mutmut_" if holder else f"x_{short}__mutmut_"
     end = node.end_lineno or node.lineno
-    whole = source[_first_line(node) - 1 : end]
     original = source[node.lineno - 1 : end]
     changes: list[Change] = []
     while (text := texts.get(f"{mangled}{len(changes) + 1}")) is not None:
@@ -182,12 +181,19 @@ def _function(path: Path, source: list[str], qualname: str, node: FunctionNode, 
         path=path,
         name=f"{module_name(path)}.{qualname}",
         qualname=qualname,
-        digest=hashlib.sha256("\n".join(whole).encode()).hexdigest()[:12],
+        digest=digest(node),
         body=range(node.lineno, end + 1),
         source="\n".join(original),
         decorators=tuple(source[_first_line(node) - 1 : node.lineno - 1]),
         changes=tuple(changes),
     )
+
+
+def digest(node: FunctionNode) -> str:
+    """Of a function's code, decorators included, and of no word of its docstring and comments."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    bare = type(node)(**{**{field: getattr(node, field) for field in node._fields}, "body": body or [ast.Pass()]})
+    return hashlib.sha256(ast.unparse(ast.copy_location(bare, node)).encode()).hexdigest()[:12]
 
 
 def _change(place: int, before: list[str], after: list[str], node: FunctionNode) -> Change:

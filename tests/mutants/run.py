@@ -2,7 +2,7 @@
 
 First the strict type check reads all changes that are not decided, then the tests run once to note which of them
 execute each line and how long each takes, then :mod:`tests.mutants.trial` tries what is left. What was decided holds
-while the source of its function is the same; ``--again sun`` tries again what survived, what no test reached and what
+while the code of its function is the same; ``--again sun`` tries again what survived, what no test reached and what
 had no time, after tests were added. What ``explained.toml`` gives a reason for is tried with ``--explained`` alone: of
 most of it all tests would have to run to their ends. It may be ended at any time, and goes on.
 """

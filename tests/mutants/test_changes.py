@@ -47,6 +47,29 @@ def test_a_change_is_of_its_statement(changed: int, lines: tuple[int, ...]) -> N
     assert changes.statement_lines(node, changed) == lines
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ('"""One."""', '"""Another\n\n    one."""', True),
+        ('    """One."""\n', "", True),
+        ("if at > 3:", "if at > 3:  # Why.", True),
+        ("at > 3", "at > 4", False),
+        ('"so many"', '"so few"', False),
+        ("def held", "@cached\ndef held", False),
+        ("self, at", "self, at=1", False),
+    ],
+)
+def test_what_was_decided_holds_while_the_code_is_the_same(before: str, after: str, *, same: bool) -> None:
+    """Whatever is said of it."""
+    digests = set()
+    for text in (SOURCE, SOURCE.replace(before, after)):
+        (node,) = ast.parse(text).body
+        assert isinstance(node, ast.FunctionDef)
+        digests.add(changes.digest(node))
+    assert SOURCE.replace(before, after) != SOURCE
+    assert (len(digests) == 1) is same
+
+
 def test_the_code_of_a_method_calls_what_it_overrides() -> None:
     """Its new code has the same cell for the class."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath
+import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from ledger.accounting.gaussian_certificates import (
     MARGIN,
@@ -116,6 +119,27 @@ def test_a_certificate_is_accepted_and_hardly_a_lesser_one() -> None:
         assert square is not None
         accepted = [certified(step, ZERO_OUT, count, tau, one) for one in (0, square * 9_990 // 10_000, square)]
         assert accepted == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [(LAPLACE, 6), (m.PoissonGaussian(Fraction(1, 100), Fraction(1), 1), 200)],
+    ids=str,
+)
+def test_a_certificate_leaves_room_for_what_another_machine_computes(step: m.Mechanism, count: int) -> None:
+    """The bound for issuing lies above the curve. It is covered at every point, and not by a billionth less."""
+    tau, curves = Fraction(1, 1_000), repeated(step, ZERO_OUT, count, 1e-4)
+    left = float(tau) - 2 * MARGIN
+    last = curves.epsilon(left)
+    width = 2.0 ** math.floor(math.log2(last / 2_000))
+    grid = np.arange(math.ceil(last / width) + 1) * width
+    square = certificate(step, ZERO_OUT, count, tau)
+    assert square is not None
+    issued = curves.issued(grid[:-1])
+    for units, covers in ((square, True), (square - square // 10**9 - 2, False)):
+        mu = math.sqrt(units / NAT)
+        gaussian = ndtr(-grid[1:] / mu + mu / 2) - np.exp(grid[1:]) * ndtr(-grid[1:] / mu - mu / 2)
+        assert bool(np.all(issued <= left + gaussian + 1e-15)) is covers
 
 
 def test_a_grid_that_is_too_large_has_no_certificate() -> None:

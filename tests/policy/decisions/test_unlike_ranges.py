@@ -6,21 +6,26 @@ from typing import Any
 
 from ledger.domain.gate import Verdict
 from tests.factories.decision_facts import decide
-from tests.factories.decision_scene import PARTITION, POLICY
+from tests.factories.decision_scene import PARTITION, PLAN, POLICY
 from tests.factories.people import HOSPITAL
 
 DATASET = f"{HOSPITAL}/digits"
 NAMES = ("one", "two", "three", "four")
 
 
-def _charged(*changes: dict[str, Any], **scene: Any) -> Verdict:  # noqa: ANN401 - JSON
-    """The verdict on a charge over all of these partitions, each with a change of its own."""
-    partitions = [
+def _partitions(*changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """As many partitions, each with a change of its own."""
+    return [
         {**PARTITION, "name": name, "index": 20 + place, **change}
         for place, (name, change) in enumerate(zip(NAMES, changes, strict=False))
     ]
+
+
+def _charged(*changes: dict[str, Any], **scene: Any) -> Verdict:  # noqa: ANN401 - JSON
+    """The verdict on a charge over all of these partitions, each with a change of its own."""
     named = {"dataset": DATASET, "first": NAMES[0], "last": NAMES[len(changes) - 1]}
-    return decide("charge", {"partitions": partitions, "body|partitions": [], "body|ranges": [named], **scene})
+    opened = {"partitions": _partitions(*changes), "body|partitions": [], "body|ranges": [named]}
+    return decide("charge", {**opened, **scene})
 
 
 def _failed(verdict: Verdict, code: str) -> list[str]:
@@ -70,6 +75,25 @@ def test_partitions_under_two_policies_are_checked_by_their_own() -> None:
     caps = dict(verdict.caps)
     assert (caps[f"{DATASET}/one"].everyone is None, caps[f"{DATASET}/two"].everyone is None) == (False, True)
     assert _failed(verdict, "partition_too_old") == []
+
+
+def test_a_model_of_partitions_under_two_policies_leaves_by_the_terms_of_each() -> None:
+    """The first opened at Level 2, which seals its models; the others later, at Level 1."""
+    sealing = {**POLICY, "level": 2, "model_release": False}
+    later = {**POLICY, "effective": "2026-05-10T00:00:00Z", "version": 2}
+    newer = {"opened": "2026-05-20T00:00:00Z", "index": 60}
+    scene: dict[str, Any] = {"partitions": _partitions({}, newer, newer), "policies": [sealing, later]}
+    verdict = decide("model_release", {**scene, "charge|groups": [[0, 1], [1, 2]]})
+    assert _failed(verdict, "level_seals_model") == [f"Level of {DATASET}/one 2 exceeds the maximum 1"]
+    assert _passed(verdict, "level_seals_model") == [f"Level of {DATASET}[two..three] 1 is at most 1"]
+
+
+def test_a_range_is_several_partitions_to_an_audit() -> None:
+    """Also one of a single partition, since nothing names it."""
+    audited = {"canaries": 2000, "guesses": 200, "kind": "audited", "training": PLAN, "v": 1}
+    terms = {"canaries_max": 2000, "partitions": [f"{DATASET}/one"]}
+    scene: dict[str, Any] = {"body|plan": audited, "body|pipeline": "a" * 64, "contracts|0|audit": terms}
+    assert _failed(_charged({}, **scene), "audit_on_several")
 
 
 def test_only_a_charge_says_what_of_its_leases_returns() -> None:
