@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ledger.accounting.epsilon_report import reported_epsilon
-from ledger.mechanisms.ensembles import EnsemblePlan
+from ledger.mechanisms.ensembles import EnsemblePlan, Plurality
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.bench import features
@@ -110,8 +110,8 @@ def network() -> nn.Module:
 
 def answers_of(terms: EnsemblePlan, train: Tensor, targets: Tensor, asked: Tensor, seed: int) -> NDArray[np.int64]:
     """What the ensemble answers: linear teachers, each on its chunk, and the noise of the answering room."""
-    classes = terms.answer.classes  # type: ignore[union-attr] # of a plurality
-    model = nn.Linear(train.shape[1], classes)
+    assert isinstance(terms.answer, Plurality)
+    model = nn.Linear(train.shape[1], terms.answer.classes)
     for value in model.parameters():
         nn.init.zeros_(value)
     chunks = chunks_of(seed.to_bytes(32, "big"), "bench", terms.chunks_by, terms.teachers, (targets, targets), None)

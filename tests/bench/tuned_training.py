@@ -37,11 +37,14 @@ from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.cli.tune import tune_job
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.session.noise_choice import load_job
 from trainer_adapter.tuning.tuning_run import Clock
 
 SEEDS: Final = 5
 EPSILON: Final = Fraction(3)
 DELTA: Final = Fraction(1, 100_000)
+BUDGET: Final = "20"
+"""Of a partition: more than one run, since its rule counts otherwise than a run's own ε is computed."""
 STEPS: Final = 200
 BATCH_MOST: Final = 1_024
 TRIALS: Final = Trials(POISSON, Fraction(10), 34)
@@ -78,6 +81,7 @@ deadline_s = 36000
 block_steps = 50
 lease_s = 0
 model = "linear"
+outputs = {classes}
 learning_rate = "0.5"
 momentum = "0.5"
 test = "../data/test.npz"
@@ -164,11 +168,11 @@ def archive(arrays: Arrays) -> bytes:
 
 
 def furnish(place: Place, data: Data, name: str, text: str) -> Job:
-    """A partition of these records with a budget for this run alone, a contract, and the job."""
+    """A partition of these records, a contract for runs of ε 3 at most, and the job."""
     slot, tdp, bank = f"bench-{name}", place.tdp, place.bank
     key = FileKeyStore(place.folder / "data-keys").create(tdp.did, f"{participants.DATASET}-{slot}").reveal()
     terms = participants.partition(tdp, slot, len(data.governed[0]))
-    tdp.submit("partition", {**terms, "delta": format_number(DELTA), "epsilon": format_number(EPSILON)})
+    tdp.submit("partition", {**terms, "delta": format_number(DELTA), "epsilon": BUDGET})
     agreed = participants.contract(tdp, bank, place.clock() // 1000 * 1000)
     contract, _ = bank.enter("contract", {**agreed, "id": slot, "run": {"epsilon_max": format_number(EPSILON)}}, tdp)
     ref = f"{tdp.did}/{participants.DATASET}/{slot}"
@@ -176,9 +180,16 @@ def furnish(place: Place, data: Data, name: str, text: str) -> Job:
     (place.folder / "data" / "test.npz").write_bytes(archive(data.judges))
     address, path = place.address, place.folder / "jobs" / f"{name}.toml"
     known = {"issuer": address.issuer, "log": address.log.vkey, "service": address.service, "slug": bank.slug}
-    own = {"actor": bank.did, "attester": participants.ATTESTER, "contract": contract, "name": name, "partition": ref}
+    own: dict[str, Any] = {
+        "actor": bank.did,
+        "attester": participants.ATTESTER,
+        "classes": int(data.judges[1].max()) + 1,
+        "contract": contract,
+        "name": name,
+        "partition": ref,
+    }
     path.write_text(JOB.format(**known, **own) + text)
-    return Job.load(path)
+    return load_job(path)
 
 
 def measured(model: Path, data: Data) -> float:
@@ -192,7 +203,11 @@ def measured(model: Path, data: Data) -> float:
 def run(data: Data, name: str, text: str) -> dict[str, Any]:
     """One charged run and what left: ``default``, or ``tuned``."""
     started, epsilon = time.process_time(), format_number(EPSILON)
-    most: dict[str, Any] = {"budget": {"delta_max": "0.0001", "epsilon_max": "6"}, "run": {"epsilon_max": epsilon}}
+    most: dict[str, Any] = {
+        "budget": {"delta_max": "0.0001", "epsilon_max": BUDGET},
+        "lineage": {"epsilon_max": BUDGET},
+        "run": {"epsilon_max": epsilon},
+    }
     mechanisms: list[Any] = ["poisson_gaussian", "repeat_and_select"]
     ahead = [0.0]
 

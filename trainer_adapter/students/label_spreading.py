@@ -45,4 +45,5 @@ def spread_labels(
     beliefs[:, np.unique(answers)] = np.nan_to_num(spread.fit(features, known).label_distributions_)
     # No path leads from any answer to such an input: nothing is known of it.
     beliefs[beliefs.sum(axis=1) == 0] = 1 / classes
-    return beliefs / beliefs.sum(axis=1, keepdims=True)
+    found: NDArray[np.float64] = beliefs / beliefs.sum(axis=1, keepdims=True)
+    return found

@@ -77,7 +77,7 @@ def _learn(  # noqa: PLR0913, PLR0917 - what training depends on
     for rows in islice(_batches(len(inputs), how.batch_size, source), steps):
         optimiser.zero_grad()
         losses = cross_entropy(model(view(inputs[rows], source)), targets[rows], reduction="none")
-        (losses * ahead[rows]).mean().backward()  # type: ignore[no-untyped-call] # torch's
+        (losses * ahead[rows]).mean().backward()
         optimiser.step()
         rate.step()
     model.eval()

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.students import Lessons, choose_questions, learn_student, spread_labels, turned_and_shifted
+from trainer_adapter.students import (
+    Lessons,
+    choose_questions,
+    learn_student,
+    rows_of,
+    spread_labels,
+    turned_and_shifted,
+)
 
 SIDE, CLASSES, EACH, ASKED = 8, 3, 60, 6
 SPANS = ((1, 0), (0, 1), (1, 1))
@@ -71,14 +78,22 @@ def test_one_question_for_each_cluster_the_one_nearest_its_mean() -> None:
     assert tuple(choose_questions(points, 3)) == best
 
 
+def test_answers_are_matched_to_the_inputs_by_their_numbers() -> None:
+    """In the order of the answers, as float32; an input that is not public is refused."""
+    public = np.arange(12, dtype=np.float64).reshape(6, 2) / 7
+    assert rows_of(public, public[[4, 0, 2]].astype(np.float32)).tolist() == [4, 0, 2]
+    with pytest.raises(Malformed, match="none of the public ones"):
+        rows_of(public, public[:1] + 1)
+
+
 def test_neighbours_overrule_a_wrong_answer() -> None:
-    """Two groups on a line, one of eight answers wrong; an input beyond both is reached too, and rows add up to 1."""
-    features = np.concatenate([np.linspace(0, 1, 20), np.linspace(10, 11, 20)])[:, None]
-    asked = np.array([0, 6, 12, 18, 20, 26, 32, 38])
-    answers = np.array([0, 0, 2, 0, 2, 2, 2, 2])
+    """Two groups of which each has five answers, one of them wrong; rows add up to 1, and no third class is named."""
+    features = np.concatenate([np.linspace(0, 1, 11), np.linspace(10, 11, 11)])[:, None]
+    asked = np.array([0, 3, 5, 7, 10, 11, 14, 16, 18, 21])
+    answers = np.array([0, 0, 2, 0, 0, 2, 2, 2, 0, 2])
     beliefs = spread_labels(features, asked, answers, 3)
     assert beliefs.sum(axis=1) == pytest.approx(1)
-    assert beliefs.argmax(axis=1).tolist() == [0] * 20 + [2] * 20
+    assert beliefs.argmax(axis=1).tolist() == [0] * 11 + [2] * 11
     assert (beliefs[:, 1] == 0).all()
 
 
