@@ -54,7 +54,8 @@ FAILED: Final = 7
 LEDGER_ACTOR: Final = "did:web:ledger.invalid"
 """The actor of entries that a book makes by itself, signed with the log's key."""
 LOG_KEY_ROTATION: Final = "log_key_rotation"
-_OWN_KINDS: Final = ("lapse", "statement", LOG_KEY_ROTATION)
+LOG_KEY_SUSPENSION: Final = "log_key_suspension"
+_OWN_KINDS: Final = ("lapse", "statement", LOG_KEY_ROTATION, LOG_KEY_SUSPENSION)
 _KEY_BYTES: Final = 32
 _SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 _NAME: Final = re.compile(r"[^\s+\x00-\x1f]+\Z")
@@ -349,6 +350,7 @@ class Policy:
         quorum: a witness or a group; None if no cosignature is required.
         sizes: of a log's key that follows or precedes another one, the first and the last size that it signs a
             checkpoint of; None where the last is not known.
+        revoked: of a log's key that was stolen, the last size of a checkpoint that it signed before.
     """
 
     logs: tuple[LogKey, ...]
@@ -356,6 +358,7 @@ class Policy:
     groups: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     quorum: str | None = None
     sizes: Mapping[LogKey, tuple[int, int | None]] = field(default_factory=dict)
+    revoked: Mapping[LogKey, int] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Policy:
@@ -383,9 +386,9 @@ class Policy:
         return self.quorum is None or self._witnessed(self.quorum, frozenset(cosigners))
 
     def signs(self, key: LogKey, size: int) -> bool:
-        """Whether a log's key signs checkpoints of this size: it has not replaced another one later, nor was before."""
+        """Whether a log's key signs checkpoints of this size: then it was in force, and not revoked."""
         first, last = self.sizes.get(key, (0, None))
-        return first <= size and (last is None or size <= last)
+        return first <= size and (last is None or size <= last) and size <= self.revoked.get(key, size)
 
     def first_keys(self, origin: str) -> tuple[LogKey, ...]:
         """The first keys of a log, as far as they are known."""
@@ -548,6 +551,10 @@ def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
     replaced key and back from its replacement. No other entry of the log is checked here: that the old key's holder
     made no second history, kept checkpoints and witnesses show.
 
+    A rotation may have a window: over so many entries more the log signs by both keys. There a checkpoint by the old
+    key alone counts for those that trust that key and no later one; those that trust the new key need its signature.
+    A rotation may revoke a key as of a size: no larger checkpoint by that key counts, nor one from before the rotation.
+
     Args:
         trust: at least one key of the log, or its policy.
         text: the rotations, as the service answers them.
@@ -557,28 +564,61 @@ def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
             other ones than ``trust`` knows already.
     """
     policy = _as_policy(trust)
-    found = _fields(_parsed(text, "rotations"), "rotations", {"rotations": list, "v": int})["rotations"]
-    if not found:
+    links = log_key_changes(text)
+    if not links:
         return policy
-    links = [_rotation(one, f"rotations[{place}]") for place, one in enumerate(found)]
-    keys = [links[0][1], *(new for _, _, new in links)]
-    indexes = [index for index, _, _ in links]
-    if [old for _, old, _ in links] != keys[:-1] or indexes != sorted(set(indexes)) or len(set(keys)) < len(keys):
+    keys = [links[0].old, *(one.new for one in links)]
+    indexes = [one.index for one in links]
+    if [one.old for one in links] != keys[:-1] or indexes != sorted(set(indexes)) or len(set(keys)) < len(keys):
         raise VerificationError("rotations", "do not follow one another")
     if not set(keys) & set(policy.logs):
         raise VerificationError("rotations", "are not those of a key of the log that is trusted")
     ends = [0, *(index + 1 for index in indexes)]
-    sizes = {key: (first, last) for key, first, last in zip(keys, ends, [*ends[1:], None], strict=True)}
     known = policy.key_starts(keys[0].origin)
     if any(one != other for one, other in zip(known, zip(ends, keys, strict=True), strict=False)):
         raise VerificationError("rotations", "are other ones than those that are known")
     if len(keys) <= len(known):
         return policy
-    return replace(policy, logs=tuple(dict.fromkeys((*policy.logs, *keys))), sizes={**policy.sizes, **sizes})
+    sizes = {key: (first, last) for key, first, last in zip(keys, ends, [*ends[1:], None], strict=True)}
+    newest = links[-1]
+    if set(keys) & set(policy.logs) == {newest.old}:
+        sizes[newest.old] = ends[-2], ends[-1] + newest.overlap
+    logs = tuple(dict.fromkeys((*policy.logs, *keys)))
+    return replace(policy, logs=logs, sizes={**policy.sizes, **sizes}, revoked=_revoked(links, keys))
 
 
-def _rotation(one: object, where: str) -> tuple[int, LogKey, LogKey]:
-    """The index of a rotation's entry, the key that it retires and the new one; both sign the checkpoint over it."""
+@dataclass(frozen=True, slots=True)
+class LogKeyChange:
+    """A proven rotation: where it is, both keys, over how many entries more both sign, and which key it revokes."""
+
+    index: int
+    old: LogKey
+    new: LogKey
+    overlap: int
+    revokes: tuple[str, int] | None
+
+
+def _revoked(links: Sequence[LogKeyChange], keys: Sequence[LogKey]) -> dict[LogKey, int]:
+    """The last size that each revoked key signed; of several the least. Raises: VerificationError."""
+    by_id = {_thumbprint({"crv": "Ed25519", "kty": "OKP", "x": _base64url(key.public)}): key for key in keys}
+    revoked: dict[LogKey, int] = {}
+    for one in links:
+        if one.revokes is not None:
+            key_id, size = one.revokes
+            if key_id not in by_id:
+                raise VerificationError("rotations", "revoke a key that the log never had")
+            revoked[by_id[key_id]] = min(size, revoked.get(by_id[key_id], size))
+    return revoked
+
+
+def log_key_changes(text: str) -> tuple[LogKeyChange, ...]:
+    """The rotations of a log in order, each proven by itself. Raises: VerificationError."""
+    found = _fields(_parsed(text, "rotations"), "rotations", {"rotations": list, "v": int})["rotations"]
+    return tuple(_rotation(one, f"rotations[{place}]") for place, one in enumerate(found))
+
+
+def _rotation(one: object, where: str) -> LogKeyChange:
+    """One rotation; both keys sign the checkpoint that ends with its entry. Raises: VerificationError."""
     found = _fields(one, where, {"entry": str, "receipt": str})
     data = from_base64(found["entry"], where)
     entry = _of_type(_parsed(to_text(data, where), where), dict, where)
@@ -586,13 +626,15 @@ def _rotation(one: object, where: str) -> tuple[int, LogKey, LogKey]:
     origin = found["receipt"].partition("\n\n")[2].partition("\n")[0]
     try:
         old, new = (LogKey(origin, _from_base64url(request[name]["x"])) for name in ("retires", "key"))
+        overlap, revokes = int(request.get("overlap", 0)), request.get("revokes")
+        stolen = None if revokes is None else (str(revokes["key"]), int(revokes["size"]))
     except (ValueError, LookupError, TypeError):
         raise VerificationError(where, "names no keys") from None
     for key in (old, new):
         index, checkpoint = verify_receipt(found["receipt"], data, key)
         if checkpoint.size != index + 1:
             raise VerificationError(where, "is not under the checkpoint that ends with it")
-    return index, old, new
+    return LogKeyChange(index, old, new, overlap, stolen)
 
 
 def check_extends(kept: Checkpoint, now: Checkpoint, proof: Sequence[bytes]) -> None:
@@ -799,6 +841,7 @@ class KeyHistory:
         self._until: dict[str, int] = {}
         self._stopped: dict[str, str] = {}
         self._revoked: set[str] = set()
+        self.log_stopped = False
 
     def signer(self, key_id: str, time: int, *, clean_rooms: bool = False) -> tuple[str, dict[str, str]]:
         """The owner of a key that signs at a time (ms), and the key. Raises: VerificationError."""
@@ -835,7 +878,10 @@ class KeyHistory:
             own = (one for one, (whose, _) in self._keys.items() if whose == owner)
             self._revoked.update(one for one in own if one not in self._rooms)
             self._starts[self._add(owner, request["key"])] = time
+        elif kind == LOG_KEY_SUSPENSION:
+            self.log_stopped = request["suspended"]
         elif kind == LOG_KEY_ROTATION:
+            self.log_stopped = False
             self._revoked.add(_thumbprint(request["retires"]))
             self._add(actor, request["key"])
         elif kind in {"charge", "model_opening"}:
@@ -918,6 +964,8 @@ class EntryTimes:
         """Verify the signature over an entry's command. Raises: VerificationError, LookupError, TypeError."""
         actor, key_id = entry["actor"], entry["key_id"]
         request = entry["body"]["request"]
+        if self._keys.log_stopped and entry["kind"] not in {LOG_KEY_ROTATION, LOG_KEY_SUSPENSION}:
+            raise VerificationError("", "follows the suspension of the log's key, which nothing has ended")
         if entry["kind"] in _OWN_KINDS:
             owner, key = LEDGER_ACTOR, self._keys.log_key(key_id, self._logs)
         elif index == 0:
@@ -1532,7 +1580,22 @@ def _check_tiles(options: argparse.Namespace) -> dict[str, object]:
         trust = with_rotations(trust, to_text(rotations, "rotations"))
     kept = _kept(options.kept, trust) if options.kept else None
     found = verify_tiles(fetch, trust, kept)
-    return {**_of(found), "entries": found.size, **({"kept": kept.size} if kept else {})}
+    more = {"kept": kept.size if kept else None, "suspended": _suspension(fetch, found.size)}
+    return {**_of(found), "entries": found.size, **{name: one for name, one in more.items() if one is not None}}
+
+
+def _suspension(fetch: Fetch, size: int) -> int | None:
+    """The newest entry of a published log that was verified, if it has suspended the log's key."""
+    import json
+
+    first = (size - 1) // TILE_WIDTH
+    newest = _bundle(fetch, first, size - first * TILE_WIDTH)[-1] if size else b""
+    try:
+        entry = json.loads(newest)
+        suspended = entry["kind"] == LOG_KEY_SUSPENSION and entry["body"]["request"]["suspended"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return size - 1 if suspended else None
 
 
 def _check_account(options: argparse.Namespace) -> dict[str, object]:
@@ -1567,6 +1630,7 @@ def _in_words(result: Mapping[str, object]) -> str:
         "kept": "; they begin with the {} kept",
         "entries": "; all {} are published",
         "witnesses": "; cosigned by {}",
+        "suspended": "; entry {} has suspended the log's key",
     }
     for name, words in more.items():
         value = result.get(name)

@@ -1,7 +1,9 @@
-"""``epsilon rotate-log-key``: the key of a service's log is replaced, while no service runs by the old one."""
+"""``epsilon rotate-log-key`` and ``suspend-log-key``: entries on the key of a service's log, which none runs by."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -10,7 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from api.cli.settings import Settings
 from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
 from ledger.book.book import BookUnusable
-from ledger.book.log_key.rotation import Rotated, rotate_log_key
+from ledger.book.log_key.own_entry import BookPlace
+from ledger.book.log_key.rotation import Replacement, rotate_log_key
+from ledger.book.log_key.suspension import suspend_log_key
 from ledger.book.submitted_command import BookPaused
 from ledger.book.wall_clock import unix_ms
 from ledger.domain.outcomes import Code
@@ -19,49 +23,67 @@ from ledger.verifier import EMPTY_ROOT, Checkpoint, LogKey
 from policy.decisions.gate import gate
 
 
-def rotate(settings: Settings, log_key: Ed25519PrivateKey, new_key: Ed25519PrivateKey, new: Path) -> None:
+def rotate(settings: Settings, log_key: Ed25519PrivateKey, terms: Replacement, new: Path) -> None:
     """Replace the key of a profile's log, with its witnesses shown the log before and after.
 
     Args:
         settings: the profile's.
         log_key: the key in force.
-        new_key: the one that follows.
+        terms: the key that follows, and the terms.
         new: the new key's file, for the message.
 
     Raises:
         typer.Exit: if it is not replaced; the reason was printed.
     """
-    empty = sign(Checkpoint(settings.origin, 0, EMPTY_ROOT), log_key)
-    submission = WitnessSubmission(settings.book, settings.witnesses, required=settings.witnesses_required, empty=empty)
-    try:
-        done = _rotated(settings, log_key, new_key, submission)
+    old, after = (LogKey(settings.origin, key.public_key().public_bytes_raw()) for key in (log_key, terms.key))
+    kept = settings.kept_file(old), settings.kept_file(after)
+    with _place(settings, log_key) as (place, submission):
+        done = rotate_log_key(place, terms, None if kept[0] is None or kept[1] is None else (kept[0], kept[1]))
+        window = f', and the old one beside it, old_log_key = "{settings.log_key.name}", while the window lasts'
+        destroy = "destroy the old one" if terms.overlap is None else "destroy the old one after the window"
         typer.echo(
             f"Entry {done.entry} has replaced the log's key. The new key is {done.key.vkey}\n"
-            f'Name it in the profile, log_key = "{new}", and start the service. Then publish the new key where the old '
-            "one is published, give it to each witness, and destroy the old one.",
+            f'Name it in the profile, log_key = "{new}"{window if terms.overlap else ""}, and start the service. Then '
+            f"publish the new key where the old one is published, give it to each witness, and {destroy}.",
         )
         # Witnesses that know the old key alone cosign this one checkpoint too: both keys have signed it.
         submission.show()
+
+
+def suspend(settings: Settings, log_key: Ed25519PrivateKey, reason: str, *, resume: bool) -> None:
+    """Suspend the key of a profile's log, or resume it, with its witnesses shown the log before and after.
+
+    Raises:
+        typer.Exit: if it is not; the reason was printed.
+    """
+    log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
+    with _place(settings, log_key) as (place, submission):
+        done = suspend_log_key(place, reason, settings.kept_file(log), resume=resume)
+        typer.echo(
+            f"Entry {done.entry} has {'resumed' if resume else 'suspended'} the log's key."
+            + ("" if resume else " A service that is started now answers reads, and records nothing.")
+        )
+        submission.show()
+
+
+@contextmanager
+def _place(settings: Settings, log_key: Ed25519PrivateKey) -> Iterator[tuple[BookPlace, WitnessSubmission]]:
+    """The profile's book, and what shows it to its witnesses. Raises: typer.Exit; the reason was printed."""
+    empty = sign(Checkpoint(settings.origin, 0, EMPTY_ROOT), log_key)
+    submission = WitnessSubmission(settings.book, settings.witnesses, required=settings.witnesses_required, empty=empty)
+    place = BookPlace(
+        url=settings.book,
+        gate=gate,
+        log_key=log_key,
+        origin=settings.origin,
+        clock=unix_ms,
+        watch=settings.clock_watch,
+        show_first=submission.show,
+    )
+    try:
+        yield place, submission
     except (BookUnusable, BookPaused, FileNotFoundError, WitnessContradicts, WitnessMissing) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(getattr(error, "exit_code", Code.CONFLICT.exit_code)) from None
     finally:
         submission.close()
-
-
-def _rotated(
-    settings: Settings, log_key: Ed25519PrivateKey, new_key: Ed25519PrivateKey, submission: WitnessSubmission
-) -> Rotated:
-    old, new = (LogKey(settings.origin, key.public_key().public_bytes_raw()) for key in (log_key, new_key))
-    before, after = settings.kept_file(old), settings.kept_file(new)
-    return rotate_log_key(
-        settings.book,
-        gate=gate,
-        log_key=log_key,
-        new_key=new_key,
-        origin=settings.origin,
-        clock=unix_ms,
-        watch=settings.clock_watch,
-        kept=None if before is None or after is None else (before, after),
-        show_first=submission.show,
-    )

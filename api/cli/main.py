@@ -1,4 +1,4 @@
-"""Commands of the service: ``epsilon up``, ``serve``, ``dev-issuer``, ``demo`` and ``report``."""
+"""Commands of the service: ``epsilon up``, ``serve``, ``dev-issuer``, ``demo``, ``report``, and on the log's key."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from api.cli import report as report_command
 from api.cli.clock import CLOCK
 from api.cli.init import INIT
 from api.cli.planning import PLAN, POLICY
+from client.cli.arguments import OptionalTime, milliseconds
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
+from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
     import socket
@@ -59,24 +61,66 @@ def serve(
         run_service(settings, log_key, issuers, listener, first_start=first_start)
 
 
-@_GROUP.command("profile.toml log-2027.pem", "service.toml log-2028.pem")
+@_GROUP.command(
+    "profile.toml log-2027.pem",
+    "service.toml log-2028.pem --overlap 10000",
+    "service.toml log-2028.pem --stolen-since 2028-03-01T00:00:00Z",
+)
 def rotate_log_key(
     profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The new private key, as `epsilon key new` wrote it.")],
+    overlap: Annotated[
+        int | None,
+        typer.Option(help="Over how many entries more the old key signs beside the new one.", min=1, max=10_000_000),
+    ] = None,
+    stolen_since: Annotated[
+        OptionalTime, typer.Option(help="When the old key was stolen: what it alone signed since does not count.")
+    ] = None,
+    stolen: Annotated[
+        str, typer.Option(help="An earlier key of the log that was stolen instead: its ID, or its file (JWK).")
+    ] = "",
 ) -> None:
     """Replace the key of the log: an entry that the old key signs, under a checkpoint that both sign.
 
     Stop the service first. Then name the new key as serve.log_key in the profile, and start it again.
     """
     from api.cli.settings import Settings
-    from client.keys.signer import load_private
+    from client.keys.signer import Signer, load_private
+    from client.service.key_bodies import key_id_of
+    from ledger.book.log_key.rotation import Replacement
 
     with errors_reported():
         settings = Settings.load(profile)
         log_key, new_key = load_private(settings.log_key), load_private(new)
+        if stolen and stolen_since is None:
+            raise Malformed("--stolen-since", "must say when that key was stolen")
+        which = key_id_of(stolen) if stolen else Signer(log_key).key_id
     from api.cli.log_key import rotate
 
-    rotate(settings, log_key, new_key, new)
+    since = None if stolen_since is None else milliseconds(stolen_since)
+    rotate(settings, log_key, Replacement(new_key, overlap, None if since is None else which, since or 0), new)
+
+
+@_GROUP.command('profile.toml --reason "a laptop is missing"', 'profile.toml --reason "it was found" --resume')
+def suspend_log_key(
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile in TOML, with a table named serve.")],
+    reason: Annotated[str, typer.Option(help="Why; recorded permanently.")],
+    *,
+    resume: Annotated[bool, typer.Option("--resume", help="End the suspension.")] = False,
+) -> None:
+    """Suspend the key of the log: it signs nothing, and nothing is recorded, until it is resumed or replaced.
+
+    Stop the service first. Started again, it answers reads alone.
+    """
+    from api.cli.settings import Settings
+    from client.keys.signer import load_private
+
+    with errors_reported():
+        settings = Settings.load(profile)
+        log_key = load_private(settings.log_key)
+    from api.cli.log_key import suspend
+
+    suspend(settings, log_key, reason, resume=resume)
 
 
 def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:

@@ -117,6 +117,13 @@ class ServeTable(Record, frozen=True, kw_only=True):
             "over themselves, against receipts"
         ),
     ] = None
+    old_log_key: Annotated[
+        str | None,
+        _says(
+            "the file of the private key that log_key has replaced, as long as the rotation's window lasts: both sign "
+            "checkpoints there"
+        ),
+    ] = None
     production: Annotated[
         bool | None,
         _says("refuse development issuers, listen anywhere, have an https URL, and stop writing where the clock jumps"),

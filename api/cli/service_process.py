@@ -22,6 +22,7 @@ from api.middleware.json_log import log_to
 from api.server.http_server import base_url, server_of
 from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
 from api.setup.key_files import service_secret
+from client.keys.signer import load_private
 from ledger.book.book import Book, BookUnusable
 from ledger.book.wall_clock import unix_ms
 from ledger.domain.outcomes import Code
@@ -136,6 +137,7 @@ def _open_book(
         first_start=first_start,
         show_first=submission.show,
         snapshot=settings.snapshot_file(log),
+        old_key=None if settings.old_log_key is None else load_private(settings.old_log_key),
     )
 
 

@@ -82,6 +82,7 @@ class Settings:
         snapshot: the file of the state's snapshot; None for the one in its usual place.
         allow_rollback: no checkpoint is kept, and an older copy of the book is served like the newest.
         bounds: of the issuers, by name.
+        old_log_key: the key that the log's has replaced, if it still signs beside it.
         url: None where the service is known by where it listens.
         proxies: addresses whose connections are not counted by sender.
         forwarded: the header field in which proxies name the sender; empty if in none.
@@ -99,6 +100,7 @@ class Settings:
     snapshot: Path | None
     allow_rollback: bool
     log_key: Path
+    old_log_key: Path | None
     origin: str
     host: str
     port: int
@@ -143,6 +145,7 @@ class Settings:
             raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not be given together with 'kept'")
         witnesses, proxies = _witnesses(members.get("witness_keys", {})), _proxies(members.get("proxies", []))
         issuers = _issuers(path.parent, members["issuers"], production=production)
+        old = members.get("old_log_key")
         return cls(
             book=_book(path, c.string(members["book"], "serve.book")),
             clock=path.parent / c.string(members.get("clock", f"{path.stem}.clock"), "serve.clock"),
@@ -154,6 +157,7 @@ class Settings:
             snapshot=path.parent / c.string(members["snapshot"], "serve.snapshot") if "snapshot" in members else None,
             allow_rollback=allow_rollback,
             log_key=path.parent / c.string(members["log_key"], "serve.log_key"),
+            old_log_key=path.parent / c.string(old, "serve.old_log_key") if old is not None else None,
             origin=c.string(members["origin"], "serve.origin", 200),
             host=c.string(members["host"], "serve.host"),
             port=c.integer(members["port"], "serve.port", 0, PORT_MAX),

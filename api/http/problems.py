@@ -56,7 +56,7 @@ class ServiceCode(StableCode):
     HEAD_TOO_LARGE = 431, "The headers are larger than allowed"
     INTERNAL = 500, "Internal error; retry the same request"
     BUSY = 503, "The service is busy; retry the same request", 2
-    PAUSED = 503, "The service's clock cannot be believed; retry the same request later", 30
+    PAUSED = 503, "The service records nothing at present; retry the same request later", 30
     STOPPED = 503, "The book stopped; retry the same command after the service restarts", 30
     UNANSWERED = 503, "The service took too long; retry the same command", 5
     KEY_STORE = 503, "The key store is unavailable; retry the same request", 5

@@ -16,6 +16,7 @@ later key is trusted: from then on no checkpoint of an earlier key is, of a size
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
@@ -179,8 +180,11 @@ class SeenCheckpoint:
         )
 
     def _opened(self, note: str) -> Checkpoint:
+        keys = self.keys
+        # A key that was revoked since may have signed it: the log still has to extend it.
+        trust = replace(keys, revoked={}) if isinstance(keys, Policy) else keys
         try:
-            return open_checkpoint(note, self.keys)
+            return open_checkpoint(note, trust)
         except Malformed as error:
             raise SeenCheckpointError(
                 f"the checkpoint that was seen before cannot be read ({error}): restore {self.path}, or delete it to "

@@ -240,14 +240,33 @@ cp world/issuer.jwks issuer-old.jwks
 sed -i 's#keys/issuer.pem#keys/issuer-2.pem#' world/profile.toml
 python3 -c 'import json; json.dump({"keys": [json.load(open("issuer-2.jwk"))]}, open("world/issuer.jwks", "w"))'
 
-say "The log: replaced while no service runs by it"
+say "The log: suspended, resumed, and replaced while no service runs by it, with a window in which both keys sign"
 stop service
+show epsilon suspend-log-key world/profile.toml --reason "a laptop is missing"
+start service epsilon serve world/profile.toml
+echo "While it is suspended nothing is recorded, and reads are answered:"
+python3 - "$port" <<'PYTHON'
+import sys
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+try:
+    urlopen(f"http://127.0.0.1:{sys.argv[1]}/readyz")
+    sys.exit("it records")
+except HTTPError as error:
+    said = error.read().decode()
+    print(error.code, said)
+    sys.exit(not (error.code == 503 and "has suspended the log" in said))
+PYTHON
+show epsilon account world/tdc-2.toml
+stop service
+show epsilon suspend-log-key world/profile.toml --reason "it was found" --resume
 show epsilon key new world/keys/log-2.pem > log-2.jwk
-show epsilon rotate-log-key world/profile.toml world/keys/log-2.pem
+show epsilon rotate-log-key world/profile.toml world/keys/log-2.pem --overlap 1000
 echo "A service that still has the old key does not start:"
 code=0; show epsilon serve world/profile.toml || code=$?
 [ "$code" != 0 ]
-sed -i 's#keys/log.pem#keys/log-2.pem#' world/profile.toml
+sed -i 's#^log_key = "keys/log.pem"#log_key = "keys/log-2.pem"\nold_log_key = "keys/log.pem"#' world/profile.toml
 start service epsilon serve world/profile.toml
 echo "A token by the issuer's old key is refused, one by its new key is not:"
 ends 6 epsilon account world/tdc-2.toml

@@ -24,6 +24,7 @@ from ledger.commands.decide import decide_unsigned, signing_key
 from ledger.commands.entry import Entry
 from ledger.commands.registration.document import EnterDocument, signers
 from ledger.commands.registration.partition import PARTITION, OpenPartition, opening
+from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.runs.priced_charge import PricedCharge, price
@@ -70,7 +71,7 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
     command = entry.command
     pending = PendingCommand(command, entry.command_body, command.to_bytes(), entry.signature)
     key = signing_key(facts, pending, log_x)
-    require_key_in_force(facts, command.key_id, entry.time)
+    require_key_in_force(facts, command.key_id, entry.time, ends_suspension=KINDS[entry.kind].ends_suspension)
     witness(entry.signature, pending.raw, key)
     refused = entry.code.refused
     if isinstance(pending.body, EnterDocument) and refused:

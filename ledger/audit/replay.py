@@ -29,6 +29,7 @@ from ledger.book.state.uncollected_objects import UNCOLLECTED
 from ledger.commands.apply import apply, apply_effect
 from ledger.commands.entry import Entry
 from ledger.commands.governance.state_statement import STATEMENT
+from ledger.commands.registry import KINDS
 from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.gate import Gate
@@ -45,8 +46,9 @@ from ledger.store.schema_revision import READABLE_SINCE, BookUnusable, check_sch
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.successor_book import check_successor
 from ledger.store.tables import DOCUMENT, ENTRY
-from ledger.verifier import Checkpoint, LogKey
+from ledger.verifier import LOG_KEY_SUSPENSION, Checkpoint, LogKey
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 CHUNK: Final = 1_024
 CHUNK_BYTES: Final = 1 << 21
@@ -165,6 +167,7 @@ class _Replay:
         self._permits = PermitCache(self._state, gate, self._log_x)
         self._growth = TreeRebuild(book, self.trust)
         self._last = 0
+        self._suspended = False
 
     def run(self, step: Step, kept: int, integrity: Callable[[], str]) -> VerificationReport:
         book, state = self._book, self._state
@@ -213,6 +216,7 @@ class _Replay:
         try:
             for index, (entry, time) in enumerate(zip(chunk.read, chunk.times, strict=True), chunk.start):
                 row = stored[index - chunk.start]
+                self._check_suspension(entry, row)
                 secret = self._statements.secret(row)
                 with_sums = self._statements.sums_up and not isinstance(entry, Entry)
                 if not with_sums:
@@ -236,6 +240,15 @@ class _Replay:
         if chunk.wrong is not None:
             raise VerificationFailed(*chunk.wrong)
         return chunk.leaves
+
+    def _check_suspension(self, entry: object, stored: Stored) -> None:
+        """Check that nothing follows the suspension of the log's key but its end. Raises: Malformed."""
+        kind = stored[2]
+        if self._suspended and not KINDS[kind].ends_suspension:
+            raise Malformed("kind", f"is {kind}, and the log's key is suspended")
+        if kind == LOG_KEY_SUSPENSION or self._suspended:
+            assert isinstance(entry, Entry), "is no run"
+            self._suspended = kind == LOG_KEY_SUSPENSION and entry.command.body["suspended"] is True
 
     def _decide_run(self, run: SignedRun, stored: Stored, index: int) -> None:
         """Decide by the cached permit of an equal run, or in full."""

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ledger.accounts.pricing import UNPREPARED, PriceMissing
 from ledger.book.call_queue import Call
 from ledger.book.state.open_state import Changes
-from ledger.book.submitted_command import Outcome
+from ledger.book.submitted_command import BookPaused, Outcome
 from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
 from ledger.commands.apply import Effect, effect_of, run_effect
@@ -27,7 +27,13 @@ from ledger.commands.runs.key_release import ReleaseKey
 from ledger.commands.runs.run_generation import TakeGeneration
 from ledger.commands.runs.settlement import LAPSE, Post, Settle
 from ledger.commands.runs.step_lease import LeaseSteps
-from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG, LogKeyClaim, RotateLogKey
+from ledger.commands.signing_keys.log_key_rotation import (
+    ROTATION_OF_LOG,
+    LogKeyClaim,
+    RevokedLogKey,
+    RotateLogKey,
+)
+from ledger.commands.signing_keys.log_key_suspension import SUSPENSION_OF_LOG, SuspendLogKey
 from ledger.commands.verdict_cache import VerdictCache
 from ledger.crypto import detached_jws
 from ledger.domain.command import LEDGER_ACTOR, Command
@@ -94,13 +100,15 @@ class Batch:
         changes: of the state, to be written for readers, once the batch is closed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a batch is decided by and on
         self,
         reads: Executor,
         recorder: Recorder,
         state: WriterState,
         verdicts: VerdictCache[Any],
         before: Batch | None = None,
+        *,
+        ends_suspension: bool = False,
     ) -> None:
         """Begin; charges whose deadline has passed lapse first.
 
@@ -110,10 +118,13 @@ class Batch:
             state: changes with every entry.
             verdicts: of the gate, kept from batch to batch.
             before: the batch before this one, if its commit may not be over.
+            ends_suspension: the batch is to hold one entry, which may follow the suspension of the log's key.
 
         Raises:
-            BookPaused: if the clock is not believed; nothing is recorded then.
+            BookPaused: if the clock is not believed, or the log's key is suspended; nothing is recorded then.
         """
+        if state.suspended is not None and not ends_suspension:
+            raise BookPaused(state.suspended)
         self.state = state
         self.parts: list[Part] = []
         self.rows: list[tuple[int, str, str, int, bytes]] = []
@@ -128,6 +139,8 @@ class Batch:
             self.tree.know(before.tree.added)
         # One reading for the whole batch: a pause that begins later is of the next one.
         self._reading = recorder.now(0)
+        if state.suspended is not None:
+            return
         for charge in state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
         self._record_statement()
@@ -287,11 +300,17 @@ class Recorder:
         """The book's own command for a statement of the state; no one can foresee its id."""
         return self._own(STATEMENT.name, f"statement-{c.digest(write(stated))[:32]}", stated.to_json())
 
-    def log_key_rotation(self, new_key: Ed25519PrivateKey) -> PendingCommand:
+    def log_key_rotation(
+        self, new_key: Ed25519PrivateKey, overlap: int | None = None, revokes: RevokedLogKey | None = None
+    ) -> PendingCommand:
         """The book's own command that makes another key the log's, with the new key's own signature."""
         claim = LogKeyClaim(detached_jws.public_key(new_key), self._public)
-        body = RotateLogKey(claim.key, detached_jws.sign(new_key, write(claim)), claim.retires)
+        body = RotateLogKey(claim.key, detached_jws.sign(new_key, write(claim)), claim.retires, overlap, revokes)
         return self._own(ROTATION_OF_LOG.name, f"log-key-rotation-{c.digest(write(claim))[:32]}", body.to_json())
+
+    def log_key_suspension(self, name: str, reason: str, *, suspended: bool) -> PendingCommand:
+        """The book's own command that suspends or resumes its key; ``name`` is its id, which no one can foresee."""
+        return self._own(SUSPENSION_OF_LOG.name, name, SuspendLogKey(self._public, reason, suspended).to_json())
 
     def _own(self, kind: str, name: str, body: c.Object) -> PendingCommand:
         command = Command(kind, name, LEDGER_ACTOR, self._public.thumbprint, body)

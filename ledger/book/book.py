@@ -27,6 +27,7 @@ from ledger.book.batch import Recorder
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_store import DocumentStore
 from ledger.book.group_commit import CLOSED, Writer
+from ledger.book.log_key.overlap_window import signer_of_both
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_epoch, take_lock, usable_state
 from ledger.book.past_snapshot import PastSnapshot
@@ -83,6 +84,7 @@ class Book:
         volatile: bool = False,
         statements: bool = True,
         show_first: Callable[[], Iterable[int]] = tuple,
+        old_key: Ed25519PrivateKey | None = None,
     ) -> Self:
         """Open a book whose schema is in place.
 
@@ -100,6 +102,7 @@ class Book:
             statements: state the state from time to time, and at closing.
             show_first: shows the book to witnesses once it was checked and before anything is signed or written, and
                 returns their times (Unix ms); what it raises leaves the book as it was.
+            old_key: the key that ``log_key`` has replaced; it signs beside it as long as the rotation's window lasts.
 
         Raises:
             BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, the role
@@ -114,6 +117,8 @@ class Book:
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
             state = usable_state(engines[1], recorder.signer.key, keeping, snapshot, volatile=volatile)
             state.statements.enabled = statements
+            if old_key is not None:
+                recorder.signer = signer_of_both(engines[1], recorder.signer, old_key)
             _begin_clock(engines[1], recorder.clock, state.time, show_first)
             if keeping is not None:
                 keeping.begin()
@@ -239,7 +244,13 @@ class Book:
             KeyError: if the log has not so many entries.
         """
         with self.read() as now:
-            yield PastSnapshot(now.connection, size, self._recorder.signer.sign)
+            yield PastSnapshot(now.connection, size, self._sign_past)
+
+    def _sign_past(self, size: int, root: bytes) -> str:
+        """The checkpoint of an earlier size. Raises: BookPaused, if the log's key is suspended."""
+        if self._writer.suspended is not None:
+            raise BookPaused(self._writer.suspended)
+        return self._recorder.signer.sign(size, root)
 
     def now(self) -> int:
         """The time (ms) that an entry would get now. Raises: BookPaused, BookStopped."""
@@ -269,8 +280,8 @@ class Book:
 
     @property
     def paused(self) -> str | None:
-        """Why the clock is not believed, and nothing is written; None if it is."""
-        return self._recorder.clock.paused
+        """Why nothing is written: the clock is not believed, or the log's key is suspended; None if it is written."""
+        return self._recorder.clock.paused or self._writer.suspended
 
     @property
     def waiting(self) -> int:

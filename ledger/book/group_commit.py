@@ -123,6 +123,11 @@ class Writer:
         """How many commands wait to be decided at this moment."""
         return self._queue.commands
 
+    @property
+    def suspended(self) -> str | None:
+        """Why the log's key signs nothing; None unless it is suspended."""
+        return self._state.suspended
+
     def pin(self) -> Future[Pinned | None]:
         """A snapshot of the database and what is in memory at the same size, taken soon, with no commit under way.
 

@@ -55,7 +55,7 @@ class PricesChange(BookBusy):
 
 
 class BookPaused(BookBusy):
-    """The clock cannot be believed, so nothing is recorded until it can be; the client may retry."""
+    """The clock cannot be believed, or the log's key is suspended: nothing is recorded; the client may retry."""
 
 
 @dataclass(frozen=True)

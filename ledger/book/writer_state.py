@@ -82,6 +82,7 @@ class WriterState:
         self.durable = 0
         self.note: str | None = None
         self._key = key
+        self._key_id = PublicKey("Ed25519", c.base64url(key.public)).thumbprint
         self._tree = CompactRange()
         self._deadlines: list[tuple[int, str]] = []
 
@@ -123,6 +124,14 @@ class WriterState:
     def size(self) -> int:
         """How many entries were applied."""
         return self._tree.size
+
+    @property
+    def suspended(self) -> str | None:
+        """Why the log's key signs nothing, while it is suspended: no entry follows but the one that ends that."""
+        terms = self.facts.key_terms.get(self._key_id)
+        if terms is None or terms.suspended_by is None:
+            return None
+        return f"entry {self.size - 1} has suspended the log's key: nothing is recorded until it is resumed or replaced"
 
     @property
     def root(self) -> bytes:
@@ -214,8 +223,7 @@ class WriterState:
 
     def _check_in_force(self) -> None:
         """Check that no entry has replaced the key of this process. Raises: BookUnusable."""
-        own = PublicKey("Ed25519", c.base64url(self._key.public)).thumbprint
-        terms = self.facts.key_terms.get(own)
+        terms = self.facts.key_terms.get(self._key_id)
         if terms is not None and terms.revoked is not None:
             raise BookUnusable(
                 f"entry {terms.revoked} has replaced the log's key {self._key.vkey}: start with the file of the key "

@@ -88,6 +88,7 @@ class CommandKind(Generic[B]):
         recorded: what its entry records beside the request and the outcome.
         binds_all: its entries bind, or may bind, every registered organisation, so all of them may see the entries.
         changes_prices: prices of later commands are prepared only once it is recorded.
+        ends_suspension: its entry may follow that of a suspension of the log's key, signed by the suspended key.
         read_bytes: reads its body from canonical bytes faster than the record does; returns None where the strict
             reader must decide.
     """
@@ -103,6 +104,7 @@ class CommandKind(Generic[B]):
     recorded: type[Record] | None = None
     binds_all: bool = False
     changes_prices: bool = False
+    ends_suspension: bool = False
     read_bytes: Callable[[bytes], B | None] | None = None
 
     @property

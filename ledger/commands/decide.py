@@ -54,7 +54,7 @@ def decide_unsigned(  # noqa: PLR0913, PLR0917 - as above
     kind = KINDS[pending.command.kind]
     context = kind.context(facts, pending, now, index, gate, kept)
     try:
-        require_key_in_force(facts, pending.command.key_id, now)
+        require_key_in_force(facts, pending.command.key_id, now, ends_suspension=kind.ends_suspension)
         if kind.requires_role:
             context.require_role()
         return kind.decide(context)

@@ -35,6 +35,7 @@ from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import LAPSE, POST, VOID
 from ledger.commands.runs.step_lease import STEP_LEASE
 from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG
+from ledger.commands.signing_keys.log_key_suspension import SUSPENSION_OF_LOG
 from ledger.commands.signing_keys.recovery import QUORUM, RECOVERY
 from ledger.commands.signing_keys.revocation import KEY_REVOCATION
 from ledger.commands.signing_keys.rotation import ROTATION
@@ -83,11 +84,12 @@ KINDS: Final[dict[str, CommandKind[Any]]] = {
         QUORUM,
         RECOVERY,
         ROTATION_OF_LOG,
+        SUSPENSION_OF_LOG,
     )
 }
 """By name."""
 CLIENT_KINDS: Final = {name: kind for name, kind in KINDS.items() if kind.path}
-"""The kinds that clients send; the book itself lapses charges, states its state and replaces its key."""
+"""The kinds that clients send; the book itself lapses charges, states its state, suspends and replaces its key."""
 PATHS: Final = {name: kind.path for name, kind in CLIENT_KINDS.items()}
 """The HTTP path of each of these."""
 

@@ -47,14 +47,20 @@ class LogSigner:
 
 
 class RotatingSigner(LogSigner):
-    """Both keys of a log that is replacing its key: each signs the one checkpoint that ends with the rotation."""
+    """Both keys of a log that replaces its key: each signs the checkpoint that ends with the rotation.
 
-    def __init__(self, old: LogSigner, private: Ed25519PrivateKey) -> None:
-        """Sign with the old key and with the new one."""
+    Where the rotation has a window, both sign those of its sizes too.
+    """
+
+    def __init__(self, old: LogSigner, private: Ed25519PrivateKey, last: int | None = None) -> None:
+        """Sign with the old key, up to the size ``last`` if there is one, and with the new one."""
         super().__init__(private, old.key.name)
-        self._old = old
+        self._old, self._last = old, last
 
     def sign(self, size: int, root: bytes) -> str:
-        """The checkpoint of a tree with two signatures, the old key's first."""
-        signature = super().sign(size, root).rpartition("\n\n")[2]
+        """The checkpoint of a tree with two signatures, the old key's first; by the new key alone after the window."""
+        note = super().sign(size, root)
+        if self._last is not None and size > self._last:
+            return note
+        signature = note.rpartition("\n\n")[2]
         return f"{self._old.sign(size, root)}{signature}"

@@ -12,6 +12,7 @@ from ledger.commands.governance.state_statement import STATEMENT, StateStatement
 from ledger.commands.registration.organisation import ORGANISATION, RegisterOrganisation
 from ledger.commands.runs.settlement import LAPSE, VOID, Settle
 from ledger.commands.signing_keys.log_key_rotation import ROTATION_OF_LOG, RotateLogKey
+from ledger.commands.signing_keys.log_key_suspension import SUSPENSION_OF_LOG, SuspendLogKey
 from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
@@ -57,7 +58,7 @@ def _settlement(case: Case, body: Settle) -> None:
     case.until = TIME_MAX
 
 
-def _book_alone(case: Case, _body: StateStatement | RotateLogKey) -> None:
+def _book_alone(case: Case, _body: StateStatement | RotateLogKey | SuspendLogKey) -> None:
     case.check("actor_unknown", case.actor == LEDGER_ACTOR, case.actor, "the ledger itself")
 
 
@@ -68,6 +69,7 @@ _VERDICTS: Final[Mapping[str, Gate]] = dict(
         on(LAPSE, _settlement),
         on(STATEMENT, _book_alone),
         on(ROTATION_OF_LOG, _book_alone),
+        on(SUSPENSION_OF_LOG, _book_alone),
         *charges.VERDICTS,
         *documents.VERDICTS,
         *governance.VERDICTS,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
-from ledger.book.log_key.rotation import Rotated, rotate_log_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ledger.book.log_key.own_entry import BookPlace
+from ledger.book.log_key.rotation import Replacement, Rotated, rotate_log_key
 from ledger.log.checkpoint import LogSigner
 from ledger.store.log_key.rotation_proofs import all_rotations
 from policy.decisions.gate import gate
@@ -18,10 +22,25 @@ NEW: Final = LogSigner(NEW_KEY, ORIGIN).key
 THIRD: Final = LogSigner(THIRD_KEY, ORIGIN).key
 
 
-def rotate(world: StoredWorld, **changes: Any) -> Rotated:  # noqa: ANN401 - any argument of the rotation
+def place_of(world: StoredWorld, **changes: Any) -> BookPlace:  # noqa: ANN401 - any field of a place
+    """A closed book, for an entry on its own key."""
+    usual = {"url": world.url, "gate": gate, "log_key": LOG_KEY, "origin": ORIGIN, "clock": world.clock}
+    return BookPlace(**{**usual, "volatile": True, **changes})
+
+
+def rotate(  # noqa: PLR0913 - the terms of a rotation
+    world: StoredWorld,
+    *,
+    log_key: Ed25519PrivateKey = LOG_KEY,
+    new_key: Ed25519PrivateKey = NEW_KEY,
+    kept: tuple[Path, Path] | None = None,
+    overlap: int | None = None,
+    stolen: str | None = None,
+    stolen_since: int = 0,
+) -> Rotated:
     """Replace the key of a closed book's log by the second one."""
-    usual = {"gate": gate, "log_key": LOG_KEY, "new_key": NEW_KEY, "origin": ORIGIN, "volatile": True}
-    return rotate_log_key(world.url, **{**usual, "clock": world.clock, **changes})
+    terms = Replacement(new_key, overlap, stolen, stolen_since)
+    return rotate_log_key(place_of(world, log_key=log_key), terms, kept)
 
 
 def restart(world: StoredWorld, **changes: Any) -> None:  # noqa: ANN401 - any argument of Book.open

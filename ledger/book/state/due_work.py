@@ -30,7 +30,7 @@ class DueWork:
 
     def rest_s(self) -> float:
         """How long until something is due."""
-        if self._clock.paused is not None:
+        if self._clock.paused is not None or self._state.suspended is not None:
             return PAUSED_REST_S
         now, deadline = max(self._clock.wall(), self._state.time), self._state.next_deadline()
         rest_ms = self._state.statements.rest_ms(now)

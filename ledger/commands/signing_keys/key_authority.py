@@ -10,6 +10,7 @@ from ledger.commands.context import Context
 from ledger.crypto import detached_jws
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey, check_key
+from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import Facts, Organisation, SigningKey
 from ledger.domain.key_terms import KeyTerms, key_refusal
@@ -66,8 +67,15 @@ def terms_of(facts: Facts, key: SigningKey) -> KeyTerms:
     return terms or KeyTerms(key.key_id, key.owner, 0, None, None, None, key.index)
 
 
-def require_key_in_force(facts: Facts, key_id: str, now: int) -> None:
-    """Check that a key's signatures count at a time (ms). Raises: Rejected."""
+def require_key_in_force(facts: Facts, key_id: str, now: int, *, ends_suspension: bool = False) -> None:
+    """Check that a key's signatures count at a time (ms), those of the log's key that end its suspension too.
+
+    Raises:
+        Rejected: if they do not.
+    """
+    terms = facts.key_terms.get(key_id)
+    if ends_suspension and terms is not None and terms.revoked is None and terms.suspended_by == LEDGER_ACTOR:
+        return
     if refusal := key_refusal(facts, key_id, now):
         raise Rejected(Code.SIGNATURE_INVALID, refusal, "key_id")
 

@@ -1,14 +1,18 @@
 """The log's own key is replaced: the book's own entry, signed by the key that it retires.
 
-The checkpoint over the first entries up to this one and no others is the last that the old key signs, and the first
-that the new key signs; both sign it. From the entry on the new key signs the book's own entries, and the old one
-nothing. A verifier that kept either key finds the other by the entry and its receipt (``with_rotations`` of
-:mod:`ledger.verifier`). In the state both are keys of the log itself, which is no organisation.
+The checkpoint over the first entries up to this one and no others is the first that the new key signs; both sign it.
+From the entry on the new key signs the book's own entries. A verifier that kept either key finds the other by the entry
+and its receipt (``with_rotations`` of :mod:`ledger.verifier`). In the state both are keys of the log itself, which is
+no organisation.
+
+Without a window that checkpoint is the last that the old key signs. With one both keys sign, over so many entries more:
+the time in which those that know the old key alone learn of the new one. A rotation may also revoke a key of the log
+that was stolen, the one that it retires or an earlier one, as of a size: by that key alone no larger checkpoint counts.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
@@ -19,8 +23,12 @@ from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import SigningKey
 from ledger.domain.outcomes import Code
 from ledger.verifier import LOG_KEY_ROTATION
-from ledger.wire.field_types import constant
+from ledger.wire.canonical_json import INTEGER_MAX
+from ledger.wire.field_types import KeyBytes, between, constant
 from ledger.wire.records import Record, write
+
+OVERLAP_MAX: Final = 10_000_000
+"""Entries after a rotation over which the old key may go on signing beside the new one."""
 
 
 class LogKeyClaim(Record, frozen=True):
@@ -31,12 +39,26 @@ class LogKeyClaim(Record, frozen=True):
     use: Literal["log_key_rotation"] = constant("log_key_rotation")
 
 
+class RevokedLogKey(Record, frozen=True):
+    """A key of the log that was stolen, by its id, and the size of the last checkpoint by it alone that counts."""
+
+    key: KeyBytes
+    size: Annotated[int, between(0, INTEGER_MAX)]
+
+
 class RotateLogKey(Record, frozen=True):
-    """A new key of the log in place of the one that signs this; ``possession`` is the new key's own signature."""
+    """A new key of the log in place of the one that signs this; ``possession`` is the new key's own signature.
+
+    Attributes:
+        overlap: over how many entries more both keys sign checkpoints.
+        revokes: a stolen key of the log.
+    """
 
     key: PublicKey
     possession: Possession
     retires: PublicKey
+    overlap: Annotated[int, between(1, OVERLAP_MAX)] | None = None
+    revokes: RevokedLogKey | None = None
 
     def __post_init__(self) -> None:
         """Raises: Malformed, for a key that no log may sign with."""
@@ -57,17 +79,37 @@ def _decide(context: Context[RotateLogKey]) -> Decision:
     if body.key == body.retires:
         raise Rejected(Code.CONFLICT, "the new key is the key that it replaces", "body.key")
     require_new_key(context.facts, body.key, body.possession, body.claim())
+    if body.revokes is not None:
+        _require_revocable(context, body.revokes)
     return Decision(Code.PERMITTED)
+
+
+def _require_revocable(context: Context[RotateLogKey], revokes: RevokedLogKey) -> None:
+    """Check that the log had the key, had the size, and that no window goes on by a stolen key. Raises: Rejected."""
+    body, known = context.body, context.facts.keys.get(revokes.key)
+    if revokes.key != body.retires.thumbprint and (known is None or known.owner != LEDGER_ACTOR):
+        raise Rejected(Code.NOT_FOUND, f"the log never had the key {revokes.key}", "body.revokes.key")
+    if revokes.size > context.index:
+        raise Rejected(Code.CONFLICT, f"the log has {context.index} entries", "body.revokes.size")
+    if body.overlap is not None and revokes.key == body.retires.thumbprint:
+        raise Rejected(Code.CONFLICT, "a key that was stolen does not go on signing beside the new one", "body.overlap")
 
 
 def _apply(change: Change[RotateLogKey]) -> None:
     """Record both keys; the retired one signs nothing more."""
-    body, keys = change.body, change.state.keys
+    body = change.body
     for key in (body.retires, body.key):
-        # No earlier entry names the first key of the log.
-        if key.thumbprint not in keys:
-            keys[key.thumbprint] = SigningKey(key.thumbprint, LEDGER_ACTOR, key.x, None, change.index)
+        know_log_key(change, key)
     revoke_key(change, body.retires.thumbprint)
 
 
-ROTATION_OF_LOG: Final = CommandKind(LOG_KEY_ROTATION, RotateLogKey, _decide, apply=_apply, binds_all=True)
+def know_log_key(change: Change[Any], key: PublicKey) -> None:
+    """Record a key of the log: no earlier entry names its first one."""
+    keys = change.state.keys
+    if key.thumbprint not in keys:
+        keys[key.thumbprint] = SigningKey(key.thumbprint, LEDGER_ACTOR, key.x, None, change.index)
+
+
+ROTATION_OF_LOG: Final = CommandKind(
+    LOG_KEY_ROTATION, RotateLogKey, _decide, apply=_apply, binds_all=True, ends_suspension=True
+)

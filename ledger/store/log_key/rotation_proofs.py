@@ -7,12 +7,14 @@ checkpoint that ends with it, which the old key and the new one sign (``with_rot
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
+from ledger.commands.entry import Entry
 from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.facts import Facts
 from ledger.log.checkpoint import receipt
-from ledger.log.verification import with_rotations
+from ledger.log.verification import log_key_changes, with_rotations
 from ledger.store.cosignatures import checkpoint_at
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import entries_of_kind
@@ -30,14 +32,18 @@ def rotations_of(connection: Executor, positions: Iterable[int]) -> str:
     """The rotations at these entries, in their order. Raises: KeyError, if the book lacks one."""
     found: list[c.Json] = []
     for index in positions:
-        ended, note = Log(connection, index + 1), checkpoint_at(connection, index + 1)
+        ended = Log(connection, index + 1)
+        if Entry.parse(ended.entry(index)).kind != LOG_KEY_ROTATION:
+            # The log's first key is known from its suspension on, where that comes first.
+            continue
+        note = checkpoint_at(connection, index + 1)
         proven = receipt(index, ended.tree.proof(index), note)
         found.append({"entry": to_base64(ended.entry(index)), "receipt": proven})
     return c.dump({"rotations": found, "v": 1}).decode() if found else _NONE
 
 
 def rotation_places(facts: Facts) -> list[int]:
-    """The entries that replaced the log's key, as the state names them."""
+    """The entries that replaced the log's key, as the state names them; the first may be one that suspended it."""
     return sorted({one.index for one in facts.keys_of(LEDGER_ACTOR)})
 
 
@@ -59,7 +65,18 @@ def trusted(connection: Executor, key: LogKey, places: Iterable[int] | None = No
         found = all_rotations(connection) if places is None else rotations_of(connection, places)
     except KeyError as error:
         raise Malformed("rotations", f"cannot be proven: the book lacks {error}") from None
-    return key if found == _NONE else with_rotations(key, found)
+    # What a stolen key signed before its revocation is in the book's own history, and compared with the entries.
+    return key if found == _NONE else replace(with_rotations(key, found), revoked={})
+
+
+def signs_beside(connection: Executor, key: LogKey, places: Iterable[int]) -> tuple[LogKey, int] | None:
+    """The key before the log's newest one, and the last size that both sign; None for a log that had one key.
+
+    Raises:
+        Malformed, KeyError: if a rotation is not proven.
+    """
+    newest = log_key_changes(rotations_of(connection, places))[-1:]
+    return next(((one.old, one.index + 1 + one.overlap) for one in newest if one.new == key), None)
 
 
 def first_x(trust: Trust, key: LogKey) -> str:

@@ -13,6 +13,8 @@ from api.cli.settings import Settings
 from client.keys.signer import Signer
 from ledger.audit.replay import verify_book
 from ledger.book.book import Book
+from ledger.book.log_key.own_entry import BookPlace
+from ledger.book.log_key.rotation import Replacement, rotate_log_key
 from ledger.book.wall_clock import unix_ms
 from ledger.cli.witness_client import Witness, WitnessRefused, witness_newest
 from ledger.log.checkpoint import LogSigner
@@ -23,6 +25,7 @@ from policy.decisions.gate import gate
 from tests.api.server.processes import ISSUER, write_profile
 from tests.factories import third_party
 from tests.factories.callers import Everybody
+from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
 from tests.factories.service import machine_clock
 from tests.factories.stored import StoredWorld, founded_book, no_step, open_world
@@ -109,3 +112,54 @@ def test_a_witness_is_led_from_the_old_key_to_the_new_one(tmp_path: Path) -> Non
                 cosigned(world, new, witness)
         with third_party.serving(tmp_path / "witness", name, ORIGIN, new.vkey) as witness:
             assert show(world, witness) == cosigned(world, new, witness) == world.size > rotated
+
+
+def test_a_witness_of_the_old_key_cosigns_over_the_window(tmp_path: Path) -> None:
+    """Given the old key alone it cosigns each checkpoint of the window, and nothing after it."""
+    name = "witness.example/w1"
+    with open_world(tmp_path) as world:
+        world.book.close()
+        place = BookPlace(url=world.url, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=unix_ms)
+        done = rotate_log_key(place, Replacement(NEW_KEY, overlap=2))
+        world.book = world.open(log_key=NEW_KEY, old_key=LOG_KEY)
+        (tmp_path / "witness").mkdir()
+        with third_party.serving(tmp_path / "witness", name, ORIGIN, LOG.vkey) as witness:
+            new = LogSigner(NEW_KEY, ORIGIN).key
+            for place_ in range(2):
+                world.submit(world.charge(f"run-{place_}", run=SMALL))
+                assert show(world, witness) == cosigned(world, new, witness) == done.entry + 2 + place_
+            world.submit(world.charge("after", run=SMALL))
+            with pytest.raises(WitnessRefused, match=r"has another key for this log \(HTTP 403\)"):
+                show(world, witness)
+
+
+def test_the_service_of_a_suspended_log_answers_reads_alone(tmp_path: Path) -> None:
+    """Commands wait with 503 until the key is resumed; a window and a theft are options of the rotation."""
+    with founded_book(tmp_path) as url:
+        everybody = Everybody(ISSUER, ORIGIN, machine_clock())
+        folder = tmp_path / "server"
+        profile = write_profile(folder, url, Signer(LOG_KEY), everybody)
+        Signer(NEW_KEY).save(folder / "log-2.pem")
+        kept = Settings.load(profile).kept_file(LOG)
+        opened = partial(Book.open, url, gate=gate, origin=ORIGIN, clock=unix_ms, kept=kept)
+        opened(log_key=LOG_KEY, first_start=True).close()
+
+        def run(*arguments: str) -> str:
+            done = CliRunner().invoke(app, [*arguments])
+            return f"{done.exit_code} {done.output}"
+
+        suspend = ("suspend-log-key", str(profile), "--reason", "a laptop is missing")
+        rotate = ("rotate-log-key", str(profile), str(folder / "log-2.pem"))
+        assert "has suspended the log's key" in run(*suspend)
+        assert run(*suspend).startswith("5 ")
+        book = opened(log_key=LOG_KEY)
+        assert book.paused is not None
+        book.close()
+        assert "has resumed the log's key" in run(*suspend, "--resume")
+        assert "--stolen-since" in run(*rotate, "--stolen", "a key")
+        said = run(*rotate, "--overlap", "3")
+        assert (said[:2], "old_log_key" in said) == ("0 ", True), said
+        text = profile.read_text().replace('"log.pem"', '"log-2.pem"\nold_log_key = "log.pem"')
+        profile.write_text(text)
+        settings = Settings.load(profile)
+        assert (settings.log_key.name, settings.old_log_key and settings.old_log_key.name) == ("log-2.pem", "log.pem")

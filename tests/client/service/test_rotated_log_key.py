@@ -8,8 +8,10 @@ import pytest
 
 from client.service.key_grant_check import check, fetch
 from client.service.seen_checkpoint import SeenCheckpoint, SeenCheckpointError, known_keys
-from ledger.book.log_key.rotation import rotate_log_key
+from ledger.book.log_key.own_entry import BookPlace
+from ledger.book.log_key.rotation import Replacement, rotate_log_key
 from ledger.book.wall_clock import unix_ms
+from ledger.crypto.detached_jws import public_key
 from ledger.log.checkpoint import LogSigner, RotatingSigner, receipt
 from ledger.store.engine import url_of
 from ledger.verifier import Checkpoint, Policy, leaf_hash, to_base64
@@ -31,7 +33,8 @@ def test_a_client_that_pinned_the_old_key_follows(tmp_path: Path) -> None:
         kept = held.receipt("before")
         size, contract = world.size, world.contract
     book = url_of(tmp_path / "book.sqlite")
-    rotate_log_key(book, gate=gate, log_key=LOG_KEY, new_key=NEW_KEY, origin=ORIGIN, clock=unix_ms)
+    place = BookPlace(url=book, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=unix_ms)
+    rotate_log_key(place, Replacement(NEW_KEY))
     with open_world(tmp_path, log_key=NEW_KEY, database=book) as world:
         world.contract = contract
         world.everybody.roles |= {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC"}
@@ -50,6 +53,33 @@ def test_a_client_that_pinned_the_old_key_follows(tmp_path: Path) -> None:
             stolen = LogSigner(LOG_KEY, ORIGIN).sign(facts.size, facts.root)
         with pytest.raises(SeenCheckpointError, match="signs none of this size"):
             held.trust_receipt(f"{kept.partition(chr(10) * 2)[0]}\n\n{stolen}")
+
+
+def test_a_client_that_holds_a_head_of_a_revoked_key(tmp_path: Path) -> None:
+    """The true head is extended and goes on; the thief's is not; and no receipt by that key counts."""
+    with founded_world(tmp_path) as world:
+        charge(world, "before")
+        held = world.service.held_to(LOG)
+        kept = held.receipt("before")
+        size, contract = world.size, world.contract
+    book = url_of(tmp_path / "book.sqlite")
+    place = BookPlace(url=book, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=unix_ms)
+    rotate_log_key(place, Replacement(NEW_KEY, None, public_key(LOG_KEY).thumbprint, 0))
+    with open_world(tmp_path, log_key=NEW_KEY, database=book) as world:
+        world.contract = contract
+        world.everybody.roles |= {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC"}
+        seen = SeenCheckpoint(LOG, "").path
+        for head, goes_on in ((LogSigner(LOG_KEY, ORIGIN).sign(size, bytes(32)), False), (seen.read_text(), True)):
+            seen.write_text(head)
+            held = world.service.held_to(LOG)
+            if goes_on:
+                charge(world, "after")
+                assert held.receipt("after")
+                with pytest.raises(SeenCheckpointError, match="signs none of this size"):
+                    held.trust_receipt(kept)
+            else:
+                with pytest.raises(SeenCheckpointError, match="does not prove that its log goes on"):
+                    held.receipt("before")
 
 
 def test_rotations_that_are_not_those_seen_before_are_refused() -> None:

@@ -7,6 +7,7 @@ from typing import Final
 INTEGER_MAX: Final = 2**53 - 1
 DOCUMENT: Final = {"document": "sha256", "signatures": "list 1 32 sha256"}
 ROOM: Final = {"sealing": "key X25519", "signing": "key Ed25519"}
+REVOKED_LOG_KEY: Final = {"key": "bytes32", "size": "integer 0 9007199254740991"}
 RELATION: Final = "word REPLACE_SPECIAL ADD_OR_REMOVE_ONE REPLACE_ONE"
 NOISE: Final = "number 1/100 1000000"
 EPSILON: Final = "number 1/1000000000 256"
@@ -114,7 +115,14 @@ BODIES: Final[dict[str, dict[str, str]]] = {
         "reason": "text 2000",
         "signatures": "optional list 1 12 text 2000",
     },
-    "log_key_rotation": {"key": "key Ed25519", "possession": "text 2000", "retires": "key Ed25519"},
+    "log_key_rotation": {
+        "key": "key Ed25519",
+        "overlap": "optional integer 1 10000000",
+        "possession": "text 2000",
+        "retires": "key Ed25519",
+        "revokes": "optional revoked_log_key",
+    },
+    "log_key_suspension": {"key": "key Ed25519", "reason": "text 1000", "suspended": "boolean"},
     "release_notice": {"charge": "name", "model": "sha256"},
     "model_opening": {
         "charge": "name",

@@ -15,7 +15,16 @@ from math import gcd
 from string import ascii_letters, ascii_lowercase, digits
 from typing import Any, Final, NoReturn
 
-from tests.ledger.commands.command_fields import BODIES, DP_SGD, ENVELOPE, MECHANISM_PLAN, MECHANISMS, ROOM, SAMPLER
+from tests.ledger.commands.command_fields import (
+    BODIES,
+    DP_SGD,
+    ENVELOPE,
+    MECHANISM_PLAN,
+    MECHANISMS,
+    REVOKED_LOG_KEY,
+    ROOM,
+    SAMPLER,
+)
 
 BYTES_MAX: Final = 32_768
 _P = 2**255 - 19
@@ -223,6 +232,7 @@ _OTHERS: Final[dict[str, Callable[[Any, str], None]]] = {
     "mechanism": _is_mechanism,
     "object": lambda value, _: _require(isinstance(value, dict)),
     "plan": _is_plan,
+    "revoked_log_key": lambda value, _: _check_object(value, REVOKED_LOG_KEY),
     "room": lambda value, _: _check_object(value, ROOM),
     "sampler": lambda value, _: _check_object(value, SAMPLER),
     "signer": _is_signer,

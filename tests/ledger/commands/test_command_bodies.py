@@ -78,6 +78,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "reason": "the key was lost",
     },
     "log_key_rotation": {"key": KEY, "possession": "a..b", "retires": KEY},
+    "log_key_suspension": {"key": KEY, "reason": "a laptop is missing", "suspended": True},
     "release_notice": {"charge": "run-1", "model": DIGEST},
     "model_opening": {
         "charge": "run-1",
@@ -107,6 +108,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     },
     "key_recovery": {"signatures": ["a..b"]},
     "key_rotation": {"starts": 1_700_000_000_000},
+    "log_key_rotation": {"overlap": 1_000, "revokes": {"key": X, "size": 0}},
     "merger": {"proposed": True},
     "model_release": {"post": "post-1", "watermark": DIGEST},
     "post": {"generation": 2, "lease": "lease-1", "model": DIGEST},

@@ -28,7 +28,7 @@ def _void(world: PermissiveWorld) -> Request:
 
 def test_every_kind_that_clients_send_has_a_path_of_its_own_and_roles() -> None:
     """A lapse is the book's own: it has neither."""
-    assert set(KINDS) - set(CLIENT_KINDS) == {"lapse", "log_key_rotation", "statement"}
+    assert set(KINDS) - set(CLIENT_KINDS) == {"lapse", "log_key_rotation", "log_key_suspension", "statement"}
     assert not KINDS["lapse"].roles
     assert len({kind.path for kind in CLIENT_KINDS.values()}) == len(CLIENT_KINDS)
     for kind in CLIENT_KINDS.values():
