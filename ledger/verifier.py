@@ -584,7 +584,8 @@ def with_rotations(trust: LogKey | Policy, text: str) -> Policy:
     if set(keys) & set(policy.logs) == {newest.old}:
         sizes[newest.old] = ends[-2], ends[-1] + newest.overlap
     logs = tuple(dict.fromkeys((*policy.logs, *keys)))
-    return replace(policy, logs=logs, sizes={**policy.sizes, **sizes}, revoked=_revoked(links, keys))
+    revoked = {**policy.revoked, **_revoked(links, keys)}
+    return replace(policy, logs=logs, sizes={**policy.sizes, **sizes}, revoked=revoked)
 
 
 @dataclass(frozen=True, slots=True)
