@@ -235,6 +235,11 @@ def run(data: Data, name: str, text: str) -> dict[str, Any]:
         }
 
 
+def pair(data: Data, plan: TuningPlan) -> dict[str, Any]:
+    """One world: the untuned default, and the best of the trials."""
+    return run(data, "default", DEFAULT) | run(data, "tuned", SPACE + plan_text(plan))
+
+
 def main() -> None:
     """Write both accuracies of each seed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.tuned_training")
@@ -245,8 +250,7 @@ def main() -> None:
     data = Data.load(given.data)
     plan = tuning_plan(len(data.governed[0]))
     for world in range(given.seeds):
-        found = run(data, "default", DEFAULT) | run(data, "tuned", SPACE + plan_text(plan))
-        write(given.into, {"data": given.data, "world": world, **found})
+        write(given.into, {"data": given.data, "world": world, **pair(data, plan)})
 
 
 if __name__ == "__main__":
