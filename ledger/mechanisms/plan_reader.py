@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from ledger.mechanisms.audited_plan import AuditedPlan
-from ledger.mechanisms.correlated import CorrelatedPlan
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.mechanisms.decomposition import check_pieces
 from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.plan import MechanismPlan, Plan

@@ -14,7 +14,7 @@ from client.http.problems import Refused
 from client.service.service import Service
 from ledger.domain.exit_codes import ExitCode
 from ledger.mechanisms.audited_plan import AuditedPlan
-from ledger.mechanisms.correlated import CorrelatedPlan
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.canonical_json import Object
@@ -78,7 +78,9 @@ class JobCheck:
         if isinstance(whole, AuditedPlan):
             stages = (f"audit: {whole.canaries} canaries, of which {whole.guesses} are guessed, at no price",)
         if isinstance(whole, CorrelatedPlan):
-            stages = (f"correlated noise: {whole.steps} rounds of {whole.bands} steps, charged by the round",)
+            rounds = f"{whole.steps} rounds of {whole.bands} steps, charged by the round"
+            stream = f"a stream of {whole.bands} steps, charged as one"
+            stages = (f"correlated noise: {stream if whole.steps == 1 else rounds}",)
         if isinstance(whole, StagedPlan):
             parts = f"{len(whole.statistics)} statistics before and {len(whole.metrics)} metrics after the training"
             stages = (f"stages: {parts}, {whole.steps} steps in all, one price",)

@@ -185,6 +185,25 @@ def check(
         raise typer.Exit(ExitCode.REFUSED)
 
 
+@_JOBS.command("job.toml", "job.toml --bands 8")
+def noise(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="A job in TOML that states its ε.")],
+    *,
+    bands: Annotated[
+        int | None,
+        typer.Option("--bands", metavar="N", help="Steps of a round; all steps for a stream. Default: try several."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Optimise correlated noise for a job's ε and steps, beside independent noise; nothing is recorded."""
+    begin(as_json=as_json)
+    with errors_reported(as_json=as_json, ending=end_check):
+        from trainer_adapter.dpsgd.correlated.noise_report import report_noise
+
+        report = report_noise(job, bands)
+    print_report(report, as_json=as_json)
+
+
 @_JOBS.command("", "> job.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a job, as TOML reads it."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ledger.domain.range_names import RANGE_PATTERN
 from ledger.mechanisms.audited_plan import AuditedPlan
-from ledger.mechanisms.correlated import CorrelatedPlan
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.mechanisms.ensembles import QUESTIONS_MAX, EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import BATCH_MAX, Plan

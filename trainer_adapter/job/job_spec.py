@@ -60,7 +60,7 @@ from client.profile.profile import read_table
 from ledger.domain.range_names import is_range
 from ledger.log.verification import parse_log_key
 from ledger.mechanisms.audited_plan import AuditedPlan
-from ledger.mechanisms.correlated import CorrelatedPlan
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.mechanism import GROUP_MAX
 from ledger.mechanisms.plan import Plan

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ledger.mechanisms.correlated import CorrelatedPlan
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment

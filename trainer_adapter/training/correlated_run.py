@@ -7,9 +7,9 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
-from ledger.mechanisms.correlated import CorrelatedPlan
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.correlated_engine import CorrelatedEngine
+from trainer_adapter.dpsgd.correlated.correlated_engine import CorrelatedEngine
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import Assignment

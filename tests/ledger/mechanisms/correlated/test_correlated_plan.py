@@ -9,7 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from ledger.mechanisms.correlated import BANDS_MAX, CorrelatedPlan, coefficients, column_norm
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
+from ledger.mechanisms.correlated.strategies import BANDS_MAX, root_above, square_root
 from ledger.mechanisms.mechanism import PoissonGaussian
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.wire.malformed import Malformed
@@ -29,6 +30,16 @@ PLAN: dict[str, Any] = {
 def of(**changes: object) -> CorrelatedPlan:
     """The plan with these members changed."""
     return CorrelatedPlan.of(parse_plan({**PLAN, **changes}))
+
+
+def coefficients(bands: int) -> tuple[Fraction, ...]:
+    """All of the square root's."""
+    return (Fraction(1), *square_root(bands).coefficients)
+
+
+def column_norm(bands: int) -> Fraction:
+    """|c| of the square root."""
+    return root_above(square_root(bands).column_square(bands))
 
 
 def matrix(bands: int, steps: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -91,6 +102,38 @@ def test_a_plan_is_priced_by_its_rounds() -> None:
     assert (plan.steps, plan.training.steps, plan.unit) == (15, 60, "record")
     assert parse_plan(plan.to_json()) == plan
     assert of(unit="user").unit == "user"
+    assert plan.column_norm == column_norm(4)
+    assert plan.independent_noise == 4 * column_norm(4)
+
+
+BANDED: dict[str, Any] = {"coefficients": ["0.6", "0.5", "0.2"], "kind": "banded"}
+BUFFERED: dict[str, Any] = {"decays": ["0.99", "0.5"], "kind": "buffered", "scales": ["0.1", "0.3"]}
+STREAM: dict[str, object] = {"bands": 1_000, "rounds": 1, "sampler": {"kind": "poisson", "probability": "1"}}
+
+
+def test_a_plan_states_its_matrix_and_draws_its_noise_by_it() -> None:
+    """The price is that of the noise multiplier; the matrix decides how much noise that is."""
+    plan, root = of(strategy=BANDED), of()
+    assert (plan.to_json()["strategy"], plan.whole) == (BANDED, root.whole)
+    assert plan.column_norm**2 >= 1 + Fraction("0.36") + Fraction("0.25") + Fraction("0.04")
+    assert plan.column_norm**2 < Fraction("1.65") + Fraction(1, 2**70)
+    assert "strategy" not in root.to_json()
+    assert plan.digest != root.digest
+
+
+def test_a_stream_is_one_round_and_one_gaussian_sum() -> None:
+    """Each record enters one of a thousand steps, so all of it costs what one Gaussian sum does, |c| over every row."""
+    plan = of(strategy=BUFFERED, **STREAM)
+    assert plan.whole == PoissonGaussian(Fraction(1), Fraction(4), 1)
+    assert (plan.steps, plan.training.steps) == (1, 1_000)
+    square = sum((0.1 * 0.99**row + 0.3 * 0.5**row) ** 2 for row in range(999)) + 1
+    assert float(plan.column_norm) == pytest.approx(square**0.5, rel=1e-13)
+    assert plan.column_norm > of(strategy=BUFFERED, **{**STREAM, "bands": 100}).column_norm
+
+
+def test_old_plans_keep_their_bytes() -> None:
+    """A plan without a strategy has the digest that it had before there were any."""
+    assert of().digest == "7e4bb4630e9bec45472247fdcebccce16bb905cb6910f0c0dd8cfb73a6650f38"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +148,20 @@ def test_a_plan_is_priced_by_its_rounds() -> None:
         ({"sampler": {"kind": "poisson", "probability": "2"}}, "sampler"),
         ({"steps": 3}, "steps"),
         ({"v": 2}, "v"),
+        ({"bands": 5, "strategy": BANDED}, "strategy"),
+        ({"bands": 65, "strategy": BANDED}, "bands"),
+        ({"bands": 65, "rounds": 1}, "bands"),
+        ({"strategy": BUFFERED}, "strategy"),
+        ({**STREAM, "rounds": 2, "strategy": BUFFERED}, "strategy"),
+        ({"strategy": {**BANDED, "coefficients": ["0.6", "0.5", "0.51"]}}, "strategy"),
+        ({"strategy": {**BANDED, "coefficients": ["1.1", "0.5", "0.2"]}}, "strategy"),
+        ({"strategy": {**BANDED, "coefficients": ["-0.1", "-0.2", "-0.3"]}}, "strategy"),
+        ({"strategy": {**BANDED, "coefficients": [0.5, 0.4, 0.3]}}, "strategy"),
+        ({"strategy": {**BANDED, "coefficients": []}}, "strategy"),
+        ({"strategy": {**BANDED, "kind": "dense"}}, "strategy"),
+        ({**STREAM, "strategy": {**BUFFERED, "decays": ["1", "0.5"]}}, "strategy"),
+        ({**STREAM, "strategy": {**BUFFERED, "decays": ["0.5"]}}, "strategy"),
+        ({**STREAM, "strategy": {**BUFFERED, "scales": ["0.6", "0.5"]}}, "strategy"),
     ],
 )
 def test_a_plan_out_of_bounds_is_named(changes: dict[str, object], field: str) -> None:

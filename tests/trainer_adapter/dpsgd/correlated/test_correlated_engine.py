@@ -1,21 +1,23 @@
-"""The engine of correlated noise: the inverse of its matrix, groups that take turns, and an audit of its noise."""
+"""The engine of correlated noise: noise that the matrix undoes, groups that take turns, an audit of each strategy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Final
 
-import mpmath
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounts.audit_bound import epsilon_least
-from ledger.mechanisms.correlated import CorrelatedPlan, coefficients, column_norm
+from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
+from ledger.mechanisms.correlated.strategies import Banded, Buffered, Strategy
 from tests.trainer_adapter.canary_coordinates import Coordinates
-from trainer_adapter.dpsgd.correlated_engine import CorrelatedEngine, CorrelatedNoise
+from trainer_adapter.dpsgd.correlated.correlated_engine import CorrelatedEngine
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.training.one_run_audit import flip, tally
 
@@ -24,44 +26,57 @@ MakeModel = Callable[[], nn.Module]
 Data = tuple[Tensor, Tensor]
 
 
-def plan_of(bands: int, rounds: int, probability: Fraction, noise: Fraction = Fraction(2)) -> CorrelatedPlan:
+def plan_of(
+    bands: int, rounds: int, probability: Fraction, noise: Fraction = Fraction(2), strategy: Strategy | None = None
+) -> CorrelatedPlan:
     """Clipping norm 1/2, ten records expected."""
-    return CorrelatedPlan(probability, bands, noise, Fraction(1, 2), rounds, 10)
+    return CorrelatedPlan(probability, bands, noise, Fraction(1, 2), rounds, 10, strategy=strategy)
 
 
-def test_noise_is_the_inverse_of_the_matrix_to_40_digits() -> None:
-    """Step after step, against the whole matrix, solved at once with 50 digits."""
-    bands, steps = 5, 13
-    independent = np.random.default_rng(1).normal(size=(steps, 3))
-    noise = CorrelatedNoise(bands)
-    found = [noise.following(torch.from_numpy(row.copy())).tolist() for row in independent]
-    with mpmath.workdps(50):
-        known = [mpmath.mpf(one.numerator) / one.denominator for one in coefficients(bands)]
-        whole = mpmath.matrix(steps, steps)
-        for row in range(steps):
-            for place, value in enumerate(known[: row + 1]):
-                whole[row, row - place] = value
-        for column in range(3):
-            solved = mpmath.lu_solve(whole, mpmath.matrix([float(one) for one in independent[:, column]]))
-            assert max(abs(solved[row] - found[row][column]) for row in range(steps)) < 1e-14
+def column(plan: CorrelatedPlan, rows: int) -> list[float]:
+    """c_0 to c_(rows - 1) of the plan's matrix, as their definition has them."""
+    matrix = plan.matrix
+    if isinstance(matrix, Banded):
+        return [1.0, *map(float, matrix.coefficients), *[0.0] * rows][:rows]
+    assert isinstance(matrix, Buffered)
+    pairs = [(float(one), float(two)) for one, two in zip(matrix.decays, matrix.scales, strict=True)]
+    return [1.0, *(sum(scale * decay**row for decay, scale in pairs) for row in range(rows - 1))]
 
 
-def test_what_is_released_times_the_matrix_is_independent_noise(make_model: MakeModel, data: Data) -> None:
+BANDED: Final = Banded((Fraction("0.7"), Fraction("0.1")))
+BUFFERED: Final = Buffered((Fraction("0.9"), Fraction("0.2")), (Fraction("0.3"), Fraction("0.25")))
+
+
+@pytest.mark.parametrize(("bands", "rounds", "strategy"), [(3, 2, None), (3, 2, BANDED), (6, 1, BUFFERED)])
+def test_what_is_released_times_the_matrix_is_independent_noise(
+    make_model: MakeModel, data: Data, bands: int, rounds: int, strategy: Strategy | None
+) -> None:
     """Where no record enters: C times the gradients is the plan's noise, drawn step by step from the streams."""
-    plan = plan_of(3, 2, Fraction(1, 10**9))
-    model = make_model()
+    plan = plan_of(bands, rounds, Fraction(1, 10**9), strategy=strategy)
+    model, known = make_model(), column(plan, 6)
     engine = CorrelatedEngine(plan, model, cross_entropy, data, 4)
     randomness, released = CsprngRandomness(SECRET), []
     for step in range(1, 7):
         engine.set_gradients(step, randomness)
         released.append(torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None]).numpy())
     again = CsprngRandomness(SECRET)
-    std = float(plan.noise_multiplier * plan.clipping_norm * column_norm(3)) / plan.batch_size_expected
+    norm = sum(one * one for one in known[:bands]) ** 0.5
+    std = 2 * 0.5 * norm / plan.batch_size_expected
     for step in range(6):
         normals = again.stream("noise", step + 1).normals((engine.size,))
-        product = sum(float(one) * released[step - place] for place, one in enumerate(coefficients(3)[: step + 1]))
+        product = sum(one * released[step - place] for place, one in enumerate(known[: step + 1]))
         assert np.allclose(product, std * normals, atol=1e-6)
-    assert engine.noise_std >= float(plan.noise_multiplier * plan.clipping_norm * column_norm(3))
+    assert engine.noise_std == pytest.approx(norm, rel=1e-14)
+    assert Fraction(engine.noise_std) >= plan.independent_noise
+
+
+def test_a_stream_draws_every_record_once(make_model: MakeModel, data: Data) -> None:
+    """As many groups as steps: each record enters one, whether or not each step has one."""
+    engine = CorrelatedEngine(plan_of(60, 1, Fraction(1), strategy=BUFFERED), make_model(), cross_entropy, data, 4)
+    randomness = CsprngRandomness(SECRET)
+    drawn = [engine.draw(step, randomness).tolist() for step in range(1, 61)]
+    assert sorted(place for step in drawn for place in step) == list(range(40))
+    assert any(not step for step in drawn)
 
 
 def test_groups_take_turns_and_hold_every_record_once(make_model: MakeModel, data: Data) -> None:
@@ -94,9 +109,9 @@ def test_a_round_is_as_many_updates_as_there_are_bands(make_model: MakeModel, da
 CANARIES, GUESSES, DELTA = 10_000, 400, Fraction(1, 10**5)
 
 
-def _audit(part: float) -> Fraction:
+def _audit(strategy: Strategy | None, part: float) -> Fraction:
     """One round of two steps; the auditor knows each canary's group, undoes the matrix, and looks at its rows."""
-    plan = CorrelatedPlan(Fraction(1), 2, Fraction(2), Fraction(1), 1, 1)
+    plan = audited(strategy)
     included = flip(CsprngRandomness(SECRET[::-1]).stream("sampler", 1), CANARIES)
     model, data = Coordinates(CANARIES), (torch.arange(CANARIES), torch.full((CANARIES,), 10.0))
     present = torch.from_numpy(included)
@@ -109,16 +124,21 @@ def _audit(part: float) -> Fraction:
         assert gradient is not None
         seen.append(-gradient[:, 0].to(torch.float64).numpy())
     # A canary of the first group is in both rows, by c_0 and c_1; one of the second in the last row alone.
-    second = float(coefficients(2)[1])
+    second = column(plan, 2)[1]
     rows = [seen[0], seen[1] + second * seen[0]]
     first = np.isin(np.arange(CANARIES), engine._groups[0])  # noqa: SLF001 - groups are no secret of the mechanism
     scores = np.where(first, (rows[0] + second * rows[1]) / np.hypot(1, second), rows[1])
     return epsilon_least(tally(scores, included, GUESSES), DELTA)
 
 
-def test_the_audit_passes_correlated_noise_and_catches_half_of_it() -> None:
+def audited(strategy: Strategy | None) -> CorrelatedPlan:
+    """One round of two steps, every record in one of them."""
+    return CorrelatedPlan(Fraction(1), 2, Fraction(2), Fraction(1), 1, 1, strategy=strategy)
+
+
+@pytest.mark.parametrize("strategy", [None, Banded((Fraction("0.8"),)), BUFFERED], ids=["root", "banded", "buffered"])
+def test_the_audit_passes_correlated_noise_and_catches_half_of_it(strategy: Strategy | None) -> None:
     """The plan's noise proves less than the ledger's ε, half of it more."""
-    plan = CorrelatedPlan(Fraction(1), 2, Fraction(2), Fraction(1), 1, 1)
-    promised = reported_epsilon(plan.whole, DELTA, "ADD_OR_REMOVE_ONE")
-    assert promised / 4 < _audit(1.0) < promised
-    assert _audit(0.5) > promised
+    promised = reported_epsilon(audited(strategy).whole, DELTA, "ADD_OR_REMOVE_ONE")
+    assert promised / 4 < _audit(strategy, 1.0) < promised
+    assert _audit(strategy, 0.5) > promised

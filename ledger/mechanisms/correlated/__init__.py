@@ -1,0 +1,1 @@
+"""Plans of correlated noise (DP-FTRL), and the matrices that correlate it."""
