@@ -88,7 +88,7 @@ def _audited(noise_part: float) -> tuple[Tally, float]:
     included = flip(CsprngRandomness.fresh().stream("sampler", 1), CANARIES)
     model = Worded()
     engine = Engine(PLAN, model, cross_entropy, _records(included))
-    engine.noise_std = engine.noise_std * noise_part  # type: ignore[misc] # the fault that the audit is to find
+    engine.noise_std = engine.noise_std * noise_part  # the fault that the audit is to find
     optimiser, scores = torch.optim.SGD(model.parameters(), lr=RATE), torch.zeros(CANARIES, dtype=torch.float64)
     for step in range(1, PLAN.steps + 1):
         before = model.words.weight.detach()[1:].to(torch.float64)
