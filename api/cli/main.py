@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,7 +13,7 @@ from api.cli import report as report_command
 from api.cli.clock import CLOCK
 from api.cli.init import INIT
 from api.cli.planning import PLAN, POLICY
-from client.cli.arguments import OptionalTime, milliseconds
+from client.cli.arguments import milliseconds, time_of
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 from ledger.wire.malformed import Malformed
@@ -74,7 +75,12 @@ def rotate_log_key(
         typer.Option(help="Over how many entries more the old key signs beside the new one.", min=1, max=10_000_000),
     ] = None,
     stolen_since: Annotated[
-        OptionalTime, typer.Option(help="When the old key was stolen: what it alone signed since does not count.")
+        datetime | None,
+        typer.Option(
+            parser=time_of,
+            metavar="TIME",
+            help="When the old key was stolen, in UTC: what it alone signed since does not count.",
+        ),
     ] = None,
     stolen: Annotated[
         str, typer.Option(help="An earlier key of the log that was stolen instead: its ID, or its file (JWK).")
