@@ -110,6 +110,16 @@ def test_parts_are_composed_in_whatever_holds_them() -> None:
     assert np.all(repeated(m.Group(2, parts), ZERO_OUT, 3, 1e-2).curve(EPSILONS[:3]) > whole.curve(EPSILONS[:3]))
 
 
+def test_what_a_group_sees_is_composed_with_other_laws() -> None:
+    """Of one step and an answer as of both apart, and more than of either."""
+    step, answer = m.Group(2, STEP), m.Laplace(Fraction(4))
+    both = compose(m.Composed((step, answer)), ZERO_OUT, 1e-2).curve(EPSILONS)
+    apart = repeated(answer, ZERO_OUT, 1, 1e-2).compose(repeated(step, ZERO_OUT, 1, 1e-2)).curve(EPSILONS)
+    assert np.allclose(both, apart, atol=1e-12)
+    for one in (step, answer):
+        assert np.all(both[:4] > repeated(one, ZERO_OUT, 1, 1e-2).curve(EPSILONS[:4]))
+
+
 def test_mixtures_are_looked_at_on_the_coarsest_grid_alone() -> None:
     """Sampled steps of a group; not those of one record, nor of all records."""
     for step, grids in ((STEP, 3), (m.Group(2, STEP), 1), (m.Group(2, m.Gaussian(Fraction(2))), 3)):

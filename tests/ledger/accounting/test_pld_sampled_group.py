@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from math import comb
 
@@ -64,6 +65,16 @@ def test_each_point_is_that_of_forty_digits(noise: float, probability: float, k:
     assert found == pytest.approx(expected, rel=1e-12, abs=2e-15)
 
 
+def test_what_is_never_drawn_warns_of_nothing() -> None:
+    """The very loss of no record drawn, which no output has; and a number of records that is never drawn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = hockey_stick(1.0, [0.5, 0.5], np.array([math.log(0.5)]), add=False)
+        some = hockey_stick(1.0, [0.5, 0.25, 0.0, 0.25], LOSSES, add=False)
+    assert found == pytest.approx([0.5], rel=1e-15)
+    assert some == pytest.approx([exact(1.0, [0.5, 0.25, 0.0, 0.25], loss, add=False) for loss in LOSSES], abs=2e-15)
+
+
 @pytest.mark.parametrize(("noise", "probability", "k"), [GROUPS[0], GROUPS[1], GROUPS[2]])
 def test_a_curve_is_the_librarys_and_not_below(noise: float, probability: float, k: int) -> None:
     """Its loop finds an output to a millionth only, and what is not the output gives less."""
@@ -96,7 +107,7 @@ def test_the_laws_of_any_group_are_laws(noise: float, probability: float, k: int
         warnings.simplefilter("error")
         found = Distribution.of(sampled_group(noise, drawn(k, probability), 0.2))
     for law in found.laws:
-        assert law._probs.min() >= 0  # noqa: SLF001 - nothing public gives it
+        assert min(law._probs.min(), law._infinity_mass) >= 0  # noqa: SLF001 - nothing public gives them
         assert law._probs.sum() + law._infinity_mass == pytest.approx(1, abs=1e-9)  # noqa: SLF001 - as above
     less = Distribution.of(sampled_group(noise, drawn(k - 1, probability), 0.2))
     assert np.all(less.curve(EPSILONS) <= found.curve(EPSILONS) + 1e-2)
