@@ -7,8 +7,8 @@ share.
 **A declaration may be wrong.** What it gives to one order it takes from others, and that shows: where an order α has
 a smaller share than without the declaration, and no order below α has as much capacity as α had, a loss that is exactly
 what fitted at α, as great at the orders below, and infinite above, is not admitted any more. So "never worse than none"
-cannot be had (``tests/ledger/filters/test_declared_loads.py`` has an instance). What can be had is a bound, and
-:func:`choose_shares` keeps it for every cap of the opening, whatever is declared:
+cannot be had (``tests/ledger/filters/test_declared_loads.py`` finds such a loss wherever a declaration moves anything).
+What can be had is a bound, and :func:`choose_shares` keeps it for every cap of the opening, whatever is declared:
 
 * Runs whose divergence grows at least in proportion to the order, as that of Gaussian noise does, sampled or not: of
   every n runs that fit without a declaration at least nine tenths of n fit, rounded down.

@@ -65,6 +65,13 @@ def test_each_point_is_that_of_forty_digits(noise: float, probability: float, k:
     assert found == pytest.approx(expected, rel=1e-12, abs=2e-15)
 
 
+def test_no_delta_is_below_0_by_rounding() -> None:
+    """Just below the greatest loss that is added, where two probabilities are all but equal."""
+    weights = drawn(20, 0.9)
+    near = -math.log(weights[0]) - np.logspace(-1, -14, 400)
+    assert hockey_stick(4.0, weights, near, add=True).min() >= 0
+
+
 def test_what_is_never_drawn_warns_of_nothing() -> None:
     """The very loss of no record drawn, which no output has; and a number of records that is never drawn."""
     with warnings.catch_warnings():

@@ -98,15 +98,16 @@ def test_a_declaration_gains_runs_or_moves_nothing(delta: Fraction, epsilon: Fra
     assert declared == none or gained
 
 
-def test_never_worse_than_none_is_impossible() -> None:
-    """Wherever an order's share falls, some loss is refused that would be admitted without a declaration."""
-    covid = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
-    none, declared = (opened(Fraction(1, 1483), (Fraction(3),), one) for one in (None, covid))
-    shares = dict(zip(declared.orders, declared.weights, strict=True))
-    falling = [order for order, share in zip(none.orders, none.weights, strict=True) if shares.get(order, 0) < share]
-    assert falling
-    for order in falling:
-        most = none.cap(Fraction(3)).capacity[none.orders.index(order)]
-        assert most is not None
-        assert admitted(none, Fraction(3), flat(order, most))
-        assert not admitted(declared, Fraction(3), flat(order, most))
+COVID = PoissonGaussian(Fraction(1, 186), Fraction(6531, 10_000), 186)
+
+
+@MANY
+@given(DELTAS, EPSILONS, ANY)
+@example(Fraction(1, 1483), Fraction(3), COVID)
+def test_what_a_declaration_moves_some_work_loses(delta: Fraction, epsilon: Fraction, load: Mechanism) -> None:
+    """Never worse than none is to move nothing: else a loss is refused that would be admitted without a declaration."""
+    none, declared = (opened(delta, (epsilon,), one) for one in (None, load))
+    capacities = zip(none.orders, none.cap(epsilon).capacity, strict=False)
+    filling = [flat(order, most) for order, most in capacities if most is not None]
+    assert all(admitted(none, epsilon, one) for one in filling)
+    assert (declared == none) is all(admitted(declared, epsilon, one) for one in filling)
