@@ -3,6 +3,12 @@
     {"kind": "tuning", "training": {"kind": "dp_sgd", ...}, "trials": {"law": "poisson", "mean": "10", "most": 34},
      "v": 1}
 
+Trials are judged on public data, or by a statistic of records that none of them trains on. Such a score is part of each
+trial, and each trial costs both:
+
+    "score": {"held_out": "0.25", "metric": {"buckets": 16, "epsilon": "0.2", "kind": "roc_curve", ...},
+              "relation": "REPLACE_SPECIAL"}
+
 Papernot, Steinke 2022 ("Hyperparameter tuning with Rényi differential privacy"): the number K of trials is drawn
 from a declared law, is secret, and depends on no record. Theorems 2 and 6 price laws without a greatest value, and a
 clean room has to end: here a K above ``most`` counts as no trial at all, so that a fixed default leaves.
@@ -25,9 +31,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Final, Literal
 
-from ledger.mechanisms.mechanism import Mechanism, RepeatAndSelect
+from ledger.mechanisms.mechanism import Composed, Mechanism, Relation, RepeatAndSelect
 from ledger.mechanisms.plan import Plan
-from ledger.mechanisms.run_plan import RunPlan
+from ledger.mechanisms.run_plan import RECORD, RunPlan
+from ledger.mechanisms.statistic_prices import mechanism_of
+from ledger.mechanisms.statistics import (
+    OF_MODELS,
+    AnyStatistic,
+    AreaUnderCurve,
+    ConfusionMatrix,
+    RocCurve,
+    columns_of,
+)
 from ledger.wire.field_types import between, constant, exact, words
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
@@ -95,6 +110,28 @@ def charged_mean(law: str, mean: Fraction, most: int) -> Fraction:
     return Fraction(math.ceil(mean * (1 + more) * _PLACES), _PLACES)
 
 
+class TrialScore(Record, frozen=True):
+    """A score that is private: a statistic, with its noise, of the trial's model on records that no trial trains on.
+
+    Attributes:
+        held_out: the share of the records that do not train.
+        metric: a confusion matrix (judged by the records that it has right), or an area under the ROC curve.
+        relation: under which the metric has its stated cost.
+    """
+
+    held_out: Annotated[Fraction, exact(below=Fraction(1), positive=True)]
+    metric: AnyStatistic
+    relation: Relation
+
+    def __post_init__(self) -> None:
+        """Hold the metric to what a trial can be judged by. Raises: Malformed."""
+        super().__post_init__()
+        if not isinstance(self.metric, ConfusionMatrix | RocCurve | AreaUnderCurve):
+            raise Malformed("metric", "must be a confusion_matrix, a roc_curve or an area_under_curve: one number")
+        if not columns_of(self.metric)[1].startswith(OF_MODELS):
+            raise Malformed("metric", f"must be of what the model gives: {' or '.join(OF_MODELS)}")
+
+
 def tuning_mechanism(trials: Trials, trial: Mechanism) -> Mechanism:
     """What so many trials of a mechanism are charged as: private selection, at a mean that covers the cut."""
     mean = charged_mean(trials.law, trials.mean, trials.most)
@@ -108,18 +145,34 @@ class TuningPlan(Record, RunPlan, frozen=True, dict=True, tag_field="kind", tag=
         training: the trial that costs most: no other samples with a greater probability, adds less noise or takes more
             steps.
         trials: how many there are.
+        score: by which trials are judged; None: on public data. Each trial is then its training and its score,
+            composed, as if each read every record.
     """
 
     training: Plan
     trials: Trials
+    score: TrialScore | None = None
     v: Literal[1] = constant(1)
 
     __hash__ = RunPlan.__hash__
 
+    def __post_init__(self) -> None:
+        """Hold the score to the training. Raises: Malformed."""
+        super().__post_init__()
+        if self.score is not None and self.training.unit != RECORD:
+            raise Malformed("training.unit", f"is {self.training.unit}: a private score is over records")
+
+    @cached_property
+    def trial(self) -> Mechanism:
+        """One trial: its training, and its score where that is private."""
+        if self.score is None:
+            return self.training.whole
+        return Composed((self.training.whole, mechanism_of(self.score.metric, self.score.relation)))
+
     @cached_property
     def whole(self) -> Mechanism:
         """All trials, as one selection."""
-        return tuning_mechanism(self.trials, self.training.whole)
+        return tuning_mechanism(self.trials, self.trial)
 
     @property
     def steps(self) -> int:

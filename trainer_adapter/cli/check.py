@@ -74,7 +74,12 @@ class JobCheck:
         if isinstance(whole, TuningPlan):
             trials = whole.trials
             law = f"{trials.law} law of mean {format_number(trials.mean)}"
-            stages = (f"trials: their number is secret, drawn from a {law}, {trials.most} at most, one price",)
+            score = whole.score
+            private = "" if score is None else f"a {score.metric.to_json()['kind']} of records held out, in that price"
+            stages = (
+                f"trials: their number is secret, drawn from a {law}, {trials.most} at most, one price",
+                f"  judged by {private or 'public data'}; {_seconds(self.job, trials.most)}",
+            )
         if isinstance(whole, AuditedPlan):
             stages = (f"audit: {whole.canaries} canaries, of which {whole.guesses} are guessed, at no price",)
         if isinstance(whole, CorrelatedPlan):
@@ -96,6 +101,11 @@ class JobCheck:
             "Nothing was recorded.",
         )
         return "\n".join(lines)
+
+
+def _seconds(job: Job, most: int) -> str:
+    assert job.tuning is not None
+    return f"they take {most * job.tuning.trial_s} s, as the most do, whatever is drawn"
 
 
 def load_for_check(path: Path) -> Job:

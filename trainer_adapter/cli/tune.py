@@ -8,6 +8,7 @@ from typing import Any
 
 from client.service.service import Service
 from ledger.accounts.run_epsilon import ChargeEpsilon
+from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.train import MICROBATCH, best_device, measure_in_words
@@ -18,6 +19,7 @@ from trainer_adapter.job_models.model_trial import try_models
 from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
+from trainer_adapter.statistics.trial_score import HeldOutScore
 from trainer_adapter.training.named_losses import LOSS_BY_NAME, optimiser_of
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.run_options import Options
@@ -106,4 +108,6 @@ def tuning_run(job: Job, options: Options, clock: Clock | None = None) -> Tuning
         microbatch=MICROBATCH,
         records_per_user_max=job.records_per_user_max,
     )
-    return TuningRun(default.job, candidate, LOSS_BY_NAME[job.loss], known, clock)
+    terms = TuningPlan.of(job.plan).score
+    judge = None if terms is None else HeldOutScore(terms, default.job)
+    return TuningRun(default.job, candidate, LOSS_BY_NAME[job.loss], known, clock, judge)

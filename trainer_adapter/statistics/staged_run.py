@@ -24,12 +24,12 @@ from ledger.mechanisms.statistics import Moments, PrivateCategories
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.privacy_units import Records, of_users
+from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import LOSSES, Assignment
 from trainer_adapter.job.preprocessing import OwnStatistic
 from trainer_adapter.run.checkpointing import Position
 from trainer_adapter.statistics.columns import RecordColumns
-from trainer_adapter.statistics.held_out import held_out
+from trainer_adapter.statistics.held_out import held_out, kept_records
 from trainer_adapter.statistics.model_outputs import MeasuredColumns, ModelOutputs, at_places
 from trainer_adapter.statistics.noisy_answers import Answers, noisy_answer
 from trainer_adapter.statistics.opendp_noise import measurement_of
@@ -39,7 +39,6 @@ from trainer_adapter.training.model_file import model_bytes
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.run_options import Loss, Options
-from trainer_adapter.training.training_records import read_users
 
 _DEVIATION_MIN: Final = 8
 ANSWERS: Final = "answers"
@@ -119,7 +118,7 @@ class StagedRun(ModelRun):
 
     def make_ready(self, loss: Loss, opened: Mapping[str, PartitionData], present: Tensor | None) -> None:
         """Take the statistics of the records that train, then make the engine of these. Raises: as :meth:`open`."""
-        kept = self._kept(opened, present)
+        kept = kept_records(opened, present, self.assignment.unit_records_max)
         out = held_out(opened, self.stages.held_out)
         self._measured = kept & out
         self._columns = RecordColumns(opened, None, self._measured)
@@ -131,17 +130,6 @@ class StagedRun(ModelRun):
         if not self.stages.statistics:
             self.begin_at_saved()
         self._engine = self._checked_engine(loss, self._records, None, kept & ~out)
-
-    def _kept(self, opened: Mapping[str, PartitionData], present: Tensor | None) -> Tensor:
-        """Which records count: those that are joined, or of each unit the first so many. Raises: Malformed."""
-        if present is not None:
-            return present
-        bound, records = self.assignment.unit_records_max, RecordColumns(opened, None).records
-        kept = torch.ones(records, dtype=torch.bool)
-        if bound is None:
-            return kept
-        places, valid = of_users(read_users(opened), records, bound)
-        return torch.zeros_like(kept).index_fill_(0, places[valid], value=True)
 
     def _take_statistics(self, columns: RecordColumns) -> None:
         if self.answers:

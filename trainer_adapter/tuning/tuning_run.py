@@ -5,8 +5,9 @@
 Papernot, Steinke 2022: private selection costs little because K is secret and drawn without a look at any record. So
 everything that others see is that of the most trials whatever K is: one step, one lease, one post, and the time at
 which the run ends and its model leaves. What the room's owner sees of its own machine (a bill for processor time, say)
-is not. K and the finished trials live in memory alone: a run that dies is not resumed, its charge is posted whole, and
-nothing of it leaves. Trials are judged on public data.
+is not. K and the finished trials are of one generation: they lie in the memory of its process, and nothing of them is
+written. A later generation would have another K, so there is none: a run that dies is not resumed, its charge is posted
+whole, and nothing of it leaves. Trials are judged on public data, or by a private score that is part of each trial.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
+from client.service.service import Service
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.exact_numbers import format_number
@@ -32,6 +34,7 @@ from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job.tuning_terms import Point, TuningTerms, Value
+from trainer_adapter.layers.tensor_trees import TensorTree
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.run_options import Loss, Options
@@ -46,7 +49,10 @@ _PAUSE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What a trial trains at a point, and how it is judged: by a number of public data, the greater the better."""
+    """What a trial trains at a point, and how it is judged: by a number of public data, the greater the better.
+
+    Where the run has a judge, that number is not computed.
+    """
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -54,6 +60,22 @@ class Candidate:
 
 
 MakeCandidate = Callable[[Point], Candidate]
+
+
+class Judge(Protocol):
+    """Judges trials by records that none of them trains on; what that costs is charged with each trial."""
+
+    def check_terms(self, service: Service) -> None:
+        """What can fail without a record. Raises: Malformed, Refused, Unreachable."""
+
+    def check_model(self, model: nn.Module, inputs: TensorTree) -> None:
+        """Measure public inputs, as the model sees them. Raises: Malformed."""
+
+    def hold_out(self, opened: Mapping[str, PartitionData], present: Tensor | None, records: Records) -> Tensor:
+        """Keep the records that it judges on; which of all train, shape (records,), bool. Raises: Malformed."""
+
+    def score(self, model: nn.Module) -> float:
+        """Of a trial's model, the greater the better; it raises for nothing that records hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +104,20 @@ class TuningRun(ModelRun):
         point: the values of the best trial, after the step; empty if there was none and the default leaves.
     """
 
-    def __init__(self, job: Job, make: MakeCandidate, loss: Loss, options: Options, clock: Clock | None = None) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of, and what judges it
+        self,
+        job: Job,
+        make: MakeCandidate,
+        loss: Loss,
+        options: Options,
+        clock: Clock | None = None,
+        judge: Judge | None = None,
+    ) -> None:
         """Nothing is sent to the service yet.
 
         Args:
             make: makes what a trial trains; at the empty point the default, which leaves untrained if no trial runs.
+            judge: of trials whose plan has a private score; None of others.
 
         Raises:
             Malformed: naming what cannot be tuned. OSError.
@@ -95,6 +126,8 @@ class TuningRun(ModelRun):
         assert job.tuning is not None
         if job.resume is not None:
             raise Malformed("train.resume", "is for other runs: the secret number of trials dies with its process")
+        if (self.tuning.score is None) != (judge is None):
+            raise Malformed("train.plan.score", "is what trials are judged by, exactly if it is given")
         check_space(self.tuning.training, job.tuning.space)
         self.terms: Final[TuningTerms] = job.tuning
         self.duration_s: Final = self.tuning.trials.most * self.terms.trial_s
@@ -102,7 +135,7 @@ class TuningRun(ModelRun):
             rule = f"must be more than the {self.duration_s} s that the most trials take"
             raise Malformed("train.deadline_s", rule)
         self.point: Point = {}
-        self._make, self._clock = make, clock or Clock()
+        self._make, self._clock, self._judge = make, clock or Clock(), judge
         self._trained_at: Point = {}
         self._inputs: tuple[Loss, Records, Tensor | None, Tensor | None] | None = None
         default = make({})
@@ -116,15 +149,20 @@ class TuningRun(ModelRun):
     def make_ready(self, loss: Loss, opened: Mapping[str, PartitionData], present: Tensor | None) -> None:
         """Read the records, and begin the run. Raises: as :meth:`ModelRun.open`."""
         users = None if self.options.records_per_user_max is None else read_users(opened)
-        self._inputs = (loss, self.read_all(opened), users, present)
+        records = self.read_all(opened)
+        if self._judge is not None:
+            present = self._judge.hold_out(opened, present, records)
+        self._inputs = (loss, records, users, present)
         self.begin_at_saved()
         self._engine = self._checked_engine(*self._inputs)
 
     def _check_example(self, loss: Loss) -> None:
-        """Hold each model of the space, and the default, to the engine's terms. Raises: Malformed."""
+        """Hold each model of the space, and the default, to the engine's and the judge's terms. Raises: Malformed."""
         if self.options.example is None:
-            raise Malformed("test", "is missing: trials are judged on public data")
-        super()._check_example(loss)
+            raise Malformed("test", "is missing: trials are tried, and without a private score judged, on public data")
+        if self._judge is not None:
+            self._judge.check_terms(self.service)
+        self._check_model(loss)
         default = self.model, self.optimiser
         for name, values in self.terms.space.items():
             for value in values:
@@ -132,9 +170,14 @@ class TuningRun(ModelRun):
                 candidate = self._make(self._trained_at)
                 self.model, self.optimiser = candidate.model, candidate.optimiser
                 if name in {"model", "clipping_norm"}:
-                    super()._check_example(loss)
+                    self._check_model(loss)
         self._trained_at = {}
         self.model, self.optimiser = default
+
+    def _check_model(self, loss: Loss) -> None:
+        super()._check_example(loss)
+        if self._judge is not None and self.options.example is not None:
+            self._judge.check_model(self.model, self.constants.inputs(self.options.example[0]))
 
     def _take(self, step: int, *, update: bool) -> None:  # noqa: ARG002 - as of every step
         """Train all trials, and keep the best. Raises: Malformed, for what ends the run: nothing of it leaves then."""
@@ -158,7 +201,9 @@ class TuningRun(ModelRun):
         for step in range(1, self.training.steps + 1):
             self._check_time(ends)
             super()._take(step, update=True)
-        score = candidate.score(self.constants)
+        score = candidate.score(self.constants) if self._judge is None else self._judge.score(self.model)
+        # A score that is late would end the run later than the most trials do.
+        self._check_time(ends)
         merit = (score if math.isfinite(score) else -math.inf, secrets.randbits(64) + 1)
         return _Trial(merit, self.model, self.optimiser, self._engine, point)
 
