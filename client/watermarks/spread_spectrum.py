@@ -11,9 +11,9 @@ least t with probability at most exp(-t²/2) (Hoeffding 1963, theorem 2), over t
 foreign weights is assumed and none was fitted. The signs go by shape and not by name: renaming or reordering tensors
 hides nothing.
 
-The score of a marked model is about its strength. 0.7 of it is left in the mean of two unrelated models, half of it in
-the mean of a model with itself before the mark, which is too little where a thousand marks are searched; noise, pruning
-and rounding of weights take as much as they change of the weights.
+The score of a marked model is about its strength. 0.7 of it is left in the mean of two unrelated models, and half of it
+in the mean of a model with itself before the mark, or with another run's mark; noise, pruning and rounding of weights
+take as much as they change of the weights.
 What removes it: permuting neurons, training anew on the model's answers (distillation), merging a low-rank adapter into
 its base, and anyone who knows the key.
 """
@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from ledger.wire.malformed import Malformed
 
 KEY_BYTES: Final = 32
-STRENGTH: Final = 16.0
-"""The score of a model that was just marked, about."""
+STRENGTH: Final = 22.0
+"""The score of a model that was just marked, about: half of it is enough in a search for a thousand marks."""
 AMPLITUDE_MAX: Final = 0.1
 """The most that a mark may be of a tensor's root mean square: beyond it accuracy suffers."""
 FALSE_POSITIVE_BITS: Final = 40

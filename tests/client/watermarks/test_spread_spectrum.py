@@ -93,6 +93,45 @@ def test_a_mark_is_found_after_what_weights_go_through(change: type) -> None:
     assert "the mark" in found(change(with_mark(model_of(1))))
 
 
+def permuted(model: Model) -> Model:
+    """The same function, its hidden neurons in another order: rows of one matrix, columns of the next."""
+    order = np.random.default_rng(3).permutation(128)
+    return {**model, "one": model["one"][order], "two": model["two"][:, order]}
+
+
+def cut(model: Model) -> Model:
+    """Each matrix without its last row: of another shape."""
+    return {name: one[:-1] for name, one in model.items()}
+
+
+@pytest.mark.parametrize("change", [permuted, cut], ids=lambda one: one.__name__)
+def test_what_removes_a_mark_names_no_other_run(change: type) -> None:
+    """The page says so; the search finds nothing, and nothing wrong."""
+    assert found(change(with_mark(model_of(1)))) == []
+
+
+def test_a_mark_for_another_shape_is_none_in_this_model() -> None:
+    """Signs go by shape: the same values as another matrix agree with other signs."""
+    values = with_mark(model_of(1))["one"]
+    assert found({"one": values}) == ["the mark"]
+    assert found({"one": values.T.copy()}) == []
+    assert found({"one": values.reshape(256, 200)}) == []
+
+
+def test_adapters_alone_carry_a_mark_and_merged_ones_do_not() -> None:
+    """A low-rank adapter is found by its own file, and beside its base; added to its base it is no adapter."""
+    draw = np.random.default_rng(7)
+    base = draw.normal(size=(400, 128)).astype(np.float32)
+    adapter = {
+        "down": draw.normal(size=(64, 128)).astype(np.float32),
+        "up": (draw.normal(size=(400, 64)) / 50).astype(np.float32),
+    }
+    made = with_mark(adapter)
+    assert found(made) == ["the mark"]
+    assert found({**made, "base": base}) == ["the mark"]
+    assert found({"base": base + made["up"] @ made["down"]}) == []
+
+
 def test_an_unmarked_model_has_none_of_a_thousand_marks() -> None:
     """Nor has one of the model's own signs, of one size."""
     assert found(model_of(1)) == []
