@@ -47,7 +47,9 @@ _JoinKey = Annotated[
     typer.Option(metavar="FILE", help="The key of a join, made if not there: all its providers use the same one."),
 ]
 _NoCommitments = Annotated[bool, typer.Option("--no-commitments", help="Make no commitments.")]
-_Teachers = Annotated[int, typer.Option(metavar="K", help="Warn if there are fewer units than K teachers.")]
+_Teachers = Annotated[
+    int, typer.Option(metavar="K", help="Warn of fewer units than K teachers, and of users in two chunks.")
+]
 _AsJson = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 COMMITMENT_KEY = "commitments.key"
 _TYPED = {"key": "--key", "commitment-key": "--commitment-key", "join-key": "--join-key"}
@@ -99,7 +101,8 @@ def seal(  # noqa: PLR0913, PLR0917 - each an option
         committing = None if no_commitments else commitment_key or out.parent / COMMITMENT_KEY
         made = seal_dataset(records, ref, out, key, committing)
     _print(made, ref, as_json=as_json)
-    _warn_of_few(made, teachers)
+    if teachers:
+        _warn_of_chunks(made, teachers)
 
 
 @group.command(
@@ -217,13 +220,17 @@ def _pairs(given: list[str] | None, option: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pairs]
 
 
-def _warn_of_few(made: SealedDataset, teachers: int) -> None:
-    """Warn the provider, and no one else, that some teachers of an ensemble will have no record to learn from."""
+def _warn_of_chunks(made: SealedDataset, teachers: int) -> None:
+    """Warn the provider, and no one else, of teachers without a record, and of users in several chunks."""
     users = made.report.get("users")
     units = users["count"] if isinstance(users, dict) else made.report["records"]
     if isinstance(units, int) and units < teachers:
         of = "users" if isinstance(users, dict) else "records"
         typer.echo(f"{units} {of} are fewer than {teachers} teachers: those without any give a fixed answer", err=True)
+    most = users["records_of_one_max"] if isinstance(users, dict) else 1
+    if isinstance(most, int) and most > 1:
+        rule = "an ensemble with chunks_by = 'user' keeps them in one chunk, any other has them in as many"
+        typer.echo(f"a user has up to {most} records: {rule}", err=True)
 
 
 def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:

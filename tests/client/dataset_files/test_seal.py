@@ -206,16 +206,27 @@ def test_sealing_needs_no_pytorch(tmp_path: Path) -> None:
         assert code == 0 or "needs pyarrow: pip install 'epsilon-ledger[parquet]'" in done.stderr
 
 
+SPREAD = (
+    "a user has up to 2 records: "
+    "an ensemble with chunks_by = 'user' keeps them in one chunk, any other has them in as many"
+)
+
+
 @pytest.mark.parametrize(
     ("teachers", "options", "warning"),
     [
         ("5", ["--leave-out", "patient"], ""),
         ("6", ["--leave-out", "patient"], "5 records are fewer than 6 teachers: those without any give a fixed answer"),
-        ("4", ["--user", "patient"], ""),
-        ("5", ["--user", "patient"], "4 users are fewer than 5 teachers: those without any give a fixed answer"),
+        ("4", ["--user", "patient"], SPREAD),
+        (
+            "5",
+            ["--user", "patient"],
+            f"4 users are fewer than 5 teachers: those without any give a fixed answer\n{SPREAD}",
+        ),
+        ("0", ["--user", "patient"], ""),
     ],
 )
-def test_a_provider_is_warned_of_fewer_units_than_teachers(
+def test_a_provider_is_warned_of_fewer_units_than_teachers_and_of_a_user_in_two_chunks(
     tmp_path: Path, teachers: str, options: list[str], warning: str
 ) -> None:
     """At sealing, on standard error; users count where the file has them. It seals all the same."""

@@ -14,7 +14,8 @@ from typing import Any, Self
 import pytest
 import torch
 
-from api.demo import digits
+from api.demo import digits, participants
+from api.demo.participants import Organisation
 from client.http.problems import Refused
 from client.keys.signer import Signer
 from ledger.domain.outcomes import ChargeState
@@ -181,6 +182,25 @@ def test_of_two_copies_of_a_room_one_answers(place: Place) -> None:
     assert [given.id for given in one.out] == ["question-0"]
 
 
+def test_the_same_question_of_another_consumer_is_charged(place: Place) -> None:
+    """It has a contract, a charge and a room of its own: nothing stored for one answers the other."""
+    clinic = Organisation.create(place.folder / "keys", "clinic", "clinic", "TDC", place.enrol)
+    clinic.register(place.sro)
+    terms = {**participants.contract(place.tdp, clinic, place.clock() // 1000 * 1000), "runs_max": 10}
+    contract, _ = clinic.enter("contract", terms, place.tdp)
+    theirs = replace(place, bank=clinic, contract=contract, service=clinic.service)
+    jobs = [_sealed(place, "ours", 4), _sealed(theirs, "theirs", 4)]
+    for job, at in zip(jobs, (place, theirs), strict=True):
+        with Opened(job, at) as one:
+            assert one.run.answer_log().by_id == {}
+            one.give(0)
+            assert [given.step for given in one.out] == [1]
+            one.run.posts = True
+    charges = [place.charge(name) for name in ("ours", "theirs")]
+    assert [one and (one.state, one.steps_posted) for one in charges] == [(ChargeState.POSTED, 4)] * 2
+    assert {one.actor for one in charges if one} == {place.bank.did, clinic.did}
+
+
 def test_a_revoked_contract_ends_the_questions(tmp_path: Path) -> None:
     """What was not behind an entry before it does not leave, and the charge is posted for what was leased."""
     with open_place(tmp_path / "place", mechanisms=TAKEN) as place:
@@ -214,6 +234,7 @@ def test_a_sealed_model_answers_for_nothing(place: Place) -> None:
 
 REFUSED: tuple[tuple[str, str, str], ...] = (
     ("teachers = 40", "teachers = 1", "teachers: must lie between 2 and 5000"),
+    ("teachers = 40", "teachers = 5001", "teachers: must lie between 2 and 5000"),
     ("[train.teachers]\nsteps = 30\nbatch_size = 8\n", "", "train.teachers: is missing"),
     ("steps = 30", "steps = 0", "train.teachers.steps"),
     ("cadence_s = 1", "cadence_s = 0", "train.answers.cadence_s"),
