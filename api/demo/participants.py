@@ -17,6 +17,8 @@ from ledger.wire import canonical_json as c
 from policy.checks.field_readers import format_time
 
 DATASET: Final = "digits"
+SEALED: Final = "tumours"
+"""A data set of Level 2."""
 ATTESTER: Final = "https://attester.demo.invalid"
 EPSILON: Final = "5"
 DELTA: Final = "0.0001"
@@ -79,29 +81,43 @@ def policy(sro: Organisation, attester: c.Object, now: int) -> c.Object:
     return {**_DOCUMENTS["policy"], "attestation": attestation, "effective": format_time(now), "issuer": sro.did}
 
 
+def sealing_policy(before: c.Object, tdp: Organisation, now: int) -> c.Object:
+    """The policy's second version: one data set has Level 2, and answers of votes are permitted."""
+    taken = before["mechanisms"]
+    assert isinstance(taken, list)
+    level: c.Object = {"dataset": SEALED, "level": 2, "provider": tdp.did}
+    return {**before, "effective": format_time(now), "levels": [level], "mechanisms": [*taken, "gdp"], "version": 2}
+
+
 def dataset(tdp: Organisation) -> c.Object:
     """What the hospital offers."""
     return {**_DOCUMENTS["dataset"], "provider": tdp.did}
 
 
-def partition(tdp: Organisation, name: str, records: int) -> c.Object:
-    """A slice of it with a budget of its own."""
+def sealed_dataset(tdp: Organisation) -> c.Object:
+    """What it lets no model of leave."""
+    return {**_DOCUMENTS["sealed_dataset"], "provider": tdp.did}
+
+
+def partition(tdp: Organisation, name: str, records: int, of: str = DATASET) -> c.Object:
+    """A slice of one of its data sets, with a budget of its own."""
     return {
         **_DOCUMENTS["partition"],
-        "data_key": f"{DATASET}-{name}",
+        "data_key": f"{of}-{name}",
+        "dataset": of,
         "partition": name,
         "provider": tdp.did,
         "records": records,
     }
 
 
-def contract(tdp: Organisation, tdc: Organisation, now: int) -> c.Object:
-    """What the hospital and one bank agree on."""
+def contract(tdp: Organisation, tdc: Organisation, now: int, of: str = DATASET) -> c.Object:
+    """What the hospital and one consumer agree on."""
     return {
         **_DOCUMENTS["contract"],
-        "datasets": [{"dataset": DATASET, "provider": tdp.did}],
+        "datasets": [{"dataset": of, "provider": tdp.did}],
         "ends": format_time(now + 180 * _DAY_MS),
-        "id": f"{DATASET}-{tdc.slug}",
+        "id": f"{of}-{tdc.slug}",
         "starts": format_time(now),
         "tdc": tdc.did,
         "tdps": [tdp.did],

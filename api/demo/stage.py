@@ -79,6 +79,7 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
             story.contracts()
             story.until_refused()
             story.renewal()
+            story.answers(unix_ms() // 1000 * 1000)
     finally:
         book.close()
     verification(folder, console)

@@ -1,4 +1,4 @@
-"""The story: five chapters, each of them through the service, the trainer's process or the command line."""
+"""The story: six chapters, each of them through the service, the trainer's process or the command line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from api.demo import digits, participants
+from api.demo import digits, participants, tumours
 from api.demo.heartbeat import heartbeat
 from api.demo.participants import Enrol, Organisation
+from api.demo.sealed_answers import NOISE, QUESTIONS, TEACHERS, ask_sealed, write_ensemble_job
 from api.demo.trainer import Address, Run, Task, train, write_job
 from api.keys.data_key_store import FileKeyStore
 from client.dataset_files.record_commitments import RecordCommitments, read_or_make_key
@@ -58,7 +59,8 @@ class Story:
         self._banks = [self._create(slug, name, "TDC") for slug, name in names]
         for participant in (self._sro, self._tdp, *self._banks):
             participant.register(self._sro)
-        _, answer = self._sro.enter("policy", participants.policy(self._sro, attester.jwk, now))
+        self._policy = participants.policy(self._sro, attester.jwk, now)
+        _, answer = self._sro.enter("policy", self._policy)
         self._print(
             f"{self._sro.name} (SRO) publishes a signed Level 1 policy: one renewable budget for all, at most "
             f"ε 4.5 for each lineage, entry {answer.index}"
@@ -66,31 +68,33 @@ class Story:
         _, answer = self._tdp.enter("dataset", participants.dataset(self._tdp))
         self._print(f"{self._tdp.name} (TDP) registers its data set of handwritten digits, entry {answer.index}")
         (self._folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
-        self._first = self._open_partition("2026-q3", digits.FIRST)
+        self._first = self._open_digits("2026-q3", digits.FIRST)
 
     def _create(self, slug: str, name: str, role: str) -> Organisation:
         return Organisation.create(self._folder / "keys", slug, name, role, self._enrol)
 
-    def _open_partition(self, name: str, part: slice) -> str:
-        ref = f"{self._tdp.did}/{participants.DATASET}/{name}"
-        body = participants.partition(self._tdp, name, digits.RECORDS) | {"commitments": self._commit(part)}
+    def _open_digits(self, name: str, part: slice) -> str:
+        body = participants.partition(self._tdp, name, digits.RECORDS)
+        return self._open_partition(body, f"{name}.sealed", digits.archive(part), digits.identities(part))
+
+    def _open_partition(self, body: c.Object, file: str, archive: bytes, identities: list[bytes]) -> str:
+        ref = f"{self._tdp.did}/{body['dataset']}/{body['partition']}"
         data_key = self._keys.create(self._tdp.did, str(body["data_key"]))
-        stored = encrypt(data_key.reveal(), ref, digits.archive(part))
-        (self._folder / "data" / f"{name}.sealed").write_bytes(stored)
-        answer = self._tdp.submit("partition", body)
+        (self._folder / "data" / file).write_bytes(encrypt(data_key.reveal(), ref, archive))
+        answer = self._tdp.submit("partition", body | {"commitments": self._commit(identities)})
         terms: Any = answer.body["terms"]
         orders = ", ".join(map(str, terms["orders"]))
         self._print(
-            f"partition {name}: {digits.RECORDS} records, committed to, encrypted at rest; budget "
+            f"partition {body['partition']}: {body['records']} records, committed to, encrypted at rest; budget "
             f"ε {participants.EPSILON} at δ {participants.DELTA}, rule renyi at orders {orders}, entry {answer.index}"
         )
         return ref
 
-    def _commit(self, part: slice) -> list[c.Json]:
+    def _commit(self, identities: list[bytes]) -> list[c.Json]:
         """The provider's commitments to its records, by which none of them comes back in a later partition."""
         key, _ = read_or_make_key(self._folder / "keys" / "commitments.key", "commitments")
         made = RecordCommitments(key)
-        made.add(digits.identities(part))
+        made.add(identities)
         return [self._tdp.service.put_document(self._tdp.signer, document).document for document in made.documents()]
 
     def contracts(self) -> None:
@@ -128,7 +132,7 @@ class Story:
     def renewal(self) -> None:
         """Chapter 4: new records, and a merger."""
         self._chapter(4, "New records, and a merger")
-        second = self._open_partition("2026-q4", digits.SECOND)
+        second = self._open_digits("2026-q4", digits.SECOND)
         bank = self._runs[-1].task.bank
         self._run(bank, second, "2026-q4.sealed")
         merged = self._create("banyan-cedar", "Banyan Cedar Bank", "TDC")
@@ -145,6 +149,39 @@ class Story:
         )
         self._quote(merged, second)
         self._fits = Task("banyan-cedar-run-1", merged, self._contracts[self._banks[0].did], second, "2026-q4.sealed")
+
+    def answers(self, now: int) -> None:
+        """Chapter 5: an ensemble at Level 2 that never leaves, and the answers that do."""
+        self._chapter(5, "A model that never leaves, and answers")
+        _, answer = self._sro.enter("policy", participants.sealing_policy(self._policy, self._tdp, now))
+        self._print(
+            f"{self._sro.name} puts {participants.SEALED} at Level 2: no model of it leaves, entry {answer.index}"
+        )
+        self._tdp.enter("dataset", participants.sealed_dataset(self._tdp))
+        body = participants.partition(self._tdp, "2026", tumours.RECORDS, participants.SEALED)
+        archive, identities = tumours.archive(tumours.PRIVATE), tumours.identities(tumours.PRIVATE)
+        ref = self._open_partition(body, f"{participants.SEALED}.sealed", archive, identities)
+        clinics = self._create("sesame-clinics", "Sesame Clinics", "TDC")
+        clinics.register(self._sro)
+        contract, _ = clinics.enter(
+            "contract", participants.contract(self._tdp, clinics, now, participants.SEALED), self._tdp
+        )
+        (self._folder / "data" / "tumours-public.npz").write_bytes(tumours.archive(tumours.PUBLIC))
+        asked = self._folder / "data" / "questions.npz"
+        own, known = tumours.questions(QUESTIONS)
+        asked.write_bytes(own)
+        self._print(f"{clinics.name} charges {QUESTIONS} answers of {TEACHERS} teachers, with noise of {NOISE} votes")
+        task = Task("clinics-answers", clinics, contract, ref, f"{participants.SEALED}.sealed")
+        job = write_ensemble_job(self._folder, self._address, task)
+        found = ask_sealed(job, asked, self._console)
+        (line,) = convert(tuple[RunEpsilon, ...], found.sealed["run_epsilon"])
+        self._print(f"{line}, for all {QUESTIONS}, and paid before the first teacher was trained")
+        right = sum(one == other for one, other in zip(found.classes, known, strict=True))
+        self._print(f"{right} of {QUESTIONS} answers are what the clinic knows of its own patients by now")
+        posted: Any = clinics.service.charge(task.id)["steps_posted"]
+        share = self._shares(ref)["share"]
+        self._print(f"the ledger: {posted} answers posted, {share} of the partition's capacity is used")
+        self._print(f"of the run there is {', '.join(found.left)}; no model, no vote and no count has left")
 
     def leave_job(self, address: Address) -> Path:
         """After the merger: a job of the merged bank's that still fits, for when the book is served at ``address``."""
@@ -234,8 +271,8 @@ class Story:
 
 
 def verification(folder: Path, console: Console) -> None:
-    """Chapter 5: the log is verified; then one byte of one entry of a copy is changed."""
-    console.print("\n[bold]5. The log is verified, and a forgery is found[/bold]")
+    """Chapter 6: the log is verified; then one byte of one entry of a copy is changed."""
+    console.print("\n[bold]6. The log is verified, and a forgery is found[/bold]")
     show = partial(console.print, highlight=False)
     book, copy = folder / "book.sqlite", folder / "tampered.sqlite"
     show(_verify(book, folder, console))

@@ -28,6 +28,7 @@ from ledger.commands.entry import Entry
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import GLOBAL, Account, holder_of
 from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.ensembles import EnsemblePlan
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.plan_reader import parse_plan
 from ledger.store.engine import engine_of
@@ -41,6 +42,8 @@ EPSILON = str(Path(sys.executable).with_name("epsilon"))
 FOLDER = "my demo"
 """A name that a shell has to be given in quotes."""
 NAT = 1 << 40
+SEALED = "clinics-answers"
+"""The run whose model never leaves."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Told:
     def of(self, kind: str, code: str) -> list[Entry]:
         """The entries of a kind with an outcome, in order."""
         return [one for one in self.entries if one.kind == kind and one.code.word == code]
+
+    @property
+    def trained(self) -> dict[str, Charge]:
+        """The charges of runs whose model leaves."""
+        return {name: one for name, one in self.charges.items() if name != SEALED}
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +90,48 @@ def _plan(told: Told, charge: Charge) -> Plan:
 
 
 def test_every_chapter_of_the_story_is_in_the_log(told: Told) -> None:
-    """A policy, two partitions, two contracts, runs with keys and models, one refusal, one merger."""
-    assert len(told.of("policy", "permitted")) == 1
-    assert len(told.of("partition", "permitted")) == 2
-    assert len(told.of("contract", "permitted")) == 2
+    """A policy in two versions, three partitions and contracts, runs with keys and models, one refusal, one merger."""
+    assert len(told.of("policy", "permitted")) == 2
+    assert len(told.of("partition", "permitted")) == 3
+    assert len(told.of("contract", "permitted")) == 3
     assert len(told.of("charge", "budget_exhausted")) == 1
     assert len(told.of("merger", "permitted")) == 1
     ran = told.of("charge", "pending")
     assert len(ran) >= 3
-    for kind, code in (("key_release", "permitted"), ("post", "posted"), ("model_release", "permitted")):
-        assert [one.request["charge"] for one in told.of(kind, code)] == [one.id for one in ran]
+    assert ran[-1].id == SEALED
+    for kind, code, of in (
+        ("key_release", "permitted", ran),
+        ("post", "posted", ran),
+        ("model_release", "permitted", ran[:-1]),
+    ):
+        assert [one.request["charge"] for one in told.of(kind, code)] == [one.id for one in of]
+
+
+def test_a_model_that_never_leaves_answers_and_each_answer_is_in_the_log(told: Told) -> None:
+    """Votes of fifty teachers, charged at their price before the key, leased before they left; no model of them."""
+    charge, flat = told.charges[SEALED], " ".join(told.screen.split())
+    entry = told.entries[charge.index]
+    plan = EnsemblePlan.of(parse_plan(entry.request["plan"]))
+    assert (charge.state, charge.steps, charge.steps_posted) == (ChargeState.POSTED, plan.questions, plan.questions)
+    # 16 Gaussian answers at distance √2: one of the same total, priced by dp_accounting.
+    noise = float(plan.answer.noise) / (2 * plan.questions) ** 0.5  # type: ignore[attr-defined] # of votes
+    accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
+    accountant.compose(GaussianDpEvent(noise))
+    shown = re.search(r"ε (\d\.\d+)[^.]*?, for all 16, and paid before", flat)
+    assert shown
+    assert 0 <= float(shown.group(1)) - accountant.get_epsilon(1e-4) < 0.01
+    right = re.search(r"(\d+) of 16 answers are what the clinic knows", flat)
+    assert right
+    assert int(right.group(1)) >= 11
+    of_run = [one for one in told.entries if one.request.get("charge") == SEALED]
+    kinds = [one.kind for one in of_run]
+    assert kinds[:2] == ["key_release", "run_generation"]
+    assert set(kinds[2:-1]) == {"step_lease"}
+    assert kinds[-1] == "post"
+    folder = told.folder / "runs" / SEALED
+    assert f"of the run there is {', '.join(sorted(one.name for one in folder.iterdir()))}; no model" in flat
+    assert not [*folder.glob("*.safetensors")]
+    assert b'"class"' not in (folder / "answers.log").read_bytes()
 
 
 def test_the_refused_run_never_got_a_key(told: Told) -> None:
@@ -107,7 +147,7 @@ def test_the_refused_run_never_got_a_key(told: Told) -> None:
 def test_each_epsilon_on_screen_is_what_pld_says_of_the_whole_plan(told: Told) -> None:
     """To four digits, by dp_accounting's own PLDAccountant, however few of the steps ran; and in the model's file."""
     rows = dict(re.findall(r"│ (\S+-run-\d+)\s+│ \S+\s+│\s+\d+ │\s+[\d.]+% │\s+([\d.]+) │", told.screen))
-    posted = {name: one for name, one in told.charges.items() if one.state is ChargeState.POSTED}
+    posted = {name: one for name, one in told.trained.items() if one.state is ChargeState.POSTED}
     assert rows.keys() == posted.keys()
     for name, charge in posted.items():
         plan = _plan(told, charge)
@@ -153,7 +193,9 @@ def test_every_account_is_the_sum_of_its_runs_and_the_documented_slack_at_most_a
     nodes[holder_of(merger)] = None  # every bank's runs: both banks are in it
     with mpmath.workdps(50):
         for (ref, holder), account in told.accounts.items():
-            runs = [one for one in told.charges.values() if ref in one.partitions]
+            runs = [one for one in told.trained.values() if ref in one.partitions]
+            if ref in told.charges[SEALED].partitions:
+                continue
             if holder not in nodes:
                 runs = [one for one in runs if holder_of(one.author) == holder]
             for place, order in enumerate(told.orders[ref]):
@@ -201,13 +243,17 @@ def test_a_line_precedes_whatever_takes_long(told: Told) -> None:
     """One before the imports, and one before each process: whoever reads a pipe sees what is waited for."""
     lines = [line.strip() for line in told.screen.splitlines()]
     assert lines[0] == f"Starting the demonstration in {FOLDER}."
-    begun = [line for line in lines if re.match(r"· (making|calibrating|training|verifying)\b", line)]
-    trains = [line for line in begun if line.startswith("· training")]
-    assert len(trains) == len(told.of("charge", "pending")) + len(told.of("charge", "budget_exhausted"))
+    begun = [line for line in lines if re.match(r"· (making|calibrating|training|opening|asking|verifying)\b", line)]
+    trains = [line for line in begun if line.startswith("· training, ")]
+    assert len(trains) == len(told.of("charge", "pending")) - 1 + len(told.of("charge", "budget_exhausted"))
+    address = next(line for line in begun if line.startswith("· asking")).rpartition(" ")[2]
     assert begun == [
         "· making the book",
         "· calibrating the noise with privacy loss distributions",
         *trains,
+        "· training 50 teachers and sealing them, in a clean room of its own",
+        "· opening them in an attested room that answers",
+        f"· asking 16 questions at {address}",
         "· verifying book.sqlite",
         "· verifying tampered.sqlite",
     ]
@@ -225,8 +271,8 @@ def test_everything_that_is_printed_of_it_is_for_people(told: Told) -> None:
     """The screen, and what each command says of the book that is left; sums of loss units alone have so many digits."""
     screen = [line for line in told.screen.splitlines() if "in units of 2^-40 nat" not in line]
     assert [line for line in screen if FOR_PROGRAMS.search(line)] == []
-    quoted, runs = shlex.quote(str(told.folder / "book.sqlite")), sorted(told.charges)
-    parties = sorted({one.actor for one in told.charges.values()})
+    quoted, runs = shlex.quote(str(told.folder / "book.sqlite")), sorted(told.trained)
+    parties = sorted({one.actor for one in told.trained.values()})
     lines = [
         *(f"log {quoted}{option}" for option in ("", " --refused")),
         *(f"{words} {quoted}" for words in ("standing", "verify", "db status", "policy breaches", "plan coalitions")),
