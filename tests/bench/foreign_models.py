@@ -74,7 +74,8 @@ class Search:
             own.append((values @ by_key.T).astype(np.float64))
             sizes.append(np.square(values, dtype=np.float64).sum(axis=1)[:, None])
         each = [by / np.sqrt(size) for by, size in zip(own, sizes, strict=True)]
-        return np.maximum(np.maximum(*each), sum(own) / np.sqrt(sum(sizes)))
+        whole: NDArray[np.float64] = (own[0] + own[1]) / np.sqrt(sizes[0] + sizes[1])
+        return np.maximum(np.maximum(each[0], each[1]), whole)
 
 
 def _prints(models: int) -> Iterator[tuple[list[dict[Shape, NDArray[np.float32]]], float]]:

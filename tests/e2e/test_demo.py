@@ -117,7 +117,7 @@ def test_a_model_that_never_leaves_answers_and_each_answer_is_in_the_log(told: T
     noise = float(plan.answer.noise) / (2 * plan.questions) ** 0.5  # type: ignore[attr-defined] # of votes
     accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
     accountant.compose(GaussianDpEvent(noise))
-    shown = re.search(r"ε (\d\.\d+)[^.]*?, for all 16, and paid before", flat)
+    shown = re.search(r"ε (\d+\.\d+) [^ε]*?, for all 16, and paid before", flat)
     assert shown
     assert 0 <= float(shown.group(1)) - accountant.get_epsilon(1e-4) < 0.01
     right = re.search(r"(\d+) of 16 answers are what the clinic knows", flat)

@@ -70,9 +70,11 @@ class QuestionClient:
             # All are sent before the first is waited for: they are answered together.
             replies = [self._send(*question) for question in questions]
             for place, question in enumerate(questions):
+                # They leave together and are served for a while only: where one has left, no other is waited for.
                 while (answer := replies[place]) is None:
-                    self._wait(POLL_S)
                     replies[place] = self._send(*question)
+                    if replies[place] is None:
+                        self._wait(POLL_S)
                 yield answer
 
     def _question(self, row: Tensor) -> tuple[bytes, Any]:

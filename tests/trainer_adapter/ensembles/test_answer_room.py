@@ -18,6 +18,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.ensembles.answer_log import AnswerLog, StoredAnswer
 from trainer_adapter.ensembles.answer_room import WAITING_MAX, AnswerRoom, Leave, Question, next_time
+from trainer_adapter.ensembles.question_client import QuestionClient
 from trainer_adapter.ensembles.question_server import QuestionServer, serving
 from trainer_adapter.ensembles.signed_questions import (
     BODY_BYTES_MAX,
@@ -244,6 +245,24 @@ def test_the_door_speaks_http(tmp_path: Path) -> None:
         assert announced.getresponse().status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         announced.close()
         assert http.get(PATH).status_code == HTTPStatus.NOT_IMPLEMENTED
+
+
+def test_answers_that_left_together_are_fetched_without_a_wait_for_each(tmp_path: Path) -> None:
+    """A room ends a while after the last ones left: a client that waited for each would come too late."""
+    door, _ = opened(tmp_path)
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        door.room.tick()
+
+    with (
+        serving(door, 0) as address,
+        QuestionClient(address, "run-1", ROOM.public, CONSUMER, wait) as client,
+    ):
+        given = [one["answer"] for one in client.ask([row(value) for value in range(12)])]
+    assert given == [{"class": place + 1} for place in range(12)]
+    assert len(waited) <= 3
 
 
 def test_answers_are_sealed_and_a_torn_line_is_dropped(tmp_path: Path) -> None:

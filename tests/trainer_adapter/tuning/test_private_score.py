@@ -9,7 +9,6 @@ import signal
 import tomllib
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +31,25 @@ from tests.documentation.fenced_blocks import ROOT, blocks
 from tests.trainer_adapter.live_service import Place, open_place
 from tests.trainer_adapter.tuning.test_tuning_run import FEW_TRIALS, ONE_MODEL, PAGE, TRAINING, Seconds
 from trainer_adapter.cli.check import check_job
+from trainer_adapter.cli.train import MICROBATCH
 from trainer_adapter.cli.tune import tune_job
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.job.tuning_terms import Point
+from trainer_adapter.job_models.job_model import JobModel
+from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.session.protocol import consumer_service
 from trainer_adapter.statistics.held_out import held_out
 from trainer_adapter.statistics.trial_score import HeldOutScore
+from trainer_adapter.training.named_losses import cross_entropy
+from trainer_adapter.training.run_options import Options
 from trainer_adapter.training.training_records import read_records
+from trainer_adapter.tuning.points import job_at
 from trainer_adapter.tuning.trial_number import BITS
-from trainer_adapter.tuning.tuning_run import POINT, Clock
+from trainer_adapter.tuning.tuning_run import POINT, Candidate, Clock, TuningRun
 
 _, SCORE = (block.text for block in blocks(ROOT / "docs" / "tuning.md"))
 TERMS: Any = tomllib.loads(SCORE)["train"]["plan"]["score"]
 TAKEN: list[c.Json] = ["poisson_gaussian", "repeat_and_select", "pure"]
-RATES = ('learning_rate = ["0.1", "0.3", "1"]', 'learning_rate = ["0.3", "0.000001"]')
 LOUD = ('epsilon = "0.25"', 'epsilon = "0.5"')
 LONG_S = 60
 
@@ -68,34 +73,26 @@ def written(place: Place, name: str, *changes: tuple[str, str]) -> Path:
     return path
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three trials, which take each value of a list in turn."""
-    hardware, turn = secrets.randbits, cycle((1, 0, 1))
+def three(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many trials are drawn."""
+    hardware = secrets.randbits
     monkeypatch.setattr(secrets, "randbits", lambda bits: int(0.95 * 2**bits) if bits == BITS else hardware(bits))
 
-    def choice(values: tuple[Any, ...]) -> Any:  # noqa: ANN401 - of any type
-        return values[next(turn) % len(values)] if Fraction(3, 10) in values else values[0]
 
-    monkeypatch.setattr(secrets, "choice", choice)
-
-
-def test_the_trial_with_the_best_private_score_leaves_and_no_score_does(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of three, the one that learns; the charge holds the score's terms, and neither file nor report a score."""
-    drawn(monkeypatch)
-    path = written(place, "private", FEW_TRIALS, ONE_MODEL, RATES, LOUD)
+def test_trials_are_judged_in_private_and_no_score_leaves(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three are trained; the charge holds the score's terms, and neither file nor report a score."""
+    three(monkeypatch)
+    path = written(place, "private", FEW_TRIALS, ONE_MODEL, LOUD)
     checked = check_job(Job.load(path), place.service)
     assert checked.quote.permitted, checked.quote.reasons
     assert "judged by a confusion_matrix of records held out, in that price" in checked.in_words()
     seconds = Seconds()
     report = tune_job(Job.load(path), place.service, lambda _: None, clock=Clock(seconds.now, seconds.wait))
-    assert report.point["learning_rate"] == Fraction(3, 10)
     charge = place.charge("private")
     assert charge is not None
     assert (charge.state, charge.steps_posted, charge.model) == (ChargeState.POSTED, 1, report.model)
     plan = TuningPlan.of(parse_plan(Entry.parse(place.service.entry(charge.index)).request["plan"]))
-    assert plan.score == convert(TrialScore, TERMS)
+    assert plan.score == convert(TrialScore, {**TERMS, "metric": {**TERMS["metric"], "epsilon": "0.5"}})
     with safe_open(place.folder / "runs" / "private" / "model.safetensors", "pt") as file:
         about = file.metadata()
     assert POINT in about
@@ -119,6 +116,10 @@ class Fixed(nn.Module):
 class Broken(nn.Module):
     """Fails on every record."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Parameter(torch.zeros(1))
+
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Of any."""
         raise RuntimeError(str(inputs))
@@ -139,6 +140,48 @@ def test_a_score_counts_the_records_that_did_not_train(place: Place) -> None:
     counts = np.bincount(targets[out].numpy(), minlength=10)
     assert [judge.score(Fixed(answer)) for answer in range(10)] == [float(count) for count in counts]
     assert judge.score(Broken()) == -np.inf
+
+
+@pytest.mark.parametrize("best", [0, 1, 2])
+def test_the_trial_that_has_most_records_right_leaves_wherever_it_comes(
+    place: Place, monkeypatch: pytest.MonkeyPatch, best: int
+) -> None:
+    """One candidate reads digits before it trains, the others nothing; public scores say the contrary and count not."""
+    three(monkeypatch)
+    job = Job.load(written(place, f"best-{best}", FEW_TRIALS, ONE_MODEL, LOUD))
+    default, made = JobModel.make(job, torch.device("cpu")), list[nn.Module]()
+    images, labels = default.test
+
+    def candidate(point: Point) -> Candidate:
+        model = JobModel.make(job_at(job, point), torch.device("cpu")).model
+        place_of = len(made)
+        if len(point) == 4:
+            made.append(model)
+            if place_of == best:
+                learn(model, images, labels)
+        # Without a step's size a trial changes nothing.
+        return Candidate(model, torch.optim.SGD(model.parameters(), lr=0.0), lambda _: -float(place_of == best))
+
+    seconds = Seconds()
+    options = Options(
+        service=place.service, read=default.records, example=select(default.test, slice(2)), microbatch=MICROBATCH
+    )
+    terms = TuningPlan.of(job.plan).score
+    assert terms is not None
+    judge, clock = HeldOutScore(terms, job), Clock(seconds.now, seconds.wait)
+    with TuningRun(default.job, candidate, cross_entropy, options, clock, judge) as run:
+        assert [*run] == [1]
+    assert len(made) == 3
+    assert run.model is made[best]
+
+
+def learn(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> None:
+    """From the public pictures, without privacy."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(40):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        optimiser.step()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +245,7 @@ def test_what_a_killed_run_had_is_lost_charged_and_never_leaves(place: Place) ->
     with pytest.raises(FileExistsError):
         tune_job(Job.load(path), place.service, lambda _: None)
     path.write_text(path.read_text().replace("../runs/killed", "../runs/killed-again"))
-    with pytest.raises(Refused, match="conflict"):
+    with pytest.raises(Refused, match="id_reused"):
         tune_job(Job.load(path), place.service, lambda _: None)
     place.clock.ahead_ms += Job.load(path).deadline_s * 1000
     place.tdp.submit("revocation", {"contract": place.contract})
