@@ -74,10 +74,10 @@ def ask_sealed(job: Path, questions: Path, console: Console) -> Answered:
     with _room(job, console) as (room, address):
         with heartbeat(console, f"asking {QUESTIONS} questions at {address}"):
             lines = _run("ask", str(job), str(questions), "--room", address).splitlines()
-        room.terminate()
-        reported, error = room.communicate()
+        with heartbeat(console, "waiting until the room has ended by itself"):
+            reported, error = room.communicate()
     if room.returncode:
-        raise TrainerFailed(error.strip())
+        raise TrainerFailed(f"the room ended with exit code {room.returncode}: {error.strip()}")
     classes = [int(json.loads(line)["answer"]["class"]) for line in lines]
     run = job.parent.parent / "runs" / job.stem
     return Answered(sealed, json.loads(reported), classes, sorted(path.name for path in run.iterdir()))
