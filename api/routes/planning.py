@@ -40,7 +40,7 @@ from policy.planning.lineage_impact import ExposureChange, exposure_changes
 from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
-from policy.planning.shared_account import states_as_shown
+from policy.planning.shared_account import fetch_shared_accounts, states_as_shown
 from policy.planning.usable_caps import CapReport, declared_load, document_caps
 from policy.planning.what_if import PlannedRun, WhatIf
 
@@ -101,12 +101,14 @@ def plan_run(
         for name in run.base:
             get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
     since = now - days * DAY_MS
-    first, partitions = first_since(facts.size, facts.entry, since), [facts.partitions[ref] for ref in refs]
+    first, partitions = first_since(facts.size, facts.times, since), [facts.partitions[ref] for ref in refs]
     shared = [partition for partition in partitions if not caller.watches(partition)]
+    author = facts.organisations.get(run.actor)
+    own = holder_of(author.node) if author else ""
+    fetch_shared_accounts(facts, refs, own)
     if not shared:
         return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since, search=search)
-    author = facts.organisations.get(run.actor)
-    shown = states_as_shown(facts, shared, view.time, holder_of(author.node) if author else "")
+    shown = states_as_shown(facts, shared, view.time, own)
     if shown is not None:
         _check_own_entry(view)
     if policy is not None:
@@ -207,6 +209,8 @@ def ask_cap_report(view: View, raw: Document) -> Page[CapReport]:
 def ask_merger_impact(view: View, raw: Raw, at: At = None) -> Page[MergedAccount]:
     """What a merger would change. Raises: Malformed, Problem."""
     named = convert(MergerQuestion, c.parse(raw, COMMAND_BYTES_MAX)).organisations
+    assert isinstance(view.facts, Snapshot)
+    view.facts.organisations.fetch_keys([*named])
     for did in named:
         if did not in view.facts.organisations:
             raise not_found(f"organisation {did}")

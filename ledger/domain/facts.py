@@ -263,6 +263,9 @@ class Facts(Protocol):
     def accounts(self) -> Mapping[tuple[str, str], Account]:
         """By partition and holder; an account without charges is absent."""
 
+    def fetch_partitions(self, refs: Sequence[str]) -> None:
+        """Read partitions for later look-ups, with their datasets, streams and policies; unknown ones are left out."""
+
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
         """Prefetch accounts, and what was forgiven of them, in one step instead of one for each look-up."""
 

@@ -75,6 +75,9 @@ class MemoryState:
         """The partitions of a dataset in order of opening."""
         return self._orders.of(self.partitions, dataset)
 
+    def fetch_partitions(self, refs: Sequence[str]) -> None:
+        """Nothing to prefetch: they are in memory."""
+
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
         """Nothing to prefetch: they are in memory."""
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, text
 
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import Account, OpeningOrder, SigningKey, Span
@@ -77,9 +77,7 @@ class DatabaseState:
 
     def accounts_of(self, holder: str) -> list[Account]:
         """Every account of one holder, by partition."""
-        table = t.ACCOUNTS.table
-        chosen = select(table.c.partition).where(table.c.holder == holder).distinct().order_by(table.c.partition)
-        return [self.accounts[str(ref), holder] for (ref,) in self.connection.execute(chosen).all()]
+        return [account for _, account in sorted(self.accounts.fetch(t.ACCOUNTS.table.c.holder == holder).items())]
 
     def opening_order(self, dataset: str) -> OpeningOrder:
         """The partitions of a dataset in order of opening."""
@@ -92,6 +90,15 @@ class DatabaseState:
             chosen = select(table.c.ref).where(*of_dataset).order_by(table.c.entered)
             self._orders[dataset] = OpeningOrder([str(ref) for ref in self.connection.execute(chosen).scalars()])
         return self._orders[dataset]
+
+    def fetch_partitions(self, refs: Sequence[str]) -> None:
+        """Read partitions, with their datasets, streams and policies, in four steps."""
+        self.partitions.fetch_keys(refs)
+        found = [partition for ref in refs if (partition := self.partitions.get(ref)) is not None]
+        datasets = [*{(partition.provider, partition.dataset) for partition in found}]
+        self.datasets.fetch_keys(datasets)
+        self.streams.fetch_keys(datasets)
+        self.policies.fetch_keys([*{dataset.domain for key in datasets if (dataset := self.datasets.get(key))}])
 
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
         """Read accounts, and what was forgiven of them, in one step."""
@@ -109,13 +116,12 @@ class DatabaseState:
         return self.charges.where(t.CHARGES.table.c.state == ChargeState.PENDING.value)
 
     def runs(self, spans: Iterable[Span]) -> int:
-        """How many charges there are in these spans."""
-        count = select(func.count()).select_from(t.CHARGES.table)
-        return sum(self.connection.execute(count.where(*_within(one))).scalar_one() for one in spans)
+        """How many charges there are in these spans, which do not overlap."""
+        return self.charges.count_any(map(_within, spans))
 
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
-        """Per partition: posted and pending loss of the charges in these spans."""
-        return sum_exposures(charge for one in spans for charge in self.charges.where(*_within(one)))
+        """Per partition: posted and pending loss of the charges in these spans, which do not overlap."""
+        return sum_exposures(self.charges.where_any(map(_within, spans)))
 
     def latest(self, author: int, most: int) -> list[Charge]:
         """The newest charges authored at a node, newest first."""
@@ -147,7 +153,7 @@ class DatabaseState:
             table.c.state != ChargeState.VOIDED.value,
         )
         for span in spans:
-            ids = select(table.c.id).where(*_within(span), *wanted).order_by(table.c.entered).limit(most - len(found))
+            ids = select(table.c.id).where(_within(span), *wanted).order_by(table.c.entered).limit(most - len(found))
             found += sorted(self.charges.where(table.c.id.in_(ids)), key=lambda one: one.index)
             if len(found) == most:
                 break
@@ -192,9 +198,9 @@ def write_state(connection: Connection, state: MemoryState) -> None:
         replace_rows(connection, mapping, getattr(state, name).items())
 
 
-def _within(span: Span) -> tuple[Any, ...]:
+def _within(span: Span) -> ColumnElement[bool]:
     table = t.CHARGES.table
-    return table.c.author == span.author, table.c.entered >= span.first, table.c.entered < span.before
+    return and_(table.c.author == span.author, table.c.entered >= span.first, table.c.entered < span.before)
 
 
 def check_rows(book: DatabaseState, state: MemoryState) -> None:

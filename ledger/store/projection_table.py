@@ -7,7 +7,7 @@ from functools import cache
 from itertools import chain, groupby
 from typing import Any, Final, Generic, TypeVar
 
-from sqlalchemy import Connection, Row, Table, bindparam, insert, select, tuple_
+from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, tuple_
 from sqlalchemy.dialects import postgresql
 
 from ledger.store.engine import Executor, is_postgres, run_plainly
@@ -19,6 +19,8 @@ V = TypeVar("V")
 
 _KEYS_MAX: Final = 256
 """Keys of one query."""
+_CONDITIONS_MAX: Final = 200
+"""Conditions of one query; SQLite takes no expression deeper than 1,000."""
 
 
 class ProjectionTable(Mapping[K, V], Generic[K, V]):
@@ -91,6 +93,16 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
         """The values of one-row tables that meet conditions."""
         return [self._mapping.load([row]) for row in self._select(*conditions)]
 
+    def where_any(self, conditions: Iterable[Any]) -> Iterator[V]:
+        """The values of one-row tables that meet one of these conditions, no two of which any value meets."""
+        for some in _chunks(conditions):
+            yield from self.where(or_(*some))
+
+    def count_any(self, conditions: Iterable[Any]) -> int:
+        """How many rows meet one of these conditions, no two of which any row meets."""
+        count = select(func.count()).select_from(self._table)
+        return sum(self._connection.execute(count.where(or_(*some))).scalar_one() for some in _chunks(conditions))
+
     def fetch(self, *conditions: Any) -> dict[K, V]:  # noqa: ANN401 - SQLAlchemy's own types
         """The values that meet conditions, by key; they are kept for later look-ups."""
         rows = self._select(*conditions)
@@ -119,6 +131,11 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
     def _select(self, *conditions: Any) -> Sequence[Row[Any]]:  # noqa: ANN401 - SQLAlchemy's own types
         chosen = select(self._table).where(*conditions).order_by(*self._table.primary_key.columns)
         return self._connection.execute(chosen).all()
+
+
+def _chunks(conditions: Iterable[Any]) -> Iterator[list[Any]]:
+    every = [*conditions]
+    return (every[start : start + _CONDITIONS_MAX] for start in range(0, len(every), _CONDITIONS_MAX))
 
 
 # Statements are made once: making one costs more than SQLite takes to answer it.

@@ -131,7 +131,7 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
         body = with_ranges(named, _open_partitions(facts, now))
         question = _under(_question(facts, body, actor, now), document)
         since = now - days * _DAY_MS
-        plan_report = report(question, first_since(facts.size, facts.entry, since), since)
+        plan_report = report(question, first_since(facts.size, facts.times, since), since)
     options = run_options(contract=contract, actor=actor, days=days, at=at, as_of=as_of, document=document)
     typed = ("plan", "run", book, charge)
     lines = chain(run_lines(plan_report), passing_lines(plan_report.advice, named, changes, typed, options))

@@ -58,6 +58,10 @@ class HypotheticalFacts:
         """See :class:`ledger.domain.facts.Facts`."""
         return self._facts.opening_order(dataset)
 
+    def fetch_partitions(self, refs: Sequence[str]) -> None:
+        """See :class:`ledger.domain.facts.Facts`."""
+        self._facts.fetch_partitions(refs)
+
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
         """See :class:`ledger.domain.facts.Facts`."""
         self._facts.fetch_accounts(partitions, holders)

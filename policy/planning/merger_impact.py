@@ -43,8 +43,12 @@ def merged_accounts(facts: Facts, organisations: Sequence[str], now: int) -> tup
         KeyError: if an organisation is not registered.
     """
     nodes = tuple(dict.fromkeys(facts.organisations[did].node for did in organisations))
-    merged = []
-    for account in preview_merge(facts, nodes):
+    merged, changed = [], preview_merge(facts, nodes)
+    refs = [*dict.fromkeys(account.partition for account in changed)]
+    facts.fetch_partitions(refs)
+    holders_of = (*(account.holder for account in changed), *map(holder_of, nodes))
+    facts.fetch_accounts(refs, [*dict.fromkeys(holders_of)])
+    for account in changed:
         index = int(account.holder.partition(":")[2])
         former = facts.nodes.get(index)
         coalition = index if former is not None and former.kind is NodeKind.COALITION else None

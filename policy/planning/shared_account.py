@@ -83,6 +83,11 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
     )
 
 
+def fetch_shared_accounts(facts: Facts, refs: Sequence[str], own_holder: str) -> None:
+    """Read, in one step, the accounts that a run of this holder is charged to: everyone's, its own, its coalitions'."""
+    facts.fetch_accounts(refs, [GLOBAL, *_coalitions(facts, own_holder), own_holder])
+
+
 def facts_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own_holder: str) -> Facts:
     """The state with shared accounts as shown to a holder: a run that fits there fits the exact state."""
     shown = states_as_shown(facts, partitions, now, own_holder)
