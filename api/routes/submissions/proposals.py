@@ -15,7 +15,7 @@ from api.http.body import SIGNATURE_PARAMETER, Document, Signature
 from api.http.field_types import PathDigest
 from api.http.problems import Problem, ServiceCode
 from api.routes.overviews.contract_proposals import ContractProposal, open_proposals
-from api.routes.proposed_contracts import OPEN_MAX, Proposed
+from api.routes.proposed_contracts import OPEN_MAX, Proposed, next_notice, notice
 from api.routes.read_routes import ReadContext
 from api.wire.responses import BINARY, json_response, shows, takes
 from client.http.endpoints import BYTES_TYPE, PROPOSALS
@@ -82,9 +82,12 @@ def _check_open(now: int, contract: ContractDocument, known: dict[str, ContractP
 
 
 def _store(context: ReadContext, caller: Caller, raw: bytes, jws: str) -> None:
-    """Store the contract and the verified signature."""
+    """Store the contract and the verified signature, and the notice by which other processes find them."""
     call = detached_jws.call_of(jws)
     assert call is not None
     document = context.snapshots.book.put_document(raw)
     signature = context.snapshots.book.put_document(jws.encode("ascii"))
+    with context.snapshots.book.read() as facts:
+        number = next_notice(facts)
+    context.snapshots.book.put_document(notice(number))
     context.proposals.add(Proposed(document, caller.organisation, signature, call.time_s * 1000))

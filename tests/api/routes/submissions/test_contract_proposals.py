@@ -9,11 +9,12 @@ import httpx
 import pytest
 from msgspec import structs
 
-from api.routes.proposed_contracts import OPEN_MAX, OPEN_MS, Proposals
+from api.routes.proposed_contracts import OPEN_MAX, OPEN_MS, REFRESH_MS, SEARCH_MS, Proposals, next_notice
 from client.http.endpoints import BYTES_TYPE, DOCUMENTS, PROPOSALS, SIGNATURE_HEADER
 from client.keys.signer import Signer
 from ledger.crypto.detached_jws import Call
 from ledger.wire import canonical_json as c
+from tests.api.console.test_statements import counted
 from tests.api.two_of_each import TwoOfEach
 from tests.factories.documents import contract
 from tests.factories.people import BANK_A, CLINIC, HOSPITAL
@@ -123,6 +124,34 @@ def test_another_process_finds_what_this_one_stored(pairs: TwoOfEach) -> None:
     with world.book.read() as facts:
         assert other.all(facts) == Proposals(world.url, world.clock).all(facts) == ()
     assert _listed(pairs, BANK_A) == []
+
+
+def test_the_documents_are_searched_when_a_notice_says_so_and_not_otherwise(pairs: TwoOfEach) -> None:
+    """A process that has searched once looks up one digest at a time; after an hour it searches in any case."""
+    world = pairs.world
+    other = Proposals(world.url, world.clock)
+    searched = list[int]()
+
+    def seen() -> int:
+        world.clock.now += REFRESH_MS
+        with counted(world.book) as asked, world.book.read() as facts:
+            found = other.all(facts)
+        searched.append(sum("substr" in statement for statement in asked))
+        assert searched[-1] or len(asked) <= 3
+        return len(found)
+
+    assert seen() == 0
+    assert seen() == 0
+    for number in (1, 2):
+        _put(world, world.bank, _text(world, f"letters-{number}")).raise_for_status()
+    assert (seen(), seen()) == (2, 2)
+    _put(world, world.hospital, _text(world, "letters-1")).raise_for_status()
+    assert (seen(), seen()) == (3, 3)
+    assert searched == [1, 0, 1, 0, 1, 0]
+    with world.book.read() as facts:
+        assert next_notice(facts) == 3
+    world.clock.now += SEARCH_MS
+    assert (seen(), searched[-1]) == (3, 1)
 
 
 def test_proposals_of_one_organisation_are_few(pairs: TwoOfEach) -> None:
