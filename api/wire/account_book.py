@@ -11,7 +11,7 @@ from api.http.pagination import Page, fetch_from
 from api.http.problems import RemainingShare
 from api.wire.account_answers import Account, AccountLoss, AccountPage, Budget, FrozenAccount
 from ledger.book.past_snapshot import PastSnapshot
-from ledger.commands.runs.account_epsilon import account_epsilon, odometer_epsilon
+from ledger.commands.runs.account_epsilon import AccountEpsilon, account_epsilon, odometer_epsilon
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.commands.runs.model_ancestry import charged_body
 from ledger.domain import charge_record
@@ -20,7 +20,7 @@ from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.partition_ranges import partitions_within
 from ledger.filters import read_rule
-from ledger.mechanisms.loss import loss_of
+from ledger.mechanisms.loss import Loss, loss_of
 from ledger.organisation_lineage.holder_names import holder_name
 from ledger.store.snapshot import Snapshot
 from ledger.wire.exact_numbers import ceil_decimal, format_number
@@ -140,6 +140,19 @@ def _rounded(
         return None
     organisation = facts.organisations.get(caller.organisation)
     return rounded_account(facts, partition, holder_of(organisation.node) if organisation else "")
+
+
+def everyones_epsilon(
+    facts: Snapshot | PastSnapshot, partition: domain.Partition, now: int, caller: Caller
+) -> tuple[Loss, AccountEpsilon] | None:
+    """What all runs of a partition have used, as the caller is shown it, and its ε; None before the first charge."""
+    exact = facts.accounts.get((partition.ref, GLOBAL))
+    if exact is None:
+        return None
+    rounded = _rounded(facts, partition, now, caller)
+    if rounded is None:
+        return exact.loss, account_epsilon(facts, exact)
+    return rounded.loss, odometer_epsilon(facts, rounded)
 
 
 def _last_run(facts: Snapshot | PastSnapshot, partition: domain.Partition, charge: charge_record.Charge) -> LastRun:

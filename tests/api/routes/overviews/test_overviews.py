@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from api.routes.overviews import decision_checks
+from ledger.wire.exact_numbers import ceil_decimal
 from tests.api.two_of_each import TwoOfEach
+from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_B, CLINIC, SRO, CleanRoom
 from tests.factories.service import open_world
 
@@ -101,6 +104,23 @@ def test_a_curve_falls_and_meets_the_run_s_epsilon(furnished: TwoOfEach) -> None
     assert [by_delta[delta] for delta in sorted(by_delta)] == sorted(by_delta.values(), reverse=True)
 
 
+def test_a_curve_names_the_budget_and_what_bounds_all_runs(furnished: TwoOfEach) -> None:
+    """The account's own number, as each caller is shown it; no point of its bound lies below the plan of one run."""
+    accounts = {role: _get(furnished, role, "/v1/accounts", partition=PARTITION) for role in ("TDP", "TDC")}
+    curves = {role: _get(furnished, role, "/v1/charges/run-1/curve") for role in ("TDP", "TDC", "CCR")}
+    plan = {Fraction(point["delta"]): Fraction(point["epsilon"]) for point in curves["TDP"]["points"]}
+    for role, known in accounts.items():
+        (everyone,) = (one for one in known["items"] if one["holder"] == "global")
+        account = curves[role]["account"]
+        assert ceil_decimal(Fraction(account["epsilon"]), 4) == everyone["odometer"]
+        assert account["bound"] == everyone["bound"]
+        points = {Fraction(point["delta"]): Fraction(point["epsilon"]) for point in account["points"]}
+        assert points.keys() == plan.keys()
+        assert all(points[delta] >= plan[delta] for delta in plan)
+        assert curves[role]["budget"] == {"delta": "0.00001", "epsilon": "6"}
+    assert "account" not in curves["CCR"]
+
+
 def test_a_permit_shows_all_its_checks_decided_again(furnished: TwoOfEach) -> None:
     """All passed, as a refusal's are recorded; to another consumer's provider nothing is decided again."""
     found = _get(furnished, "TDC", "/v1/decisions/run-1/checks")
@@ -111,6 +131,24 @@ def test_a_permit_shows_all_its_checks_decided_again(furnished: TwoOfEach) -> No
     assert posted["recorded"]
     hidden = furnished.world.http.get("/v1/decisions/run-2/checks", headers=furnished.people["TDC"].shown)
     assert hidden.status_code == 404
+
+
+def test_of_a_permit_too_far_on_the_recorded_accounts_are_shown(
+    furnished: TwoOfEach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cap that had room, by its account; those of a coalition without amounts."""
+    monkeypatch.setattr(decision_checks, "AS_OF_MAX", 10)
+    found = _get(furnished, "TDC", "/v1/decisions/run-1/checks")
+    assert (found["permit"], found["recorded"]) == (True, True)
+    entry = _get(furnished, "TDC", f"/v1/entries/{found['index']}")
+    limits = entry["body"]["limits"]
+    assert [(check["source"], check["code"], check["passed"]) for check in found["checks"]] == [
+        (limit["holder"], "no_room", True) for limit in limits
+    ]
+    for check, limit in zip(found["checks"], limits, strict=True):
+        assert limit["partition"] in check["text"]
+        own = limit["holder"] in {"global", f"lineage:{entry['body']['author']}"}
+        assert (f"ε {limit['cap']['epsilon']}" in check["text"]) == own
 
 
 def test_the_lineage_is_listed_as_far_as_it_is_seen(furnished: TwoOfEach) -> None:
