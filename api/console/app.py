@@ -191,6 +191,7 @@ class Console:
             template,
             **values,
             caller=caller,
+            roles=caller.roles,
             session=session,
             form_token="" if session is None else form_token(self._form_key, session.id),
             navigation=[link for link in NAVIGATION if link.is_for(caller)],

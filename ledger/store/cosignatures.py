@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import NamedTuple
 
 from sqlalchemy import func, select
 
@@ -54,6 +55,27 @@ def cosigned_checkpoint(connection: Executor, size: int) -> str:
         select(COSIGNATURE.c.line).where(COSIGNATURE.c.tree_size == size).order_by(COSIGNATURE.c.vkey)
     ).scalars()
     return checkpoint_at(connection, size) + "".join(lines)
+
+
+class CosignedCheckpoint(NamedTuple):
+    """A signed checkpoint of the past, and the cosignature lines that it has."""
+
+    size: int
+    note: str
+    lines: tuple[str, ...]
+
+
+def newest_checkpoints(connection: Executor, before: int, most: int) -> list[CosignedCheckpoint]:
+    """The newest checkpoints of fewer than ``before`` entries, newest first; two statements."""
+    chosen = select(CHECKPOINT.c.tree_size, CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size < before)
+    found = connection.execute(chosen.order_by(CHECKPOINT.c.tree_size.desc()).limit(most)).all()
+    lines: dict[int, list[str]] = defaultdict(list)
+    if found:
+        within = COSIGNATURE.c.tree_size.between(int(found[-1].tree_size), int(found[0].tree_size))
+        kept = select(COSIGNATURE.c.tree_size, COSIGNATURE.c.line).where(within).order_by(COSIGNATURE.c.vkey)
+        for size, line in connection.execute(kept):
+            lines[int(size)].append(str(line))
+    return [CosignedCheckpoint(int(size), str(note), tuple(lines[int(size)])) for size, note in found]
 
 
 def best_size(connection: Executor, index: int, newest: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, select, text
 
 from ledger.commands.entry import Entry
 from ledger.log.checkpoint import receipt
@@ -20,6 +20,10 @@ _SINCE: Final = select(ENTRY.c.position).where(ENTRY.c.time >= bindparam("time")
 _UNTIL: Final = (
     select(ENTRY.c.position).where(ENTRY.c.time <= bindparam("time")).order_by(ENTRY.c.position.desc()).limit(1)
 )
+_BYTES: Final = {
+    "postgresql": text("SELECT pg_database_size(current_database())"),
+    "sqlite": text("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"),
+}
 _FEW: Final = 16
 """Entries that are read at once where the first may do."""
 _PAGE: Final = 1_000
@@ -134,6 +138,11 @@ class Log:
     def tile(self, tile: Tile) -> bytes:
         """What C2SP tlog-tiles serves at the tile's path. Raises: KeyError, if the log has not so many entries."""
         return tile_bytes(tile, self.size, self.tree.hashes, self.entries)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The size of the database, in bytes; of SQLite its main file, without the write-ahead log beside it."""
+        return int(self.connection.execute(_BYTES[self.connection.dialect.name]).scalar() or 0)
 
     def receipt(self, index: int) -> str:
         """The entry's inclusion proof under the checkpoint. Raises: KeyError."""

@@ -24,6 +24,7 @@ from api.console.charts.svg import (
     vertical_axis,
 )
 from api.console.frame.cells import rounded
+from ledger.wire.exact_numbers import format_number
 
 _ROOM: Final = 1.08
 """So much above the highest line."""
@@ -62,6 +63,7 @@ def burn_down(
         *vertical_axis(up, "ε at the partition's δ", right=_END),
         path([*whole, *reversed(posted)], "pending", closed=True),
         path(posted, "posted"),
+        *(_hover(point, across, up) for point in shown),
         path([(across(time), up(float(epsilon))) for time, epsilon in forecast], "forecast"),
         *_caps(caps, up),
         element("line", x1=float(LEFT), x2=_END, y1=up(0), y2=up(0), class_="axis"),
@@ -73,6 +75,15 @@ def burn_down(
     )
     words += "; dotted, an extrapolation" if forecast else ""
     return drawing(words, parts)
+
+
+def _hover(point: Point, across: Scale, up: Scale) -> Markup:
+    """A place to hover over at one run: its time, and the exact ε until then."""
+    posted, whole = format_number(point.posted or Fraction(0)), format_number(point.whole or Fraction(0))
+    title = element("title", f"{_day(point.time)} UTC: ε {posted} of what is posted, {whole} with what is pending")
+    return element(
+        "circle", title, cx=across(point.time), cy=up(float(point.posted or 0)), r=5, fill_opacity="0", class_="hover"
+    )
 
 
 def _steps(points: list[tuple[float, float]], bottom: float, end: float) -> list[tuple[float, float]]:

@@ -82,13 +82,22 @@ def newest_first(reader: Reader, before: int, wanted: EntryFilter) -> tuple[list
     return rows, stop
 
 
-def newest_of(reader: Reader, kinds: Sequence[str]) -> list[tuple[int, Entry]]:
+class NewestEntries(NamedTuple):
+    """Entries with their indexes, newest first; from the index ``first`` on none of their kinds is left out."""
+
+    entries: list[tuple[int, Entry]]
+    first: int
+
+
+def newest_of(reader: Reader, kinds: Sequence[str]) -> NewestEntries:
     """The newest entries of some kinds that the caller may see, among the last hundred thousand of the log."""
     facts = reader.facts
     assert isinstance(facts, Snapshot)
-    newest = facts.newest_of(kinds, max(0, facts.size - SEARCHED_MAX), KINDS_MAX)
+    start = max(0, facts.size - SEARCHED_MAX)
+    newest = facts.newest_of(kinds, start, KINDS_MAX)
     parsed = ((index, Entry.parse(data)) for index, data in newest)
-    return [(index, entry) for index, entry in parsed if sees_entry(reader.caller, entry, facts)]
+    seen = [(index, entry) for index, entry in parsed if sees_entry(reader.caller, entry, facts)]
+    return NewestEntries(seen, newest[-1][0] if len(newest) == KINDS_MAX else start)
 
 
 def parse_index(text: str, index_max: int) -> int:

@@ -21,7 +21,7 @@ class Table:
 
     Attributes:
         name: in the address of its CSV and as its id on the page.
-        empty: the text where there is no row; ``command`` is the command that makes one.
+        empty: the text where there is no row; below it is the command that comes next in the reader's role.
         following: the address of the next page; empty if this is the last. ``following_words`` is what its link says.
     """
 
@@ -30,7 +30,6 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     empty: str = "Nothing yet."
-    command: str = ""
     following: str = ""
     following_words: str = "Next rows"
 

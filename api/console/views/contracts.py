@@ -27,8 +27,7 @@ PAGES: Final = Pages()
 VERSIONS_MAX: Final = 4
 """The newest versions of a contract that are shown beside one another."""
 _SIGN: Final = "epsilon contract sign tdp.toml contract.yaml > tdp.jws"
-_NONE: Final = "No contract waits for a signature. A party proposes one to the others with:"
-_PROPOSE: Final = "epsilon contract propose tdp.toml contract.yaml"
+_NONE: Final = "No contract waits for a signature. A party proposes one to the others."
 READ_MAX: Final = 1_000
 """Contracts among which the versions of one are looked for."""
 
@@ -53,9 +52,8 @@ def contracts(reader: Reader, inputs: Inputs) -> Page:
     )
     columns = ("Contract", "Version", "State", "Consumer", "Providers", "Starts", "Ends", "Runs charged", "Entry")
     following = address("contracts", cursor=page.next_cursor) if page.next_cursor else ""
-    empty = "No contract that you may see. A provider signs one, and the consumer enters it:"
-    command = f"{_SIGN}\nepsilon contract enter tdc.toml contract.yaml --signature tdp.jws"
-    entered = Table("contracts", "Contracts", columns, rows, empty, command, following)
+    empty = "No contract that you may see. A provider signs one, and the consumer enters it."
+    entered = Table("contracts", "Contracts", columns, rows, empty, following)
     return Page("list.html", "Contracts", (*_proposals(reader), entered))
 
 
@@ -80,7 +78,7 @@ def proposals_table(reader: Reader, items: Sequence[ContractProposal], caption: 
         for item in items
     )
     columns = ("Contract", "Version", "Signed by", "Waits for", "Listed until", "Document")
-    return Table("proposals", caption if complete else f"{caption} (the newest)", columns, rows, _NONE, _PROPOSE)
+    return Table("proposals", caption if complete else f"{caption} (the newest)", columns, rows, _NONE)
 
 
 def _names(reader: Reader, dids: Sequence[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from fractions import Fraction
+from typing import Final, NamedTuple
 
 from api.auth.visibility import not_found
+from api.console.charts.strip import Bar, strip
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
@@ -19,12 +21,22 @@ from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
 from policy.planning.account_caps import account_status, empty_account, partition_bounds
 from policy.planning.shared_account import facts_as_shown
-from policy.planning.streams.slice_status import OPEN, slice_status
+from policy.planning.streams.slice_status import OPEN, Slice, slice_status
 
 PAGES: Final = Pages()
-_REGISTER: Final = "epsilon dataset register tdp.toml dataset.yaml"
-_OPEN: Final = (
-    "epsilon dataset open-partition tdp.toml partition.json --commitments commitments/share/commitments-1.bin"
+
+
+_COLUMNS: Final = (
+    "Partition",
+    "State",
+    "Opened",
+    "Closes",
+    "Records",
+    "Unit",
+    "ε",
+    "δ",
+    "Used by everyone",
+    "Cap on one lineage",
 )
 
 
@@ -47,8 +59,7 @@ def datasets(reader: Reader, inputs: Inputs) -> Page:
         "Datasets",
         ("Dataset", "Provider", "Domain", "Entry"),
         rows,
-        "No dataset that you may see. A provider registers one with:",
-        _REGISTER,
+        "No dataset that you may see.",
         following,
     )
     return Page("list.html", "Datasets", (table,))
@@ -60,25 +71,13 @@ def dataset(reader: Reader, inputs: Inputs) -> Page:
     provider, name = inputs.path["provider"], inputs.path["dataset"]
     answer = reader.read(registry.read_dataset, provider, name)
     found, following = partitions_of(reader, provider, name, inputs.get("after"))
-    rows = tuple(_rows(reader, found))
+    uses = _uses(reader, found)
     table = Table(
         "partitions",
         "Partitions",
-        (
-            "Partition",
-            "State",
-            "Opened",
-            "Closes",
-            "Records",
-            "Unit",
-            "ε",
-            "δ",
-            "Used by everyone",
-            "Cap on one lineage",
-        ),
-        rows,
-        "No partition is open. The provider opens one with:",
-        _OPEN,
+        _COLUMNS,
+        tuple(map(_row, uses)),
+        "No partition is open. The provider opens them.",
         address("datasets", provider, name, after=following) if following else "",
     )
     facts = [
@@ -88,7 +87,8 @@ def dataset(reader: Reader, inputs: Inputs) -> Page:
     ]
     watches = reader.caller.sees_all or reader.caller.organisation == provider
     knowledge = address("knowledge", provider, name) if watches else ""
-    return Page("dataset.html", f"Dataset {name}", (table,), {"about": facts, "knowledge": knowledge})
+    chart = strip([_bar(use, reader.view.time) for use in uses], reader.view.time)
+    return Page("dataset.html", f"Dataset {name}", (table,), {"about": facts, "knowledge": knowledge, "chart": chart})
 
 
 def partitions_of(reader: Reader, provider: str, name: str, after: str) -> tuple[list[domain.Partition], str]:
@@ -100,7 +100,16 @@ def partitions_of(reader: Reader, provider: str, name: str, after: str) -> tuple
     return found[:ROWS_MAX], found[ROWS_MAX - 1].ref if len(found) > ROWS_MAX else ""
 
 
-def _rows(reader: Reader, partitions: list[domain.Partition]) -> list[tuple[Cell, ...]]:
+class PartitionUse(NamedTuple):
+    """A partition with its state, what everyone together has used, and the cap on one lineage."""
+
+    opened: domain.Partition
+    state: Slice
+    used: Cell
+    cap: Fraction | None
+
+
+def _uses(reader: Reader, partitions: list[domain.Partition]) -> list[PartitionUse]:
     """What everyone together has used, as the caller is shown it: rounded up for a caller who shares the account."""
     facts, caller, now = reader.facts, reader.caller, reader.view.time
     registered = facts.organisations.get(caller.organisation)
@@ -108,23 +117,37 @@ def _rows(reader: Reader, partitions: list[domain.Partition]) -> list[tuple[Cell
     facts.fetch_accounts([opened.ref for opened in partitions], [*dict.fromkeys([GLOBAL, own])])
     shared = [opened for opened in partitions if not caller.watches(opened)]
     shown = facts_as_shown(facts, shared, now, own) if shared else facts
-    rows = list[tuple[Cell, ...]]()
+    uses = list[PartitionUse]()
     for opened in partitions:
         bounds, state = partition_bounds(shown, opened, now), slice_status(shown, opened, now)
         account = shown.accounts.get((opened.ref, GLOBAL)) or empty_account(opened, GLOBAL)
         used = account_status(shown, account, bounds).used
-        rows.append(
-            (
-                partition(opened.ref),
-                cells.mark(state.status.replace("_", " "), passed=state.status == OPEN),
-                cells.moment(opened.opened),
-                cells.moment(state.closes),
-                cells.count(opened.records),
-                cells.text(opened.unit),
-                cells.bound(opened.epsilon),
-                cells.bound(opened.delta),
-                cells.share(used.share, str(used)),
-                cells.bound(None if bounds is None else bounds.lineage_epsilon_max),
-            )
-        )
-    return rows
+        cap = None if bounds is None else bounds.lineage_epsilon_max
+        uses.append(PartitionUse(opened, state, cells.share(used.share, str(used)), cap))
+    return uses
+
+
+def _row(use: PartitionUse) -> tuple[Cell, ...]:
+    opened, state = use.opened, use.state
+    return (
+        partition(opened.ref),
+        cells.mark(state.status.replace("_", " "), passed=state.status == OPEN),
+        cells.moment(opened.opened),
+        cells.moment(state.closes),
+        cells.count(opened.records),
+        cells.text(opened.unit),
+        cells.bound(opened.epsilon),
+        cells.bound(opened.delta),
+        use.used,
+        cells.bound(use.cap),
+    )
+
+
+def _bar(use: PartitionUse, now: int) -> Bar:
+    """The same as a bar over time; of one that was retired it ends now at the latest."""
+    opened, words = use.opened, use.state.status.replace("_", " ")
+    closes = "has no close" if use.state.closes is None else f"closes {cells.moment(use.state.closes).text}"
+    title = f"{opened.ref}: {words}, opened {cells.moment(opened.opened).text}, {closes}, {use.used.text} used"
+    name, live = opened.ref.rpartition("/")[2], use.state.status == OPEN
+    ends = min(use.state.closes or now, now) if opened.retired else use.state.closes
+    return Bar(name, opened.opened, ends, live, f"{use.used.text}, {words}", title)

@@ -13,14 +13,20 @@ from api.console.frame.names import CHECK_COLUMNS, check, organisation, partitio
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
+from api.console.views.planner import advice_tables
+from api.http.problems import Problem
 from api.routes import log as log_routes
+from api.routes import planning
 from api.routes.overviews import decision_checks
 from api.wire.command_answers import Decision
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import CHARGE
+from ledger.domain.decision import Rejected
 from ledger.domain.gate import Check
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
+from policy.planning.plan_report import PlanReport
 
 PAGES: Final = Pages()
 _NAMED: Final = ("contract", "document", "charge", "organisation", "provider", "dataset", "model")
@@ -57,19 +63,37 @@ def decision(reader: Reader, inputs: Inputs) -> Page:
         ("Entry, with its receipt", cells.count(answer.index, address("log", str(answer.index)))),
         ("Signed with", cells.digest(answer.key_id)),
     ]
-    return Page(
-        "decision.html",
-        f"Decision on {answer.id}",
-        (_checks(checks), _names_table(answer)),
-        {
-            "about": facts,
-            "known": answer,
-            "binding": failed[0] if failed else None,
-            "again": _again(reader, answer, checks),
-            "advice": answer.kind == "charge" and not answer.permit,
-            "receipt": shlex.join(["epsilon", "receipt", "book.sqlite", answer.id, "evidence"]),
-        },
-    )
+    refused = answer.kind == CHARGE.name and not answer.permit
+    now = _planned_now(reader, answer) if refused else None
+    values = {
+        "about": facts,
+        "known": answer,
+        "binding": failed[0] if failed else None,
+        "again": _again(reader, answer, checks),
+        "refused": refused,
+        "now": now,
+        "receipt": shlex.join(["epsilon", "receipt", "book.sqlite", answer.id, "evidence"]),
+    }
+    changes = () if now is None else advice_tables(now)
+    return Page("decision.html", f"Decision on {answer.id}", (_checks(checks), *changes, _names_table(answer)), values)
+
+
+def _planned_now(reader: Reader, answer: Decision) -> PlanReport | None:
+    """What a refused run would get now, with the smallest changes that would pass; None where the caller gets none.
+
+    It counts as a question of the planner. A caller whose questions are used up, or who may not ask about this run,
+    sees the decision without it.
+    """
+    view, quotas = reader.view, reader.view.context.quotas
+    if not reader.may(planning.plan_run):
+        return None
+    try:
+        quotas.admit_questions(view.caller)
+        quotas.check_pricing(view.caller)
+        with view.context.snapshots.read_long() as facts, quotas.metered(view.caller):
+            return Reader(view._replace(facts=facts)).read(planning.plan_run, c.dump(answer.request), search=False)
+    except (Problem, Malformed, Rejected, ArithmeticError):
+        return None
 
 
 def _again(reader: Reader, answer: Decision, checks: tuple[Check, ...]) -> str:
@@ -92,7 +116,13 @@ def checks(reader: Reader, inputs: Inputs) -> Page:
             cells.text("as the entry has them" if answer.recorded else f"on the state at {answer.index} entries"),
         ),
     ]
-    values = {"about": facts, "binding": failed[0] if failed else None, "recorded": answer.recorded}
+    values = {
+        "about": facts,
+        "binding": failed[0] if failed else None,
+        "recorded": answer.recorded,
+        "beyond": answer.recorded and answer.permit and bool(answer.checks),
+        "command": shlex.join(["epsilon", "plan", "again", "book.sqlite", answer.id]),
+    }
     return Page("checks.html", f"Checks of {answer.id}", (_checks(answer.checks),), values)
 
 

@@ -8,6 +8,7 @@ from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
 from api.console.frame.names import organisation, partition, run
+from api.console.frame.next_commands import next_command
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
@@ -17,7 +18,6 @@ from api.routes import log as log_routes
 from api.routes.overviews import inbox as inbox_routes
 from api.routes.overviews.contract_proposals import list_contract_proposals
 from api.routes.overviews.inbox import PAUSED, RUNNING, STOPPED, Inbox, log_state
-from ledger.domain.roles import SRO, TDC, TDP
 from policy.planning.streams.slice_status import OPEN
 
 PAGES: Final = Pages()
@@ -28,12 +28,6 @@ _STATES: Final = {
     PAUSED: ("paused: its clock is not believed", False),
     STOPPED: ("stopped: its operator knows why", False),
 }
-_NEXT: Final = {
-    SRO: "epsilon policy impact sro.toml policy.yaml",
-    TDP: "epsilon dataset register tdp.toml dataset.yaml",
-    TDC: "epsilon quote tdc.toml charge.json --contract contract.yaml",
-}
-"""What a role begins with."""
 
 
 @PAGES.page("/", "Home")
@@ -52,7 +46,6 @@ def home(reader: Reader, _inputs: Inputs) -> Page:
     if reader.may(registry.list_contracts):
         tables.append(_contracts(reader))
     registered = reader.facts.organisations.get(reader.caller.organisation)
-    command = next((text for role, text in _NEXT.items() if role in reader.caller.roles), "")
     return Page(
         "home.html",
         "Home",
@@ -61,7 +54,7 @@ def home(reader: Reader, _inputs: Inputs) -> Page:
             "cut": () if inbox is None else inbox.cut,
             "complete": inbox is None or inbox.complete,
             "name": None if registered is None else registered.name,
-            "command": command,
+            "next": next_command("", reader.caller.roles),
             "health": _health(reader),
         },
     )
@@ -190,7 +183,6 @@ def _contracts(reader: Reader) -> Table:
         "Contracts that are not over",
         ("Contract", "Consumer", "Version", "Ends", "Runs charged"),
         rows,
-        "No contract is in force. A provider signs one with:",
-        "epsilon contract sign tdp.toml contract.yaml > tdp.jws",
+        "No contract is in force.",
         address("contracts") if page.next_cursor else "",
     )

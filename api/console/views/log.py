@@ -5,20 +5,23 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
+from api.auth.visibility import not_found
 from api.console.frame import cells
 from api.console.frame.addresses import address, given
 from api.console.frame.entry_rows import ENTRY_COLUMNS, entry_row, newest_first, parse_index, read_filter
 from api.console.frame.names import organisation
-from api.console.frame.pages import Inputs, Page, Pages
+from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import log as log_routes
 from ledger.commands.entry import Entry
 from ledger.commands.registry import KINDS
+from ledger.store.cosignatures import cosigned_checkpoint, newest_checkpoints
 from ledger.wire import canonical_json as c
 
 PAGES: Final = Pages()
 _BYTES: Final = "application/octet-stream"
+_NOTE: Final = "text/plain; charset=utf-8"
 
 
 @PAGES.page("/log", "Log", log_routes.list_decisions)
@@ -45,9 +48,43 @@ def log(reader: Reader, inputs: Inputs) -> Page:
 
 
 def witnesses(checkpoint: str) -> list[str]:
-    """The witnesses of a checkpoint: the names on the lines after the log's own signature (C2SP signed-note)."""
-    lines = [line.split(" ") for line in checkpoint.splitlines() if line.startswith("— ")]
-    return [words[1] for words in lines[1:] if len(words) == 3]
+    """The witnesses of a checkpoint: the names on its signature lines but the log's own (C2SP signed-note)."""
+    origin, *rest = checkpoint.splitlines() or [""]
+    lines = [line.split(" ") for line in rest if line.startswith("— ")]
+    return [words[1] for words in lines if len(words) == 3 and words[1] != origin]
+
+
+@PAGES.page("/log/checkpoints", "", log_routes.list_decisions, log_routes.read_consistency)
+def checkpoints(reader: Reader, inputs: Inputs) -> Page:
+    """Every checkpoint that was signed, newest first, each with the witnesses that cosigned it. Raises: Malformed."""
+    newest = reader.facts.size + 1
+    before = parse_index(inputs.get("before"), newest)
+    found = newest_checkpoints(reader.facts.connection, before, ROWS_MAX + 1)
+    times = reader.facts.times([one.size - 1 for one in found[:ROWS_MAX]])
+    rows = tuple(
+        (
+            cells.count(one.size, address("log", "checkpoints", str(one.size), "bytes")),
+            cells.digest(one.note.splitlines()[2]),
+            cells.moment(times.get(one.size - 1)),
+            cells.text(", ".join(witnesses(one.note + "".join(one.lines))) or "no witness"),
+        )
+        for one in found[:ROWS_MAX]
+    )
+    following = address("log", "checkpoints", before=found[ROWS_MAX - 1].size) if len(found) > ROWS_MAX else ""
+    columns = ("Entries, and its signed note", "Root of the tree", "Time of its last entry", "Cosigned by")
+    table = Table("checkpoints", "Checkpoints, newest first", columns, rows, "The log is empty.", following=following)
+    return Page("list.html", "Checkpoints of the log", (table,))
+
+
+@PAGES.page("/log/checkpoints/{size}/bytes", "", log_routes.list_decisions, log_routes.read_consistency)
+def checkpoint_note(reader: Reader, inputs: Inputs) -> Page:
+    """One signed checkpoint with its cosignatures, as bytes. Raises: Problem."""
+    try:
+        size = parse_index(inputs.path["size"], reader.facts.size + 1)
+        note = cosigned_checkpoint(reader.facts.connection, size)
+    except KeyError:
+        raise not_found(f"checkpoint of {inputs.path['size']} entries") from None
+    return Page("", "", body=(note.encode(), _NOTE))
 
 
 @PAGES.page("/log/{index}", "", log_routes.read_entry, log_routes.read_receipt)

@@ -7,21 +7,25 @@ most min(e^ε a + δ, 1 - e^-ε (1 - δ - a)) (Kairouz, Oh, Viswanath 2015, theo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Final
 
-from api.console.charts.curve import epsilon_curve
+from api.console.charts.curve import Named, at_delta, epsilon_curves
 from api.console.charts.tradeoff import tradeoff
 from api.console.frame import cells
+from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
-from api.console.frame.names import partition
+from api.console.frame.names import partition, run
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.routes import accounts
 from api.routes.overviews import account_histories
-from ledger.wire.exact_numbers import EPSILON_MAX, parse_number
+from api.wire.epsilon_curve import CurvePoint, EpsilonCurve
+from ledger.accounts.run_epsilon import ChargeEpsilon
+from ledger.wire.exact_numbers import EPSILON_MAX, format_number, parse_number
 from ledger.wire.malformed import Malformed
 
 PAGES: Final = Pages()
@@ -33,7 +37,7 @@ _DIGITS: Final = 60
 
 
 @PAGES.page("/meaning", "What ε means", public=True)
-def meaning(_reader: Reader, inputs: Inputs) -> Page:
+def meaning(reader: Reader, inputs: Inputs) -> Page:
     """The odds at one ε and δ. Raises: Malformed."""
     epsilon = _given(inputs.get("epsilon") or _EPSILON, "epsilon", EPSILON_MAX)
     delta = _given(inputs.get("delta") or _DELTA, "delta", Fraction(1))
@@ -54,7 +58,8 @@ def meaning(_reader: Reader, inputs: Inputs) -> Page:
     points = [(float(step), float(true_positives(epsilon, delta, step))) for step in steps]
     chart = tradeoff(points, f"True positives by false positives at ε {cells.rounded(epsilon, up=True)}")
     given = {"epsilon": inputs.get("epsilon") or _EPSILON, "delta": inputs.get("delta") or _DELTA}
-    return Page("meaning.html", "What ε means", (table,), {"about": facts, "chart": chart, "given": given})
+    values = {"about": facts, "chart": chart, "given": given, "runs": reader.may(accounts.list_charges)}
+    return Page("meaning.html", "What ε means", (table,), values)
 
 
 def _given(text: str, name: str, most: Fraction) -> Fraction:
@@ -102,19 +107,68 @@ def _shown(number: Fraction) -> str:
 
 @PAGES.page("/runs/{id}/curve", "", accounts.read_charge_epsilon, account_histories.read_epsilon_curve, slow=True)
 def curve(reader: Reader, inputs: Inputs) -> Page:
-    """The ε of one run at each δ, on the partition where it reveals most. Raises: Malformed, Problem."""
+    """Plan, run, bound and budget by name, on the partition where the run reveals most. Raises: Malformed, Problem."""
     answer = reader.read(accounts.read_charge_epsilon, inputs.path["id"])
     found = reader.read(account_histories.read_epsilon_curve, inputs.path["id"])
+    named = _named(answer, found)
+    rows = tuple(
+        (cells.text(one.name), cells.bound(delta), cells.loss(epsilon), cells.text(one.words))
+        for one in named
+        for delta, epsilon in one.points
+    )
+    table = Table("curve", "ε by δ", ("Of", "δ", "ε", "Which is"), rows)
     opened = reader.facts.partitions[found.partition]
     own = next(line for line in answer.run_epsilon if line.partition == found.partition)
-    points = [(point.delta, point.epsilon) for point in found.points if point.epsilon is not None]
-    rows = tuple((cells.bound(delta), cells.loss(epsilon)) for delta, epsilon in points)
-    table = Table("curve", "ε by δ", ("δ", "ε of the run"), rows, "No ε is proven of this run.")
+    odds = "" if own.epsilon is None else address("meaning", **_asked(own.epsilon, opened.delta))
     about = [
+        ("Run", run(found.charge)),
         ("Partition", partition(opened.ref)),
         ("Its budget", cells.bound(opened.epsilon)),
         ("at δ", cells.bound(opened.delta)),
         ("ε of the run at this δ", cells.loss(own.epsilon)),
     ]
-    chart = epsilon_curve(points, (opened.delta, opened.epsilon))
-    return Page("curve.html", f"ε of {found.charge} by δ", (table,), {"about": about, "chart": chart})
+    values = {"about": about, "chart": epsilon_curves(named), "odds": odds}
+    return Page("curve.html", f"ε of {found.charge} by δ", (table,), values)
+
+
+def _asked(epsilon: Fraction, delta: Fraction) -> dict[str, str]:
+    return {"epsilon": format_number(epsilon), "delta": format_number(delta)}
+
+
+def _named(answer: ChargeEpsilon, found: EpsilonCurve) -> list[Named]:
+    """What has an ε, each under its own name, as a line where it is proven at several δ."""
+    delta, budget = found.budget.delta, found.budget.epsilon
+    assert budget is not None
+    named = [Named("plan", "of one run, whenever it stops", _proven(found.points), "posted", "disc")]
+    lines = [("run", line) for line in answer.run_epsilon]
+    lines += [(f"run and its ancestry, {line.runs} runs", line) for line in answer.with_ancestry]
+    for name, line in lines:
+        if line.partition == found.partition and line.epsilon is not None:
+            named.append(
+                Named(
+                    name,
+                    f"{at_delta(line.epsilon, delta)}, by {line.accountant}",
+                    [(delta, line.epsilon)],
+                    "posted",
+                    "square",
+                )
+            )
+    if found.account is not None:
+        bound = found.account
+        named.append(Named("bound", "on all runs, by the rule's odometer", _proven(bound.points), "second", "diamond"))
+        if bound.epsilon is not None:
+            named.append(
+                Named(
+                    "bound now",
+                    f"{at_delta(bound.epsilon, delta)}, by {bound.bound}",
+                    [(delta, bound.epsilon)],
+                    "second",
+                    "square",
+                )
+            )
+    named.append(Named("budget", f"never exceeded: {at_delta(budget, delta)}", [(delta, budget)], "cap", "cross"))
+    return [one for one in named if one.points]
+
+
+def _proven(points: Sequence[CurvePoint]) -> list[tuple[Fraction, Fraction]]:
+    return [(point.delta, point.epsilon) for point in points if point.epsilon is not None]

@@ -1,4 +1,4 @@
-"""Models: announced, with how long their notice lasts, and released, with the run that made each."""
+"""Models: sealed, announced, with how long their notice lasts, and released, with the run that made each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
-from api.console.frame.entry_rows import newest_of
+from api.console.frame.entry_rows import NewestEntries, newest_of
 from api.console.frame.names import organisation, run
 from api.console.frame.pages import Inputs, Page, Pages
 from api.console.frame.reader import Reader
@@ -17,6 +17,7 @@ from api.routes import log as log_routes
 from api.routes.lineage import read_lineage
 from ledger.commands.entry import Entry
 from ledger.commands.governance.model_release_notice import RELEASE_NOTICE
+from ledger.commands.runs.settlement import POST
 from ledger.store.snapshot import Snapshot
 from policy.checks.field_readers import HOUR_MS
 from policy.decisions.documents_in_force import bindings
@@ -35,11 +36,15 @@ _KINDS: Final = {
 }
 
 
+_AFTER: Final = frozenset({"model_release", "model_opening", "publication"})
+"""What ends the time for which a model is sealed, and nothing else."""
+
+
 @PAGES.page("/models", "Models", log_routes.list_decisions, log_routes.read_model_release)
 def models(reader: Reader, _inputs: Inputs) -> Page:
     """The models that the caller may see, among the newest entries. Raises: Malformed."""
-    entries = newest_of(reader, [*_KINDS])
-    waits = _notice_ends(reader, [entry for _, entry in entries if entry.kind == RELEASE_NOTICE.name])
+    found = newest_of(reader, [*_KINDS])
+    waits = _notice_ends(reader, [entry for _, entry in found.entries if entry.kind == RELEASE_NOTICE.name])
     tables = tuple(
         Table(
             name,
@@ -48,9 +53,9 @@ def models(reader: Reader, _inputs: Inputs) -> Page:
             tuple(
                 (
                     *_row(reader, index, entry),
-                    *(_countdown(reader, waits, entry) if kind == RELEASE_NOTICE.name else ()),
+                    *([_countdown(reader, waits.get(entry.id))] if kind == RELEASE_NOTICE.name else []),
                 )
-                for index, entry in entries
+                for index, entry in found.entries
                 if entry.kind == kind
             ),
             empty,
@@ -59,7 +64,28 @@ def models(reader: Reader, _inputs: Inputs) -> Page:
         )
         for kind, (name, caption, empty) in _KINDS.items()
     )
-    return Page("list.html", "Models", tables)
+    return Page("list.html", "Models", (_sealed(reader, found, waits), *tables))
+
+
+def _sealed(reader: Reader, found: NewestEntries, waits: dict[str, int]) -> Table:
+    """The models that a post names, and that no entry that the caller may see has released or opened since.
+
+    What follows a post has a later entry. So where older entries of those kinds are not read, older posts are left out,
+    and a model is listed only if nothing followed.
+    """
+    permitted = [entry for _, entry in found.entries if not entry.code.refused]
+    followed = {entry.request.get("charge") for entry in permitted if entry.kind in _AFTER}
+    announced = {entry.request.get("charge"): waits[entry.id] for entry in reversed(permitted) if entry.id in waits}
+    rows = tuple(
+        (*_row(reader, index, entry), _countdown(reader, announced.get(entry.request.get("charge"))))
+        for index, entry in newest_of(reader, [POST.name]).entries
+        if index >= found.first
+        and not entry.code.refused
+        and entry.request.get("model") is not None
+        and entry.request.get("charge") not in followed
+    )
+    caption, columns = "Sealed, and neither released nor opened, newest first", (*_COLUMNS, "May leave")
+    return Table("sealed", caption, columns, rows, "No model is sealed that was not released or opened.")
 
 
 def _row(reader: Reader, index: int, entry: Entry) -> tuple[Cell, ...]:
@@ -99,14 +125,13 @@ def _notice_ends(reader: Reader, entries: list[Entry]) -> dict[str, int]:
     }
 
 
-def _countdown(reader: Reader, waits: dict[str, int], entry: Entry) -> tuple[Cell, ...]:
-    """How long the notice of an announced model still lasts, in words."""
-    ends = waits.get(entry.id)
+def _countdown(reader: Reader, ends: int | None) -> Cell:
+    """How long a notice that ends then (ms) still lasts, in words; a dash without one."""
     if ends is None:
-        return (cells.text("–"),)
+        return cells.text("–")
     left = ends - reader.view.time
     if left <= 0:
-        return (Cell("the notice is over", exact=cells.moment(ends).exact),)
+        return Cell("the notice is over", exact=cells.moment(ends).exact)
     days, hours = divmod(-(-left // HOUR_MS), 24)
     words = f"in {days} d {hours} h" if days else f"in {hours} h"
-    return (Cell(f"{words}, from {cells.moment(ends).text}", exact=cells.moment(ends).exact),)
+    return Cell(f"{words}, from {cells.moment(ends).text}", exact=cells.moment(ends).exact)

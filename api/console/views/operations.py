@@ -31,6 +31,7 @@ def operations(reader: Reader, _inputs: Inputs) -> Page:
     rows: list[tuple[Cell, ...]] = [
         (cells.text("Takes commands"), _state(book.stopped, book.paused, book.difference)),
         (cells.text("Entries"), cells.count(facts.size)),
+        (cells.text("Size of the database, in bytes"), cells.count(facts.stored_bytes)),
         (cells.text("Time of the last entry"), cells.moment(facts.time or None)),
         (cells.text("Time of the service"), cells.moment(now)),
         (cells.text("Schema of the book"), cells.text(SCHEMA_REVISION)),

@@ -105,8 +105,7 @@ def _accounts(reader: Reader, held: AccountBook) -> Table:
         "Everyone's account" + (" and yours" if len(shown) > 1 else ""),
         ACCOUNT_COLUMNS,
         rows,
-        "Nothing was charged here yet. A consumer previews a run with:",
-        "epsilon quote tdc.toml charge.json --contract contract.yaml",
+        "Nothing was charged here yet.",
     )
 
 

@@ -185,13 +185,13 @@ def _tables(found: PlanReport) -> tuple[Table, ...]:
             lasts,
             "No rate yet.",
         ),
-        *_advice(found),
+        *advice_tables(found),
         public_results(),
     )
 
 
-def _advice(found: PlanReport) -> tuple[Table, ...]:
-    """The smallest changes that would pass, of a refused run."""
+def advice_tables(found: PlanReport) -> tuple[Table, ...]:
+    """The smallest changes that would pass now, of a refused run; none of one that would be charged."""
     advice = found.advice
     if advice is None:
         return ()

@@ -42,8 +42,8 @@ def policies(reader: Reader, inputs: Inputs) -> Page:
     )
     columns = ("Domain", "Newest version", "Issuer", "In force from", "Entry")
     following = address("policies", cursor=page.next_cursor) if page.next_cursor else ""
-    empty, command = "No policy is published. An SRO publishes one with:", "epsilon policy publish sro.toml policy.yaml"
-    table = Table("policies", "Policies", columns, rows, empty, command, following)
+    empty = "No policy is published. An SRO publishes one."
+    table = Table("policies", "Policies", columns, rows, empty, following)
     return Page("list.html", "Policies", (table,))
 
 

@@ -54,8 +54,7 @@ def runs(reader: Reader, inputs: Inputs) -> Page:
         for item in shown
     )
     columns = ("Run", "By", "State", "Partitions", "Steps charged", "Steps posted", "Deadline", "Entry")
-    empty = "No run that you may see. A consumer charges one by training:"
-    table = Table("runs", "Runs", columns, rows, empty, "epsilon train job.toml", following)
+    table = Table("runs", "Runs", columns, rows, "No run that you may see. A consumer charges one.", following)
     return Page("runs.html", "Runs", (table,), {"states": _STATES, "chosen": state or ""})
 
 

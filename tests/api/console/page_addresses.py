@@ -35,6 +35,7 @@ def addresses(pairs: TwoOfEach) -> dict[str, str]:
         "/decisions/{id}/checks": f"/decisions/{own.charge}/checks",
         "/knowledge/{provider}/{dataset}": f"/knowledge/{_DATASET}",
         "/lineage/{did}": f"/lineage/{BANK_A}",
+        "/log/checkpoints/{size}/bytes": f"/log/checkpoints/{pairs.world.size}/bytes",
         "/log/{index}": "/log/3",
         "/log/{index}/bytes": "/log/3/bytes",
         "/merger": f"/merger?first={BANK_A}&second={BANK_B}",

@@ -94,6 +94,54 @@ def test_no_page_shows_what_is_never_shown(looked: Looked) -> None:
                 assert [one for one in FORBIDDEN if one in low] == [], (path, role)
 
 
+def _problems(looked: Looked) -> list[str]:
+    """Addresses that lead to an error in some role: unknown ids, another's, values out of bounds, no page at all."""
+    own = addresses(looked.pairs)
+    swaps = (("run-1", "run-2"), ("run-3", "run-4"), ("hospital.example", "clinic.example"), ("bank-a", "bank-b"))
+    foreign = list(own.values())
+    for mine, other in swaps:
+        foreign = [one.replace(mine, other) for one in foreign]
+    planned = "/console/planner?contract={0}&partition={1}&probability={2}&noise={3}&steps=5"
+    contract, ref = looked.pairs.own.contract, looked.pairs.own.partition
+    return [
+        *(one for one in foreign if not one.endswith(("/bytes", ".json"))),
+        "/console/nothing",
+        "/console/meaning?epsilon=x",
+        "/console/merger?first=x&second=y",
+        "/console/runs/run-1/frames?x=1",
+        "/console/decisions/run-1?csv=nothing",
+        planned.format("0" * 64, ref, "0.05", "2"),
+        planned.format(contract, ref, "2", "x"),
+        planned.format(contract, "a/b/c", "0.05", "2"),
+    ]
+
+
+def test_no_error_form_or_frame_shows_what_is_never_shown(looked: Looked) -> None:
+    """In any role; nor does an error name what is another's."""
+    statuses = set[int]()
+    for role, http in looked.browsers.items():
+        for address in _problems(looked):
+            answer = http.get(address, timeout=20) if "frames" not in address else _first_of(http, address)
+            statuses.add(answer.status_code)
+            assert [one for one in FORBIDDEN if one in answer.text.lower()] == [], (role, address)
+        for form in ({}, {"document": "kind: policy"}, {"document": "x", "form_token": "y"}, {"a": "b" * 3_000}):
+            answer = http.post("/console/policy-impact", data=form)
+            statuses.add(answer.status_code)
+            assert [one for one in FORBIDDEN if one in answer.text.lower()] == [], (role, form)
+    assert statuses >= {200, 303, 403, 404, 422}
+
+
+def _first_of(http: httpx.Client, address: str) -> httpx.Response:
+    """The answer of a stream of frames, with its first frame."""
+    with http.stream("GET", address) as answer:
+        if answer.headers["content-type"].startswith("text/event-stream"):
+            lines = answer.iter_lines()
+            text = next(line for line in lines if line.startswith("data: "))
+            return httpx.Response(answer.status_code, text=text)
+        answer.read()
+        return answer
+
+
 def test_the_bank_sees_nothing_of_the_other_bank(looked: Looked) -> None:
     """Neither on a page that it may open nor in an error."""
     http = looked.browsers["TDC"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -68,6 +70,25 @@ def test_below_a_proxy_s_path_every_address_begins_with_it(world: ServedWorld) -
         assert (missing.status_code, f'href="{PREFIX}/console/' in missing.text) == (404, True)
 
 
+def test_a_session_is_of_every_process_with_the_same_secret(world: ServedWorld) -> None:
+    """And of no other."""
+    terms: dict[str, Any] = {"log": world.log, "clock": world.clock, "issuers": [world.everybody.issuer()]}
+    doors = [listen(LOOPBACK, 0) for _ in range(3)]
+    secrets = (b"s" * 32, b"s" * 32, b"t" * 32)
+    urls = [base_url(door) for door in doors]
+    with ExitStack() as stack:
+        for door, url, secret in zip(doors, urls, secrets, strict=True):
+            app = create_app(world.book, world.keys, url=url, secret=secret, **terms)
+            stack.enter_context(serving(app, door))
+        issuer = stack.enter_context(world.issuing({"tdp": PEOPLE["TDP"]}))
+        first = stack.enter_context(browser(urls[0]))
+        log_in(first, issuer, "tdp")
+        cookies = "; ".join(f"{name}={value}" for name, value in first.cookies.items())
+        found = [httpx.get(f"{url}/console/", headers={"cookie": cookies}, trust_env=False) for url in urls]
+    assert [answer.status_code for answer in found] == [200, 200, 401]
+    assert "hospital.example" in found[1].text
+
+
 def test_pages_are_the_same_on_postgresql(tmp_path: Path) -> None:
     """Each that asks the book something of its own: overviews, histories, the lineage, the register."""
     with (
@@ -79,21 +100,32 @@ def test_pages_are_the_same_on_postgresql(tmp_path: Path) -> None:
         for person in ("sro", "tdp"):
             with browser(found.url) as http:
                 log_in(http, issuer, person)
-                for page in (*PAGES, "/runs", "/runs?state=pending", f"/knowledge/{HOSPITAL}/digits", "/register"):
+                for page in (
+                    *PAGES,
+                    "/runs",
+                    "/runs?state=pending",
+                    "/log/checkpoints",
+                    f"/knowledge/{HOSPITAL}/digits",
+                    "/register",
+                ):
                     assert http.get(f"/console{page}").status_code == 200, (person, page)
+        with found.book.read() as facts:
+            assert facts.stored_bytes > 10**6
         shown = found.everybody.shown(HOSPITAL)
         for path in ("inbox", "alerts", "lineage", "key-releases", "register", "decisions?newest=true"):
             assert found.http.get(f"/v1/{path}", headers=shown).status_code == 200, path
 
 
-def test_a_clock_that_is_off_lengthens_no_session(world: ServedWorld) -> None:
-    """Set back, a session would last longer than one may: it is none, and the page says so."""
+@pytest.mark.parametrize("ahead_ms", [-901_000, 901_000, 10 * 366 * 86_400_000])
+def test_a_clock_that_is_off_lengthens_no_session(world: ServedWorld, ahead_ms: int) -> None:
+    """Set back, a session would last longer than one may; ahead, it is over. What is public stays open."""
     with world.issuing({"tdp": PEOPLE["TDP"]}) as issuer, browser(world.url) as http:
         log_in(http, issuer, "tdp")
         now = world.clock.now
         try:
-            world.clock.now = now - 901_000
+            world.clock.now = now + ahead_ms
             answer = http.get("/console/")
             assert (answer.status_code, "Your session has ended" in answer.text) == (401, True)
+            assert http.get("/console/register").status_code == 200
         finally:
             world.clock.now = now

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpx
 import mpmath
@@ -15,14 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.console.charts.burn_down import Point, burn_down
+from api.console.charts.curve import Named, epsilon_curves
 from api.console.charts.graph import Edge, Vertex, layered
+from api.console.charts.strip import Bar, strip
 from api.console.frame.cells import bound, loss, rounded, share
 from api.console.frame.document_fields import document_fields
 from api.console.views.meaning import advantage, growth, shrinking, true_positives
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import format_number
 from tests.api.console.visitors import PEOPLE, browser, log_in
-from tests.factories.documents import plan
+from tests.factories.documents import PARTITION, plan
 from tests.factories.people import BANK_A, BANK_B, CleanRoom
 from tests.factories.service import ServedWorld, founded_world
 
@@ -77,9 +82,38 @@ def test_a_refusal_shows_each_check_and_what_binds(seen: Seen) -> None:
     binding = re.search(r"What binds: .*?<code>(\w+)</code>", page)
     assert binding is not None
     assert binding[1] == "run_above_contract"
+    assert "The smallest changes that would pass" in page
     listed = seen.http.get("/console/decisions?outcome=refused").text
     assert "/console/decisions/run-9" in listed
     assert "/console/decisions/run-9" not in seen.http.get("/console/decisions?outcome=permitted").text
+
+
+def test_each_of_the_smallest_changes_would_pass(seen: Seen) -> None:
+    """As the planner decides it now, and a little less would not."""
+    text = seen.http.get("/console/decisions/run-9?csv=advice").raise_for_status().text
+    changes = {row["Change"]: row["To"] for row in csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))}
+    assert changes.keys() >= {"fewer steps", "more noise"}
+    steps, noise = int(changes["fewer steps"]), Fraction(changes["more noise"])
+    loud: dict[str, Any] = plan(noise="0.8")
+    small = Fraction(1, 10_000)
+    for change, passes in (
+        ({"steps": steps}, True),
+        ({"steps": steps + 1}, False),
+        ({"noise_multiplier": format_number(noise)}, True),
+        ({"noise_multiplier": format_number(noise - small)}, False),
+    ):
+        asked = {"contract": seen.world.contract, "partitions": [PARTITION], "plan": {**loud, **change}}
+        answer = (
+            seen.world.http.post(
+                "/v1/plans",
+                params={"search": "false"},
+                content=c.dump(asked),
+                headers={**seen.world.everybody.shown(PEOPLE["SRO"].organisation), "content-type": "application/json"},
+            )
+            .raise_for_status()
+            .json()
+        )
+        assert (answer["decision"]["outcome"] == "pending") == passes, change
 
 
 @given(_POSITIVE)
@@ -136,6 +170,57 @@ def test_a_burn_down_draws_what_its_points_say() -> None:
     assert len(labels) == 2
     assert abs(labels[0] - labels[1]) >= 14
     assert burn_down([], [("budget", Fraction(6))], 20) is None
+
+
+def test_what_has_an_epsilon_is_drawn_under_its_own_name() -> None:
+    """A mark with its exact numbers at each point, a line where there are several; what holds at δ = 0 goes across."""
+    plan_points = [(Fraction(1, 10**place), Fraction(place, 7)) for place in (3, 5, 8)]
+    shown = [
+        Named("plan", "of one run", plan_points, "posted", "disc"),
+        Named("budget", "<never>", [(Fraction(1, 10**5), Fraction(6))], "cap", "cross"),
+    ]
+    drawn = epsilon_curves(shown)
+    assert drawn is not None
+    assert "&lt;never&gt;" in drawn
+    for one in shown:
+        assert f">{one.name}</text>" in drawn
+        for delta, epsilon in one.points:
+            words = f"{one.name}: ε {format_number(epsilon)} at δ {format_number(delta)}"
+            assert drawn.count(f"<title>{words}</title>") == 1
+    heights = [float(y) for y in re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)"', drawn)][:3]
+    assert heights == sorted(heights, reverse=True)
+    assert len(re.findall(r'<path d="M[^"]+" class="posted">', drawn)) == 2
+    assert len(re.findall(r'<path d="M[^"]+" class="cap">', drawn)) == 0
+    pure = epsilon_curves([*shown, Named("bound", "", [(Fraction(0), Fraction(1))], "second", "diamond")])
+    assert pure is not None
+    across = re.search(r'<path d="M([\d.]+) ([\d.]+) L([\d.]+) ([\d.]+)" class="second">', pure)
+    assert across is not None
+    assert across[2] == across[4]
+    assert float(across[3]) - float(across[1]) > 500
+    assert epsilon_curves([]) is None
+
+
+def test_a_partition_is_a_bar_from_its_opening_to_its_close() -> None:
+    """One without a close ends in an arrow at the edge, one that takes no run is an outline; today is a line."""
+    day = 86_400_000
+    bars = [
+        Bar("first", 0, 10 * day, live=False, words="", title="<1>"),
+        Bar("second", 5 * day, 30 * day, live=True, words="", title="<2>"),
+        Bar("third", 20 * day, None, live=True, words="", title="<3>"),
+    ]
+    drawn = strip(bars, 15 * day)
+    assert drawn is not None
+    found = re.findall(r'<title>&lt;(\d)&gt;</title><path d="([^"]+)" class="(bar[ a-z]*)"', drawn)
+    corners = {int(n): [float(x) for x in re.findall(r"[ML]([\d.]+) ", path)] for n, path, _ in found}
+    assert [kind for _, _, kind in found] == ["bar", "bar live", "bar live"]
+    today = re.search(r'<line x1="([\d.]+)"[^>]*class="today"', drawn)
+    assert today is not None
+    per_day = (max(corners[1]) - min(corners[1])) / 10
+    assert max(corners[2]) - min(corners[2]) == pytest.approx(25 * per_day, abs=0.2)
+    assert float(today[1]) - min(corners[1]) == pytest.approx(15 * per_day, abs=0.2)
+    assert (len(corners[2]), len(corners[3])) == (4, 5)
+    assert max(corners[3]) >= max(corners[2])
+    assert strip([], 0) is None
 
 
 def test_a_graph_has_every_vertex_below_what_it_comes_from() -> None:

@@ -38,8 +38,7 @@ def register(reader: Reader, inputs: Inputs) -> Page:
         "Datasets, and what is public of them",
         tuple(_COLUMNS.values()),
         rows,
-        "No policy in force makes anything public here. An SRO says what with a line of its policy:",
-        "register: [budget, level, spent, unit]",
+        "No policy in force makes anything public here. A policy does by its line register: [budget, level, spent].",
         address("register", after=following) if following else "",
     )
     return Page(
