@@ -52,8 +52,14 @@ class SnapshotProvider:
     @contextmanager
     def read_long(self) -> Iterator[Snapshot]:
         """A snapshot for a request that takes seconds. Raises: Problem, if too many of those are running."""
-        with _slot(self._long), self.book.read() as facts:
+        with self.long_place(), self.book.read() as facts:
             yield facts
+
+    @contextmanager
+    def long_place(self) -> Iterator[None]:
+        """The place of a request that takes seconds. Raises: Problem, if too many of those are running."""
+        with _slot(self._long):
+            yield
 
     def time(self, facts: Snapshot | PastSnapshot) -> int:
         """The time of a snapshot (ms): the last entry's in the past; else the clock's, if that is later."""

@@ -52,6 +52,7 @@ def list_partitions(view: View) -> Page[answers.Partition]:
 
     def fetch(after: str | None, most: int) -> list[tuple[str, domain.Partition]]:
         partitions = [*read(after, most)]
+        view.facts.fetch_partitions([ref for ref, _ in partitions])
         # What everyone's account has room for is a part of a partition's state.
         view.facts.fetch_accounts([ref for ref, _ in partitions], [GLOBAL, own])
         return partitions

@@ -210,10 +210,14 @@ def ask_merger_impact(view: View, raw: Raw, at: At = None) -> Page[MergedAccount
     """What a merger would change. Raises: Malformed, Problem."""
     named = convert(MergerQuestion, c.parse(raw, COMMAND_BYTES_MAX)).organisations
     assert isinstance(view.facts, Snapshot)
-    view.facts.organisations.fetch_keys([*named])
+    organisations, nodes = view.facts.organisations, view.facts.nodes
+    organisations.fetch_keys([*named])
     for did in named:
-        if did not in view.facts.organisations:
+        if did not in organisations:
             raise not_found(f"organisation {did}")
+    own = [organisations[did].node for did in named]
+    nodes.fetch_keys(own)
+    nodes.fetch_keys([*{arrow.node for one in own for arrow in (*nodes[one].parents, *nodes[one].children)}])
     changes = merged_accounts(view.facts, named, _moment(view, at))
     return Page(items=tuple(change for change in changes if _is_own(view, change.partition)), next_cursor=None)
 

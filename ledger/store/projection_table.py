@@ -120,13 +120,15 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
             self._known.update((key, None) for key in some if key not in found)
 
     def page(self, after: K | None, most: int, **same: str) -> list[tuple[K, V]]:
-        """The next values in order of their keys; those with ``same`` values in these columns alone."""
+        """The next values in order of their keys; those with ``same`` values in these columns alone. They are kept."""
         keys = select(*self._columns).distinct().where(*(self._table.c[name] == value for name, value in same.items()))
         if after is not None:
             parts = after if isinstance(after, tuple) else (after,)
             keys = keys.where(tuple_(*self._columns) > tuple_(*parts))
         rows = self._select(tuple_(*self._columns).in_(keys.order_by(*self._columns).limit(most)))
-        return [(key, self._mapping.load([*group])) for key, group in groupby(rows, self._of_key)]
+        found = [(key, self._mapping.load([*group])) for key, group in groupby(rows, self._of_key)]
+        self._known.update(found)
+        return found
 
     def _select(self, *conditions: Any) -> Sequence[Row[Any]]:  # noqa: ANN401 - SQLAlchemy's own types
         chosen = select(self._table).where(*conditions).order_by(*self._table.primary_key.columns)

@@ -90,8 +90,8 @@ def _planned_now(reader: Reader, answer: Decision) -> PlanReport | None:
     try:
         quotas.admit_questions(view.caller)
         quotas.check_pricing(view.caller)
-        with view.context.snapshots.read_long() as facts, quotas.metered(view.caller):
-            return Reader(view._replace(facts=facts)).read(planning.plan_run, c.dump(answer.request), search=False)
+        with view.context.snapshots.long_place(), quotas.metered(view.caller):
+            return reader.read(planning.plan_run, c.dump(answer.request), search=False)
     except (Problem, Malformed, Rejected, ArithmeticError):
         return None
 

@@ -46,6 +46,8 @@ STEPS_MAX: Final = 10**9
 def planner(reader: Reader, inputs: Inputs) -> Page:
     """The form, and where it is filled in, its answer. Raises: Problem."""
     given = {name: inputs.get(name) or default for name, default in _DEFAULTS.items()}
+    # First, for what they read together is asked about afterwards.
+    choices = _choices(reader)
     report, wrong = None, ""
     if given["contract"] and given["partition"]:
         try:
@@ -56,7 +58,7 @@ def planner(reader: Reader, inputs: Inputs) -> Page:
             wrong = str(error)
         except Problem as problem:
             wrong = problem.details.detail or problem.details.title
-    values = {"given": given, "wrong": wrong, "report": report, **_choices(reader)}
+    values = {"given": given, "wrong": wrong, "report": report, **choices}
     if report is not None:
         values |= {"about": _facts(report), "command": shlex.join(_command(given))}
     return Page("planner.html", "Planner", () if report is None else _tables(report), values)

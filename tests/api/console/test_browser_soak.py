@@ -79,11 +79,11 @@ def test_tables_forms_and_paging_work_without_scripts(looked: Looked, walker: Wa
     assert page.inner_text("h1") == "Decision on run-3"
 
 
-def test_every_page_is_walked_by_keyboard_alone(looked: Looked, walker: Walker) -> None:
-    """The first stop skips to the content, each stop can be seen, and Enter follows a link."""
-    window = walker.open("SRO")
+def _walk_by_keyboard(walker: Walker, role: str, paths: Iterable[str]) -> None:
+    """The first stop of each page skips to the content, and each stop can be seen."""
+    window = walker.open(role)
     page = window.page
-    for path in addresses(looked.pairs).values():
+    for path in paths:
         if path.endswith((".json", "bytes")) or window.goto(path) != 200:
             continue
         page.keyboard.press("Tab")
@@ -95,6 +95,14 @@ def test_every_page_is_walked_by_keyboard_alone(looked: Looked, walker: Walker) 
         # Beyond the last stop the browser's own controls have the focus.
         assert seen <= {"solid", "auto", "none"}, path
         assert seen & {"solid", "auto"}, path
+    window.close()
+
+
+def test_every_page_is_walked_by_keyboard_alone(looked: Looked, walker: Walker) -> None:
+    """Each stop can be seen, and Enter follows a link."""
+    _walk_by_keyboard(walker, "SRO", addresses(looked.pairs).values())
+    window = walker.open("SRO")
+    page = window.page
     window.goto("/console/datasets")
     page.focus("nav >> text=Runs")
     page.keyboard.press("Enter")
@@ -170,6 +178,18 @@ def played_book(walker: Walker, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_a_book_of_a_hundred_thousand_entries(long_book: Visited, role: str, scheme: str, width: int) -> None:
     """The same of every page, in every role."""
     assert _wrong(long_book.walker, role, long_book.paths, scheme=scheme, width=width) == {}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_long_book_is_walked_by_keyboard_alone(long_book: Visited, role: str) -> None:
+    """Every page that the role may open."""
+    _walk_by_keyboard(long_book.walker, role, long_book.paths)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_demonstration_s_book_is_walked_by_keyboard_alone(played_book: Visited, role: str) -> None:
+    """Likewise."""
+    _walk_by_keyboard(played_book.walker, role, played_book.paths)
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -26,6 +26,7 @@ from api.console.views.meaning import advantage, growth, shrinking, true_positiv
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
+from tests.api.console.test_statements import STATEMENTS_MAX, counted, statements
 from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.factories.documents import PARTITION, plan
 from tests.factories.people import BANK_A, BANK_B, CleanRoom
@@ -83,6 +84,8 @@ def test_a_refusal_shows_each_check_and_what_binds(seen: Seen) -> None:
     assert binding is not None
     assert binding[1] == "run_above_contract"
     assert "The smallest changes that would pass" in page
+    with counted(seen.world.book) as requested:
+        assert statements(seen.http, "/console/decisions/run-9", requested) <= STATEMENTS_MAX
     listed = seen.http.get("/console/decisions?outcome=refused").text
     assert "/console/decisions/run-9" in listed
     assert "/console/decisions/run-9" not in seen.http.get("/console/decisions?outcome=permitted").text
@@ -102,7 +105,8 @@ def test_each_of_the_smallest_changes_would_pass(seen: Seen) -> None:
         ({"noise_multiplier": format_number(noise)}, True),
         ({"noise_multiplier": format_number(noise - small)}, False),
     ):
-        asked = {"contract": seen.world.contract, "partitions": [PARTITION], "plan": {**loud, **change}}
+        changed: c.Object = {**loud, **change}
+        asked: c.Object = {"contract": seen.world.contract, "partitions": [PARTITION], "plan": changed}
         answer = (
             seen.world.http.post(
                 "/v1/plans",
