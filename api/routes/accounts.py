@@ -30,11 +30,12 @@ from ledger.domain import charge_record
 from ledger.domain import facts as domain
 from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.outcomes import Code
+from ledger.domain.roles import TDC
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert, write
-from policy.planning.shared_account import facts_as_shown, is_rounded
+from policy.planning.shared_account import facts_as_shown, fetch_shared_accounts, is_rounded
 from policy.planning.streams.stream_report import StreamFigures, StreamReport
 
 T = TypeVar("T")
@@ -54,7 +55,11 @@ def list_partitions(view: View) -> Page[answers.Partition]:
         partitions = [*read(after, most)]
         view.facts.fetch_partitions([ref for ref, _ in partitions])
         # What everyone's account has room for is a part of a partition's state.
-        view.facts.fetch_accounts([ref for ref, _ in partitions], [GLOBAL, own])
+        if TDC in view.caller.roles:
+            # Which is shown rounded, as those of its coalitions are.
+            fetch_shared_accounts(view.facts, [ref for ref, _ in partitions], own)
+        else:
+            view.facts.fetch_accounts([ref for ref, _ in partitions], [GLOBAL, own])
         return partitions
 
     return view.page(

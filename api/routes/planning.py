@@ -103,6 +103,8 @@ def plan_run(
     since = now - days * DAY_MS
     first, partitions = first_since(facts.size, facts.times, since), [facts.partitions[ref] for ref in refs]
     shared = [partition for partition in partitions if not caller.watches(partition)]
+    if isinstance(facts, Snapshot):
+        facts.organisations.fetch_keys([run.actor, contract.consumer, *contract.providers])
     author = facts.organisations.get(run.actor)
     own = holder_of(author.node) if author else ""
     fetch_shared_accounts(facts, refs, own)

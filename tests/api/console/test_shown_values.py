@@ -95,13 +95,13 @@ def test_each_of_the_smallest_changes_would_pass(seen: Seen) -> None:
     """As the planner decides it now, and a little less would not."""
     text = seen.http.get("/console/decisions/run-9?csv=advice").raise_for_status().text
     changes = {row["Change"]: row["To"] for row in csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))}
-    assert changes.keys() >= {"fewer steps", "more noise"}
-    steps, noise = int(changes["fewer steps"]), Fraction(changes["more noise"])
+    noise = Fraction(changes["more noise"])
+    # One step with so little noise is above the contract's ε already.
+    assert "fewer steps" not in changes
     loud: dict[str, Any] = plan(noise="0.8")
     small = Fraction(1, 10_000)
     for change, passes in (
-        ({"steps": steps}, True),
-        ({"steps": steps + 1}, False),
+        ({"steps": 1}, False),
         ({"noise_multiplier": format_number(noise)}, True),
         ({"noise_multiplier": format_number(noise - small)}, False),
     ):
