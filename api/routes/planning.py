@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 from fastapi import Query
@@ -19,11 +19,12 @@ from api.routes.submissions.if_match import tag_replaced
 from api.wire import command_requests
 from api.wire.responses import BINARY, takes
 from client.http.endpoints import BYTES_TYPE
+from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import Facts, Partition, holder_of
+from ledger.domain.facts import Contract, Facts, Partition, holder_of
 from ledger.domain.outcomes import Code
 from ledger.domain.partition_ranges import partitions_within
 from ledger.domain.roles import TDC
@@ -103,8 +104,7 @@ def plan_run(
     since = now - days * DAY_MS
     first, partitions = first_since(facts.size, facts.times, since), [facts.partitions[ref] for ref in refs]
     shared = [partition for partition in partitions if not caller.watches(partition)]
-    if isinstance(facts, Snapshot):
-        facts.organisations.fetch_keys([run.actor, contract.consumer, *contract.providers])
+    _fetch_parties(facts, contract, partitions)
     author = facts.organisations.get(run.actor)
     own = holder_of(author.node) if author else ""
     fetch_shared_accounts(facts, refs, own)
@@ -117,6 +117,14 @@ def plan_run(
         _check_coalitions(facts, policy, shared, view.time)
         shown = None if shown is None else shown.map(lambda state: _under(state, policy))
     return report(WhatIf(_under(facts, policy), run, now), first, since, shown, search=search)
+
+
+def _fetch_parties(facts: Snapshot | PastSnapshot, contract: Contract, partitions: Sequence[Partition]) -> None:
+    """Read the parties of a contract in one step, with the issuers of the policies, who declare coalitions."""
+    if isinstance(facts, Snapshot):
+        domains = {facts.datasets[one.provider, one.dataset].domain for one in partitions}
+        issuers = {version.issuer for domain in domains for version in facts.policies.get(domain, ())}
+        facts.organisations.fetch_keys([*{contract.consumer, *contract.providers, *issuers}])
 
 
 def _partitions_of(view: View, run: PlannedRun) -> tuple[str, ...]:
