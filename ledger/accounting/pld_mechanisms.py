@@ -121,8 +121,7 @@ def _sampled(step: m.PoissonGaussian, k: int, interval: float) -> PrivacyLossDis
     """Alone; or k records of a group, of which Binomial(k, q) are drawn (Ganesh 2024, arXiv 2401.10294)."""
     from scipy.stats import binom
 
-    from ledger.accounting.pld_sampled_gaussian import sampled_gaussian
-    from ledger.accounting.pld_sampled_group import sampled_group
+    from ledger.accounting.pld_sampled_gaussian import sampled_gaussian, sampled_group
 
     noise, probability = float_down(step.noise_multiplier), float_up(step.probability)
     require_points(_reach(k / noise) / interval)

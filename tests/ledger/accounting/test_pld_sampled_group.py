@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledger.accounting.pld import Distribution
-from ledger.accounting.pld_sampled_gaussian import sampled_gaussian
-from ledger.accounting.pld_sampled_group import hockey_stick, sampled_group
+from ledger.accounting.pld_sampled_gaussian import group_hockey_stick, sampled_gaussian, sampled_group
 
 WIDE = mpmath.mp.clone()
 WIDE.dps = 40
@@ -60,7 +59,7 @@ def exact(noise: float, weights: list[float], loss: float, *, add: bool) -> floa
 def test_each_point_is_that_of_forty_digits(noise: float, probability: float, k: int, *, add: bool) -> None:
     """Also beyond the least loss there is, and on both sides of where one formula follows another."""
     weights = drawn(k, probability)
-    found = hockey_stick(noise, weights, LOSSES, add=add)
+    found = group_hockey_stick(noise, weights, LOSSES, add=add)
     expected = [exact(noise, weights, float(loss), add=add) for loss in LOSSES]
     assert found == pytest.approx(expected, rel=1e-12, abs=2e-15)
 
@@ -69,15 +68,15 @@ def test_no_delta_is_below_0_by_rounding() -> None:
     """Just below the greatest loss that is added, where two probabilities are all but equal."""
     weights = drawn(20, 0.9)
     near = -math.log(weights[0]) - np.logspace(-1, -14, 400)
-    assert hockey_stick(4.0, weights, near, add=True).min() >= 0
+    assert group_hockey_stick(4.0, weights, near, add=True).min() >= 0
 
 
 def test_what_is_never_drawn_warns_of_nothing() -> None:
     """The very loss of no record drawn, which no output has; and a number of records that is never drawn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = hockey_stick(1.0, [0.5, 0.5], np.array([math.log(0.5)]), add=False)
-        some = hockey_stick(1.0, [0.5, 0.25, 0.0, 0.25], LOSSES, add=False)
+        found = group_hockey_stick(1.0, [0.5, 0.5], np.array([math.log(0.5)]), add=False)
+        some = group_hockey_stick(1.0, [0.5, 0.25, 0.0, 0.25], LOSSES, add=False)
     assert found == pytest.approx([0.5], rel=1e-15)
     assert some == pytest.approx([exact(1.0, [0.5, 0.25, 0.0, 0.25], loss, add=False) for loss in LOSSES], abs=2e-15)
 
