@@ -58,7 +58,6 @@ SETTINGS: Final = (
     ("mnist", 2_048),
     ("adult", 1_024),
     ("adult, wide", 128),
-    ("mnist, wide", 256),
 )
 """Small batches, where sampling hides little; such as DP-SGD prefers; and small ones of a network of more numbers."""
 WIDE: Final = ", wide"
