@@ -5,7 +5,7 @@
 #   make demo TORCH='any argument of pip install'
 # docs.lock pins what builds the documentation site; notebooks.lock what the notebooks draw with;
 # bench.lock pins the libraries that only `make bench` needs, to measure ours against; witness.lock the
-# witness and the verifiers that the tests hold our proofs against.
+# witness and the verifiers that the tests hold our proofs against; kernels.lock what interprets a GPU's kernels.
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 BIN    := .venv/bin
@@ -32,7 +32,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo depa test unit check docs pictures openapi bench bench-book datasets utility mutants soak lock clean tools torch-asked
+.PHONY: help demo depa test unit kernels check docs pictures openapi bench bench-gpu bench-book datasets utility mutants soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -49,6 +49,9 @@ test: .venv/.ready .venv/.witness .venv/.clients $(WALKED) ## set everything up 
 
 unit: .venv/.ready ## run the tests of the pure packages: no file, no network, no process
 	@$(BIN)/python -m pytest -n $(CHILDREN) --cpu-budget $(UNIT_CPU_S) $(UNIT)
+
+kernels: .venv/.ready .venv/.kernels ## run the kernels for a GPU, interpreted on the CPU, and compile them for one
+	@TRITON_INTERPRET=1 PYTHONPATH=$(CURDIR)/.venv/kernels $(BIN)/python -m pytest -n 0 -m kernels tests/trainer_adapter/gpu_kernels
 
 check: .venv/.ready ## format, lint, strict types, import contracts
 	@echo "check: format"
@@ -76,6 +79,10 @@ bench: .venv/.ready .venv/.peers datasets ## measure: speed (pytest-benchmark), 
 	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m bench --benchmark-enable tests/bench
 	@$(BIN)/python -m tests.bench.accuracy --into .venv/accuracy.jsonl
 
+bench-gpu: .venv/.ready ## the table of training speed on a GPU, one JSON object a row; without a GPU it says so
+	@$(BIN)/python -m tests.bench.gpu_table --machine && $(MAKE) --no-print-directory .venv/.peers && \
+	  $(BIN)/python -m tests.bench.gpu_table
+
 bench-book: .venv/.ready ## the table of the book's speed, one JSON object a row; BOOK='--rounds 2 --entries 1000' makes it short
 	@$(BIN)/python -m tests.bench.book_table $(BOOK)
 
@@ -98,7 +105,7 @@ mutants: .venv/.ready .venv/.mutmut ## mutation testing of the arithmetic, rules
 	@PYTHONPATH=$(CURDIR)/.venv/mutmut $(BIN)/python -m tests.mutants.report
 
 soak: .venv/.ready .venv/.witness .venv/.clients .venv/.notebooks .venv/.browser ## the long tests, and examples that no run drew before
-	@$(BIN)/python -m pytest -m "hypothesis and not bench and not soak" --hypothesis-profile=default
+	@$(BIN)/python -m pytest -m "hypothesis and not bench and not kernels and not soak" --hypothesis-profile=default
 	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m soak
 
 lock: ## write the locks anew (needs uv)
@@ -149,6 +156,11 @@ lock: ## write the locks anew (needs uv)
 	uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
 	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	  --group clients -o "$$t/generator" > /dev/null && \
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --prerelease disallow \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --group kernels -o "$$t/interpreter" > /dev/null && \
+	{ echo "# What 'make kernels' interprets the kernels for a GPU with; install with --no-deps into a folder of its own."; \
+	  echo "# Made by 'make lock'; do not edit."; cat "$$t/interpreter"; } > "$$t/kernels.lock" && \
 	{ echo "# What generates a Python client, and what that client needs; install with --no-deps into a folder of its own."; \
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/generator"; } > "$$t/clients.lock" && \
 	{ echo "# What walks the console with a browser needs beside dev.lock; install with --no-deps into a folder of its own."; \
@@ -159,7 +171,7 @@ lock: ## write the locks anew (needs uv)
 	  echo "# Made by 'make lock'; do not edit."; cat "$$t/others"; } > "$$t/witness.lock" && \
 	if grep -nE '://|^-' "$$t"/*.lock; then \
 	  echo "lock: the lines above name a place; nothing written"; exit 1; fi && \
-	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, notebooks.lock, service.lock, clients.lock, browser.lock and witness.lock written"
+	cp "$$t"/*.lock . && echo "lock: dev.lock, train.lock, bench.lock, mutants.lock, docs.lock, notebooks.lock, service.lock, clients.lock, kernels.lock, browser.lock and witness.lock written"
 
 clean: ## remove what make and the tools have made, .venv and demo/ included
 	@rm -rf .venv demo demo-[0-9]* demo-depa dist build mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks \
@@ -246,6 +258,15 @@ INSTALL = $(BEAT); if command -v uv > /dev/null; then \
 	@$(INSTALL) && \
 	echo "setup: mutation testing" && \
 	install --no-deps --require-hashes --target .venv/mutmut -r mutants.lock
+	@touch $@
+
+# Triton's interpreter runs on NumPy and PyTorch, which are there; it is large, so that nothing else brings it.
+.venv/.kernels: kernels.lock .venv/.ready
+	@rm -rf $@ .venv/kernels
+	@[ "$$(uname -s)" = Linux ] || { echo "make kernels needs Linux: Triton has no build for $$(uname -s)"; exit 1; }
+	@$(INSTALL) && \
+	echo "setup: the interpreter of a GPU's kernels" && \
+	install --no-deps --require-hashes --target .venv/kernels -r kernels.lock
 	@touch $@
 
 # The driver alone: the browser is the distribution's (apt install chromium), and none is downloaded.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from trainer_adapter.devices.attach_ranks import attach_ranks
     from trainer_adapter.job.job_spec import Assignment
+    from trainer_adapter.layers.next_token_loss import next_token_loss
     from trainer_adapter.run.charged_run import Run
     from trainer_adapter.statistics.staged_run import attach_stages
     from trainer_adapter.training.attach import attach
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from trainer_adapter.training.run_options import Options
     from trainer_adapter.training.training_records import read_records
 
-__all__ = ["Assignment", "ModelRun", "Options", "Run", "attach", "attach_ranks", "attach_stages", "read_records"]
+__all__ = [
+    "Assignment",
+    "ModelRun",
+    "Options",
+    "Run",
+    "attach",
+    "attach_ranks",
+    "attach_stages",
+    "next_token_loss",
+    "read_records",
+]
 
 _MODULES: Final = {
     "Assignment": "trainer_adapter.job.job_spec",
@@ -30,6 +41,7 @@ _MODULES: Final = {
     "attach": "trainer_adapter.training.attach",
     "attach_ranks": "trainer_adapter.devices.attach_ranks",
     "attach_stages": "trainer_adapter.statistics.staged_run",
+    "next_token_loss": "trainer_adapter.layers.next_token_loss",
 }
 
 

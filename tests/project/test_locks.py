@@ -18,6 +18,7 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
         "browser.lock",
         "dev.lock",
         "docs.lock",
+        "kernels.lock",
         "mutants.lock",
         "notebooks.lock",
         "service.lock",
@@ -54,6 +55,8 @@ def test_the_locks_share_no_name_and_hold_no_build_of_pytorch() -> None:
     walks = set(_names("browser.lock"))
     assert not walks & (development | training)
     assert "playwright" in walks
+    # Triton alone, of which PyTorch's builds for CUDA bring one of their own.
+    assert _names("kernels.lock") == ["triton"]
     assert others == {"aics-tlog", "aics-witness", "metamorphic-log"}
 
 

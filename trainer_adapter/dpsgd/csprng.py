@@ -98,12 +98,7 @@ class Stream:
         Raises:
             OverflowError: if the stream would be too long. ValueError: if it was read.
         """
-        if self._left != STREAM_BYTES_MAX:
-            raise ValueError("normals are drawn from a stream's beginning")
-        pairs = (count + 1) // 2
-        if 16 * pairs > self._left:
-            raise OverflowError(f"one stream gives at most {STREAM_BYTES_MAX} bytes")
-        self._left = 0
+        pairs = self._given_away(count)
         key, nonce, counter = self._from
         starts = range(0, pairs, PAIRS_AT_ONCE)
         sizes = (min(PAIRS_AT_ONCE, pairs - start) for start in starts)
@@ -111,6 +106,30 @@ class Stream:
             NormalPiece(Stream(key, nonce, counter + start // 4, 16 * size), start, size, pairs, count)
             for start, size in zip(starts, sizes, strict=True)
         ]
+
+    def seed(self, count: int) -> bytes:
+        """Key and nonce, 44 bytes, for a kernel that draws ``count`` normals as :meth:`pieces` would, once.
+
+        The stream gives nothing else from here on.
+
+        Raises:
+            OverflowError: if the stream would be too long. ValueError: if it was read, or does not begin at block 0.
+        """
+        key, nonce, counter = self._from
+        if counter:
+            raise ValueError("a kernel draws from the first block")
+        self._given_away(count)
+        return key + nonce
+
+    def _given_away(self, count: int) -> int:
+        """Give all normals to others; how many pairs they are."""
+        if self._left != STREAM_BYTES_MAX:
+            raise ValueError("normals are drawn from a stream's beginning")
+        pairs = (count + 1) // 2
+        if 16 * pairs > self._left:
+            raise OverflowError(f"one stream gives at most {STREAM_BYTES_MAX} bytes")
+        self._left = 0
+        return pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,9 @@ from torch import Tensor, nn
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
+from trainer_adapter.dpsgd.known_updates import begin_updates, known_kind
 from trainer_adapter.dpsgd.microbatch_total import MicrobatchTotal, is_compensated
-from trainer_adapter.dpsgd.noisy_mean import noisy_mean
+from trainer_adapter.dpsgd.noisy_mean import is_chunked, noisy_mean, noisy_update
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import Records, UnitRecords
 from trainer_adapter.dpsgd.self_check import Comparison, SelfCheckFailed, compare
@@ -208,11 +209,23 @@ class Engine:
 
         Raises: NonceReused, if this step's randomness was used before; SelfCheckFailed, see ``certify``.
         """
-        self.set_gradients(step, randomness)
-        try:
-            optimiser.step()
-        finally:
-            optimiser.zero_grad(set_to_none=True)
+        kind = known_kind(optimiser, self._parameters.values()) if self._updates_in_pieces() else None
+        if kind is None:
+            self.set_gradients(step, randomness)
+            try:
+                optimiser.step()
+            finally:
+                optimiser.zero_grad(set_to_none=True)
+            return
+        total, expected = self.total(step, randomness), self._plan.batch_size_expected
+        noise = randomness.stream("noise", step)
+        updates = begin_updates(optimiser, self._parameters.values())
+        noisy_update(total, noise, self.noise_std, expected, updates, kind)
+        optimiser.zero_grad(set_to_none=True)
+
+    def _updates_in_pieces(self) -> bool:
+        """Whether the tail of a step may update the weights itself: not where a kind of engine has noise of its own."""
+        return is_chunked(self._device) and type(self).set_gradients is Engine.set_gradients
 
     def set_gradients(self, step: int, randomness: CsprngRandomness) -> None:
         """Draw, sum, and put the noisy mean into the parameters' ``grad``. Raises: as :meth:`step`."""

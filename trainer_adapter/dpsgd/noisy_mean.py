@@ -1,19 +1,29 @@
-"""The dense tail of a step: noise added to the sum, scaled and rounded to float32, piece by piece in the caches.
+"""The dense tail of a step: noise added to the sum, scaled, rounded to float32 and taken as an update, piece by piece.
 
 Every piece is drawn, multiplied, added, divided and rounded where it lies, in buffers that stay: on a model of millions
 of parameters fresh arrays of its size cost more than all of the arithmetic. Pieces are independent, each at its own
-place of the keystream, so threads share them and the result is the same whatever their number.
+place of the keystream, so threads share them and the result is the same whatever their number. On a CUDA device with
+Triton one kernel does all of it (``gpu_kernels``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from trainer_adapter.dpsgd.csprng import NormalPiece, Stream
+from trainer_adapter.dpsgd import known_updates
+from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, NormalPiece, Stream
+from trainer_adapter.gpu_kernels.availability import has_kernels
+from trainer_adapter.gpu_kernels.weight_update import WeightUpdate
+
+Take: TypeAlias = Callable[[slice, Tensor], None]
+"""What is done with the noisy mean of a piece, float64, which is used up: its place, and its values."""
 
 
 def noisy_mean(total: Tensor, stream: Stream, noise_std: float, expected: int) -> Tensor:
@@ -26,21 +36,68 @@ def noisy_mean(total: Tensor, stream: Stream, noise_std: float, expected: int) -
     Raises:
         OverflowError: if the stream is too short for so many parameters.
     """
+    if has_kernels(total.device):
+        from trainer_adapter.gpu_kernels import noise_launch
+
+        return noise_launch.noisy_mean(total, stream.seed(total.numel()), (noise_std, float(expected)), PAIRS_AT_ONCE)
     if total.device.type != "cpu":
         normals = torch.from_numpy(stream.normals((total.numel(),))).to(total.device)
         return ((total + noise_std * normals) / expected).to(torch.float32)
-    result, pieces = torch.empty(total.shape, dtype=torch.float32), stream.pieces(total.numel())
+    result = torch.empty(total.shape, dtype=torch.float32)
 
-    def add(share: Sequence[NormalPiece]) -> None:
+    def keep(place: slice, noisy: Tensor) -> None:
+        result[place].copy_(noisy)
+
+    _for_each_piece(total, stream, noise_std, expected, keep)
+    return result
+
+
+def noisy_update(  # noqa: PLR0913, PLR0917 - as the mean, and what is done with it
+    total: Tensor, stream: Stream, noise_std: float, expected: int, updates: Sequence[WeightUpdate], kind: int
+) -> None:
+    """Take :func:`noisy_mean` as the gradient of all weights, in their order, and update them by a known rule.
+
+    Raises: OverflowError, as there.
+    """
+    if has_kernels(total.device):
+        from trainer_adapter.gpu_kernels import noise_launch
+
+        seed, scales = stream.seed(total.numel()), (noise_std, float(expected))
+        noise_launch.updated(total, seed, scales, updates, kind, PAIRS_AT_ONCE)
+        return
+    starts = list(accumulate((update.weight.numel() for update in updates), initial=0))
+
+    def update(place: slice, noisy: Tensor) -> None:
+        gradient, number = noisy.to(torch.float32), bisect_right(starts, place.start) - 1
+        while number < len(updates) and starts[number] < place.stop:
+            begin, end = max(starts[number], place.start), min(starts[number + 1], place.stop)
+            own = slice(begin - starts[number], end - starts[number])
+            known_updates.apply(updates[number], kind, own, gradient[begin - place.start : end - place.start])
+            number += 1
+
+    with torch.no_grad():
+        _for_each_piece(total, stream, noise_std, expected, update)
+
+
+def is_chunked(device: torch.device) -> bool:
+    """Whether :func:`noisy_update` runs there: on a CPU, and where there are kernels."""
+    return device.type == "cpu" or has_kernels(device)
+
+
+def _for_each_piece(total: Tensor, stream: Stream, noise_std: float, expected: int, take: Take) -> None:
+    pieces = stream.pieces(total.numel())
+
+    def run(share: Sequence[NormalPiece]) -> None:
         buffer = torch.empty((2, share[0].pairs if share else 0), dtype=torch.float64)
-        for piece in share:
-            for place, normals in piece.normals(buffer):
-                result[place].copy_(normals.mul_(noise_std).add_(total[place]).div_(expected))
+        # Of a thread: it has no gradient mode of its caller's.
+        with torch.no_grad():
+            for piece in share:
+                for place, normals in piece.normals(buffer):
+                    take(place, normals.mul_(noise_std).add_(total[place]).div_(expected))
 
     threads = min(torch.get_num_threads(), len(pieces))
     if threads < 2:
-        add(pieces)
+        run(pieces)
     else:
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(add, (pieces[thread::threads] for thread in range(threads))))
-    return result
+            list(pool.map(run, (pieces[thread::threads] for thread in range(threads))))

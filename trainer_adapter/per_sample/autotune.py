@@ -22,7 +22,13 @@ from torch import Tensor
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from ledger.files.atomic_file import replace_file
-from trainer_adapter.per_sample.gradient_factors import ConvGrad, EmbeddingGrad, OuterProductGrad, PerExampleGrad
+from trainer_adapter.per_sample.gradient_factors import (
+    ConvGrad,
+    EmbeddingGrad,
+    NextTokenGrad,
+    OuterProductGrad,
+    PerExampleGrad,
+)
 from trainer_adapter.per_sample.gradient_norms import KERNELS, Kernel
 from trainer_adapter.per_sample.outer_product_norms import typical_margin
 from trainer_adapter.per_sample.rounding_margins import Precision
@@ -44,6 +50,8 @@ def candidates(factors: Sequence[PerExampleGrad], size: int, precision: Precisio
     size_bytes = units * size * precision.work.itemsize
     if kinds == {EmbeddingGrad}:
         return ("embedding_rows",)
+    if NextTokenGrad in kinds and kinds <= {NextTokenGrad, EmbeddingGrad} and not precision.exact_sums:
+        return ("next_token",) if sum(isinstance(one, NextTokenGrad) for one in factors) == 1 else ("dense",)
     if kinds <= {OuterProductGrad, EmbeddingGrad}:
         return _of_products(factors, size_bytes, precision)
     if len(factors) == 1 and isinstance(factors[0], ConvGrad):
@@ -73,6 +81,10 @@ def margin_of(kernel: str, factors: Sequence[PerExampleGrad], precision: Precisi
     if outer:
         positions = sum(factor.right.shape[1] for factor in outer)
         return typical_margin(kernel, (positions, outer[0].left.shape[2], outer[0].right.shape[2]), precision)
+    for factor in factors:
+        if isinstance(factor, NextTokenGrad) and kernel == "next_token":
+            shape = (factor.right.shape[1], *factor.weight.shape)
+            return typical_margin("ghost", (shape[0], shape[1], shape[2]), precision)
     first = factors[0]
     if kernel == "conv_backward" and isinstance(first, ConvGrad):
         positions = first.grad.shape[1] * first.grad[0, 0, 0].numel()

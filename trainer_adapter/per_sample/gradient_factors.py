@@ -8,6 +8,7 @@ precision's work type already.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
@@ -62,6 +63,44 @@ class EmbeddingGrad:
         first = same.to(torch.uint8).argmax(dim=2)
         gathered = torch.zeros_like(self.right).scatter_add(1, first[..., None].expand_as(self.right), self.right)
         return EmbeddingGrad(self.places, gathered, self.height)
+
+
+@dataclass(frozen=True, slots=True)
+class NextTokenGrad:
+    """Of a head (words, d) and the cross-entropy after it: outer products whose left side is made where it is needed.
+
+    Attributes:
+        right: the positions' vectors, (units, positions, d).
+        scale: the gradients of their losses, (units, positions); 0 where a position counts for nothing.
+        logarithm: of the sums of their exponentials, as scale. targets: their next tokens, as scale, integers.
+        weight: the head as it is, (words, d): no record's.
+        words_at_once: how many columns of the left side there are at a time.
+    """
+
+    right: Tensor
+    scale: Tensor
+    logarithm: Tensor
+    targets: Tensor
+    weight: Tensor
+    words_at_once: int
+
+    def whole(self) -> Tensor:
+        """Multiplied out, shape (units, words, d)."""
+        return torch.cat([left.transpose(1, 2) @ self.right for _, left in self.lefts()], 1)
+
+    def lefts(self) -> Iterator[tuple[int, Tensor]]:
+        """The left side's columns in their order: the first one's number, and (units, positions, words at once).
+
+        A column is exp(x), or exp(x) - 1 at the target, times the scale: of an x that is the same each time it is made,
+        as the product of the same two tensors, a column differs by no more than roundings of its own size.
+        """
+        for start in range(0, len(self.weight), self.words_at_once):
+            rows = self.weight[start : start + self.words_at_once]
+            x = self.right @ rows.T - self.logarithm[..., None]
+            target = self.targets[..., None] - start
+            words = torch.arange(len(rows), device=rows.device)
+            at_target = x.gather(2, target.clamp(0, len(rows) - 1)).expm1()
+            yield start, self.scale[..., None] * torch.where(target == words, at_target, x.exp())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +192,4 @@ class ConvGrad:
         return left, right
 
 
-PerExampleGrad: TypeAlias = DenseGrad | OuterProductGrad | EmbeddingGrad | ConvGrad
+PerExampleGrad: TypeAlias = DenseGrad | OuterProductGrad | EmbeddingGrad | NextTokenGrad | ConvGrad

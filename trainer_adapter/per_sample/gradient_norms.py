@@ -29,6 +29,7 @@ from trainer_adapter.per_sample.outer_product_norms import (
     joined,
     norms_dense_product,
     norms_ghost,
+    norms_next_token,
     weighted_rows,
 )
 from trainer_adapter.per_sample.rounding_margins import Precision
@@ -96,6 +97,7 @@ KERNELS: Final[dict[str, Kernel]] = {
     "dense_product": norms_dense_product,
     "ghost": norms_ghost,
     "embedding_rows": norms_embedding_rows,
+    "next_token": norms_next_token,
 }
 
 

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainer_adapter.layers.next_token_loss import WORDS_AT_ONCE, chunked_loss, counted, next_token_loss
 from trainer_adapter.per_sample.gradient_factors import (
     ConvGrad,
     DenseGrad,
     EmbeddingGrad,
+    NextTokenGrad,
     OuterProductGrad,
     PerExampleGrad,
 )
@@ -140,6 +142,24 @@ def _embedding(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
     return CapturedCall(output, places, ((name(weight), rows),)) if name(weight) is not None else None
 
 
+def _next_token(name: NameOf, args: Mapping[str, Any]) -> CapturedCall | None:
+    hidden, weight, targets, at_once = args["input"], args["weight"], args["targets"], args["words_at_once"]
+    if name(weight) is None:
+        return None
+    output, logarithm = chunked_loss(hidden, weight, targets, at_once)
+    rows = weight.detach()
+
+    def products(saved: Tensor, grad: Tensor) -> NextTokenGrad:
+        known, slopes = _positions(saved), grad.reshape(len(grad), -1)
+        counts, words = counted(known[..., -1].to(torch.int64))
+        right, logarithms = known[..., :-2], known[..., -2]
+        return NextTokenGrad(right, torch.where(counts, slopes, 0.0), logarithms, words, rows.to(right.dtype), at_once)
+
+    # One tensor: words up to 2^24 are numbers of float32.
+    parts = (hidden.to(logarithm.dtype), logarithm[..., None], targets[..., None].to(logarithm.dtype))
+    return CapturedCall(output, torch.cat(parts, dim=-1), ((name(weight), products),))
+
+
 def _norm(plain: Callable[..., Tensor], size: str, *, channels: bool = False) -> Rule:
     """A normalisation whose scale has the shape ``size`` of the call, or one value for each of its channels."""
 
@@ -182,6 +202,7 @@ _EMBEDDING: Final = {
 _LINEAR: Final = {"input": None, "weight": None, "bias": None}
 _MATMUL: Final = {"input": None, "other": None}
 _ADDMM: Final = {"input": None, "mat1": None, "mat2": None, "beta": 1, "alpha": 1}
+_NEXT_TOKEN: Final = {"input": None, "weight": None, "targets": None, "words_at_once": WORDS_AT_ONCE}
 _LAYER_NORM: Final = {"input": None, "normalized_shape": None, "weight": None, "bias": None, "eps": 1e-5}
 _RMS_NORM: Final = {"input": None, "normalized_shape": None, "weight": None, "eps": None}
 _GROUP_NORM: Final = {"input": None, "num_groups": None, "weight": None, "bias": None, "eps": 1e-5}
@@ -196,6 +217,7 @@ RULES: Final[dict[Any, tuple[Mapping[str, Any], Rule]]] = {
     functional.conv2d: (_CONVOLUTION, _convolution(2, functional.conv2d)),
     functional.conv3d: (_CONVOLUTION, _convolution(3, functional.conv3d)),
     functional.embedding: (_EMBEDDING, _embedding),
+    next_token_loss: (_NEXT_TOKEN, _next_token),
     functional.layer_norm: (_LAYER_NORM, _norm(functional.layer_norm, "normalized_shape")),
     functional.rms_norm: (_RMS_NORM, _norm(functional.rms_norm, "normalized_shape")),
     functional.group_norm: (_GROUP_NORM, _norm(functional.group_norm, "num_groups", channels=True)),

@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
+from trainer_adapter.layers.index_guard import IndexGuard
 from trainer_adapter.layers.memory_shortage import raise_if_short
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, select
 from trainer_adapter.per_sample.autotune import choose, margin_of
@@ -92,11 +93,14 @@ class MicrobatchGradientSum:
         bound: float,
         compiled: Compiled = False,
         runs: int = 1,
+        guarded: bool | None = None,
     ) -> None:
         """Trace the graph on public dummies, which have its final shapes.
 
         Args:
             compiled, runs: whether the graph is compiled, and how often it will run: see ``graph_execution``.
+            guarded: whether the graph itself holds indices to their range (``index_guard``); None: not on a CPU, where
+                one that is outside raises.
 
         Raises:
             Malformed: if the model does not run record by record, or cannot be traced or compiled.
@@ -106,6 +110,7 @@ class MicrobatchGradientSum:
         self._on_disk = compiled is not False
         self._names = list(values)
         self._device = dummies.mask.device
+        self._guarded = self._device.type != "cpu" if guarded is None else guarded
         flat, self._form = tree_flatten(dummies)
         self._layers: list[Factors] = []
         self.drops = 0
@@ -236,13 +241,17 @@ class MicrobatchGradientSum:
             inputs, target, key = record
             assert isinstance(key, Tensor)
             capture, dropping = LayerCallCapture(ruled, probes), PerExampleDropout(key)
-            with capture:
+            guard = IndexGuard() if self._guarded else None
+            with capture, guard or nullcontext():
                 outputs = self._record.outputs({**values, **alone}, map_tensors(_alone, inputs), dropping)
             self._layers, self.drops = capture.factors, dropping.calls
             if capture.uncovered:
                 name = min(capture.uncovered)
                 raise Malformed(f"model.{name}", "is not used the same way twice: what a run does must be fixed")
-            return self._record.loss(outputs, map_tensors(_alone, target)), capture.saved
+            with guard or nullcontext():
+                loss = self._record.loss(outputs, map_tensors(_alone, target))
+            factor = None if guard is None else guard.factor()
+            return loss if factor is None else loss * factor, capture.saved
 
         def unit(alone: dict[str, Tensor], probes: list[Tensor], *records: TensorTree) -> tuple[Tensor, list[Tensor]]:
             inputs, targets, valid, keys = records

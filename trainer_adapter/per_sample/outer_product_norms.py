@@ -24,6 +24,12 @@ Products are cut in blocks, whose results are added up: a sum over n in blocks o
 - What underflows in an inner product of L's rows, 2 p t at most, is multiplied by one of R's:
   at most ``(2 p + 2 d + n) n t (|L|^2 + |R|^2)`` in all.
 
+A head with its cross-entropy (``next_token_loss``) is such a matrix, too: L is the softmax less the target's one, times
+the gradient of a position's loss. It is made from saved R some columns at a time, once for the norm and once for the
+sum, by the same operations on the same values; made twice, a column differs by a few roundings of its own size at most,
+which the precision's margin covers. Inner products over V are added chunk by chunk in float64, each in blocks no longer
+than those of V whole.
+
 So N = sqrt(square + its error) + gamma(D) S. For positions that are orthogonal to each other S is sqrt(n) |G|;
 :func:`typical_margin` says from shapes alone by how much N is then above |G|. Blocks are chosen by it: of 2^15 / n
 values for inner products, and of 512 positions.
@@ -39,7 +45,7 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor
 
-from trainer_adapter.per_sample.gradient_factors import EmbeddingGrad, OuterProductGrad, PerExampleGrad
+from trainer_adapter.per_sample.gradient_factors import EmbeddingGrad, NextTokenGrad, OuterProductGrad, PerExampleGrad
 from trainer_adapter.per_sample.rounding_margins import Precision
 from trainer_adapter.per_sample.tensor_norms import finite, row_lengths, squares
 
@@ -131,23 +137,24 @@ def norms_ghost(factors: Sequence[PerExampleGrad], precision: Precision) -> tupl
     left, right = uses.outer.left, uses.outer.right
     if uses.positions == 1 and uses.table is None:
         return squares(left, precision) * squares(right, precision), _weighted(uses)
-    bound = _Bound(uses, precision)
+    bound = _bound(uses, precision)
     square = (_inner(left, left, uses.positions) * _inner(right, right, uses.positions)).sum(dim=(1, 2))
     error = _of_inner_products(left.shape[2], right.shape[2], uses.positions, precision) * bound.outer.square()
-    return bound.with_margin(square, error), _weighted(uses)
+    return bound.with_margin(square, error, uses.table, _crossed(uses)), _weighted(uses)
 
 
 def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
     """Multiplied out piece by piece for the norm alone; the sum by one weighted product."""
     uses = joined(factors)
-    bound = _Bound(uses, precision)
+    bound = _bound(uses, precision)
     units, _, tall = uses.outer.left.shape
     rows = max(1, PIECE_BYTES_MAX // (units * uses.outer.right.shape[2] * precision.work.itemsize))
     square = bound.outer.new_zeros(units)
     for start in range(0, tall, rows):
         square = square + squares(_piece(uses.outer, slice(start, start + rows)), precision)
     off = precision.gamma(_roundings(uses.positions)) * bound.outer
-    return bound.with_margin(square, off * (2 * square.sqrt() + off)), _weighted(uses)
+    error = off * (2 * square.sqrt() + off)
+    return bound.with_margin(square, error, uses.table, _crossed(uses)), _weighted(uses)
 
 
 def _piece(outer: OuterProductGrad, rows: slice) -> Tensor:
@@ -168,39 +175,56 @@ class _Bound:
         outer: the part of S that is of outer products, shape (units,), float64.
     """
 
-    def __init__(self, uses: Products, precision: Precision) -> None:
-        self._uses, self._precision = uses, precision
-        self._left, self._right = (row_lengths(value, precision) for value in (uses.outer.left, uses.outer.right))
-        self.outer = (self._left * self._right).sum(dim=1) * (1 + _SHARE)
+    def __init__(self, left: Tensor, right: Tensor, shape: tuple[int, int], precision: Precision) -> None:
+        """Of the norms of L's and R's rows, (units, positions), float64; ``shape`` is the matrix's."""
+        self._left, self._right, self._shape, self._precision = left, right, shape, precision
+        self.outer = (left * right).sum(dim=1) * (1 + _SHARE)
 
-    def with_margin(self, square: Tensor, error: Tensor) -> Tensor:
-        """The square of N, from that of the outer products and its error; what a table adds is added here."""
-        uses, precision = self._uses, self._precision
-        positions, tall, wide = uses.positions, uses.outer.left.shape[2], uses.outer.right.shape[2]
+    def with_margin(
+        self, square: Tensor, error: Tensor, table: EmbeddingGrad | None, crossed: Tensor | None = None
+    ) -> Tensor:
+        """The square of N, from that of the outer products and its error; what a table adds is added here.
+
+        ``crossed`` is the inner product of the outer products and the table's rows, shape (units,), float64.
+        """
+        precision, positions, (tall, wide) = self._precision, self._right.shape[1], self._shape
         lengths = self._left.square().sum(dim=1) + self._right.square().sum(dim=1)
         square, sizes, count = square + error, self.outer, positions
-        if uses.table is not None:
-            rows, looked_up = squares(uses.table.right, precision), uses.table.right.shape[1]
+        if table is not None:
+            assert crossed is not None
+            rows, looked_up = squares(table.right, precision), table.right.shape[1]
             size = rows.sqrt() * (1 + _SHARE)
-            off = precision.gamma(contracted_at_once(wide, self._most(uses.table)) + 1)
+            off = precision.gamma(contracted_at_once(wide, max(positions, looked_up)) + 1)
             off += positions * looked_up * _DOUBLE
             # What squares may be off by counts here, where they could cancel against what is crossed.
             square = square + _SHARE * (square.abs() + rows) + rows
-            square = square + 2 * (self._crossed(uses.table) + off * self.outer * size)
+            square = square + 2 * (crossed + off * self.outer * size)
             sizes, lengths, count = sizes + size, lengths + rows + looked_up, count + looked_up
         underflow = (2 * tall + 2 * wide + count) * count * precision.tiny * lengths
         enters = precision.gamma(_roundings(positions)) * sizes
         # No clamp: it would make zero of a sum that overflowed to minus infinity, and so leave a long gradient whole.
         return ((square + underflow).abs().sqrt() + enters).square()
 
-    def _most(self, table: EmbeddingGrad) -> int:
-        return max(self._uses.positions, table.right.shape[1])
 
-    def _crossed(self, table: EmbeddingGrad) -> Tensor:
-        """The inner product of the outer products and the table's rows, shape (units,), float64."""
-        left, right = self._uses.outer.left, self._uses.outer.right
-        met = left.gather(2, table.places[:, None, :].expand(-1, left.shape[1], -1)).to(torch.float64)
-        return (met * _inner(right, table.right, self._most(table))).sum(dim=(1, 2))
+def _bound(uses: Products, precision: Precision) -> _Bound:
+    left, right = uses.outer.left, uses.outer.right
+    shape = (left.shape[2], right.shape[2])
+    return _Bound(row_lengths(left, precision), row_lengths(right, precision), shape, precision)
+
+
+def _crossed(uses: Products) -> Tensor | None:
+    """The inner product of the outer products and the table's rows, shape (units,), float64; None without a table."""
+    if uses.table is None:
+        return None
+    left = uses.outer.left
+    met = left.gather(2, uses.table.places[:, None, :].expand(-1, left.shape[1], -1))
+    return _crossed_with(met, uses.outer.right, uses.table)
+
+
+def _crossed_with(met: Tensor, right: Tensor, table: EmbeddingGrad) -> Tensor:
+    """The same, from L at the table's places, (units, positions, looked up)."""
+    most = max(right.shape[1], table.right.shape[1])
+    return (met.to(torch.float64) * _inner(right, table.right, most)).sum(dim=(1, 2))
 
 
 def _inner(first: Tensor, other: Tensor, positions: int) -> Tensor:
@@ -238,3 +262,38 @@ def weighted_rows(table: EmbeddingGrad) -> Summed:
         return empty.index_add(0, table.places.flatten(), right.flatten(0, 1))
 
     return summed
+
+
+def norms_next_token(factors: Sequence[PerExampleGrad], precision: Precision) -> tuple[Tensor, Summed]:
+    """Of one head, and of the tables it is tied to: norms and sum, chunk by chunk of the vocabulary."""
+    (head,) = (factor for factor in factors if isinstance(factor, NextTokenGrad))
+    tables = [factor for factor in factors if isinstance(factor, EmbeddingGrad)]
+    table = gathered(tables) if tables else None
+    units, positions, wide = head.right.shape
+    tall = len(head.weight)
+    lengths = head.right.new_zeros((units, positions), dtype=torch.float64)
+    products = head.right.new_zeros((units, positions, positions), dtype=torch.float64)
+    met = None if table is None else head.right.new_zeros((units, positions, table.places.shape[1]))
+    for start, left in head.lefts():
+        lengths = lengths + row_lengths(left, precision).square()
+        products = products + _inner(left, left, positions)
+        if met is not None and table is not None:
+            met = _met(left, table.places - start, met)
+    square = (products * _inner(head.right, head.right, positions)).sum(dim=(1, 2))
+    bound = _Bound(lengths.sqrt(), row_lengths(head.right, precision), (tall, wide), precision)
+    error = _of_inner_products(tall, wide, positions, precision) * bound.outer.square()
+    crossed = None if met is None or table is None else _crossed_with(met, head.right, table)
+
+    def summed(weights: Tensor) -> Tensor:
+        parts = (Products(OuterProductGrad(left, head.right), None) for _, left in head.lefts())
+        total = torch.cat([_weighted(part)(weights) for part in parts])
+        return total if table is None else total + weighted_rows(table)(weights)
+
+    return bound.with_margin(square, error, table, crossed), summed
+
+
+def _met(left: Tensor, places: Tensor, others: Tensor) -> Tensor:
+    """Those columns of ``left`` that ``places`` (units, looked up) names; where it names none of these, ``others``."""
+    columns = left.shape[2]
+    into = places[:, None, :].expand_as(others)
+    return torch.where((into >= 0) & (into < columns), left.gather(2, into.clamp(0, columns - 1)), others)
