@@ -42,10 +42,10 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.known_updates import begin_updates, known_kind
 from trainer_adapter.dpsgd.microbatch_total import MicrobatchTotal, is_compensated
-from trainer_adapter.dpsgd.noisy_mean import is_chunked, noisy_mean, noisy_update
+from trainer_adapter.dpsgd.noisy_mean import noisy_mean, noisy_update, updates_in_pieces
 from trainer_adapter.dpsgd.poisson_sampler import Microbatch, draw, microbatches
 from trainer_adapter.dpsgd.privacy_units import Records, UnitRecords
-from trainer_adapter.dpsgd.self_check import Comparison, SelfCheckFailed, compare
+from trainer_adapter.dpsgd.self_check import Comparison, SelfCheckFailed, check_places_apart, compare
 from trainer_adapter.dpsgd.traced_parameters import TracedParameters
 from trainer_adapter.layers.activation_checkpointing import without_checkpoints
 from trainer_adapter.layers.dropout import Keys
@@ -127,7 +127,8 @@ class Engine:
             present: which places of ``data`` hold a record, shape (records,), bool; None: all. Of a join: a place
                 without a partner is drawn as any other, and adds nothing.
             certify: records are recomputed one by one and compared on public dummies only, on the first step's
-                microbatches too, or on all; on the last two the run ends if they disagree.
+                microbatches too, or on all; on the last two the run ends if they disagree, and the model's Python, its
+                hooks among it, runs on records.
 
         Raises:
             Malformed: for a model this engine cannot keep its promise on, or data that does not fit together.
@@ -185,6 +186,9 @@ class Engine:
         precision = self._record.precision
         drawn = {name: random[name].detach() for name in self._parameters}
         graph = self._compared({**values, **drawn}, public)
+        if self._sum.in_turn:
+            with in_modes(self._modes):
+                check_places_apart(self._sum, {**values, **drawn}, public)
         if not graph.agrees(precision.name):
             raise Malformed("model", "gives other gradients traced than record by record")
         # Under autocast a unit alone may be rounded otherwise, which would hide what is looked for.
@@ -209,7 +213,7 @@ class Engine:
 
         Raises: NonceReused, if this step's randomness was used before; SelfCheckFailed, see ``certify``.
         """
-        kind = known_kind(optimiser, self._parameters.values()) if self._updates_in_pieces() else None
+        kind = self._kind_in_pieces(optimiser)
         if kind is None:
             self.set_gradients(step, randomness)
             try:
@@ -223,9 +227,11 @@ class Engine:
         noisy_update(total, noise, self.noise_std, expected, updates, kind)
         optimiser.zero_grad(set_to_none=True)
 
-    def _updates_in_pieces(self) -> bool:
-        """Whether the tail of a step may update the weights itself: not where a kind of engine has noise of its own."""
-        return is_chunked(self._device) and type(self).set_gradients is Engine.set_gradients
+    def _kind_in_pieces(self, optimiser: torch.optim.Optimizer) -> int | None:
+        """The rule by which the tail of a step updates the weights itself; None where the optimiser does."""
+        own_noise = type(self).set_gradients is not Engine.set_gradients
+        kind = None if own_noise else known_kind(optimiser, self._parameters.values())
+        return kind if kind is not None and updates_in_pieces(self._device, kind) else None
 
     def set_gradients(self, step: int, randomness: CsprngRandomness) -> None:
         """Draw, sum, and put the noisy mean into the parameters' ``grad``. Raises: as :meth:`step`."""

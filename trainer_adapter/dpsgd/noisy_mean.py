@@ -20,7 +20,7 @@ from torch import Tensor
 from trainer_adapter.dpsgd import known_updates
 from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, NormalPiece, Stream
 from trainer_adapter.gpu_kernels.availability import has_kernels
-from trainer_adapter.gpu_kernels.weight_update import WeightUpdate
+from trainer_adapter.gpu_kernels.weight_update import ADAM, WeightUpdate
 
 Take: TypeAlias = Callable[[slice, Tensor], None]
 """What is done with the noisy mean of a piece, float64, which is used up: its place, and its values."""
@@ -79,9 +79,12 @@ def noisy_update(  # noqa: PLR0913, PLR0917 - as the mean, and what is done with
         _for_each_piece(total, stream, noise_std, expected, update)
 
 
-def is_chunked(device: torch.device) -> bool:
-    """Whether :func:`noisy_update` runs there: on a CPU, and where there are kernels."""
-    return device.type == "cpu" or has_kernels(device)
+def updates_in_pieces(device: torch.device, kind: int) -> bool:
+    """Whether :func:`noisy_update` is the faster way there.
+
+    A kernel is. On a CPU Adam's many passes over the weights are shorter in the caches; SGD's one or two gain nothing.
+    """
+    return has_kernels(device) or (device.type == "cpu" and kind == ADAM)
 
 
 def _for_each_piece(total: Tensor, stream: Stream, noise_std: float, expected: int, take: Take) -> None:

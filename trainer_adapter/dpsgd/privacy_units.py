@@ -8,6 +8,7 @@ else's as they were.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import torch
@@ -134,7 +135,7 @@ class UnitRecords:
             for part in (*tensors(inputs), *tensors(targets)):
                 part[~valid.to(part.device)] = 0
         batch = Batch(inputs, targets, valid, mask, dropout_keys(keys, places, valid))
-        gathered: Batch = map_tensors(lambda part: part.to(device), batch)
+        gathered: Batch = map_tensors(partial(_moved, device), batch)
         return gathered
 
     def public_batch(self, units: int, device: torch.device) -> Batch:
@@ -145,3 +146,10 @@ class UnitRecords:
         valid = torch.ones((units, records), dtype=torch.bool, device=device)
         keys = torch.arange(2 * units * records, device=device).reshape(units, records, 2)
         return Batch(inputs, targets, valid, mask, keys)
+
+
+def _moved(device: torch.device, part: Tensor) -> Tensor:
+    """On the device; to a GPU through pinned memory, so that the next batch is read while the last one is computed."""
+    if device.type != "cuda" or part.is_cuda:
+        return part.to(device)
+    return part.pin_memory().to(device, non_blocking=True)

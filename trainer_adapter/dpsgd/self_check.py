@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
 from torch import Tensor
 
+from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.dropout import PerExampleDropout
-from trainer_adapter.layers.tensor_trees import select
+from trainer_adapter.layers.tensor_trees import map_tensors, select
 from trainer_adapter.per_sample.microbatch import Batch, ClippedSum
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
 AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1}
 """Relative, in norm: what two ways to compute in float32 may differ by; a wrong rule is off by far more."""
+
+PLACES_APART: Final = 1e-4
+"""Relative, of a norm: far above the rounding of one computed twice, far below what another unit's values do to it."""
 
 
 class SelfCheckFailed(RuntimeError):  # noqa: N818 - named for what happened, as the other refusals are
@@ -79,3 +84,31 @@ def compare(
     difference, size = float((ours.total.to("cpu", torch.float64) - total).norm()), float(total.norm())
     apart = difference / (size + 1e-27) if difference < float("inf") else float("inf")
     return Comparison(apart, short, computed / true - 1 if true > 0 else 0.0)
+
+
+def check_places_apart(
+    run: Callable[[Mapping[str, Tensor], Batch], ClippedSum], values: Mapping[str, Tensor], public: Batch
+) -> None:
+    """Change the units of some places and hold the norms of the others to what they were, for every pair of places.
+
+    What a model kept from one unit for a later one, from whichever call on, is in its graph, and shows here.
+
+    Args:
+        run: the graph of a microbatch. public: dummies in its shape.
+
+    Raises:
+        Malformed: if a unit's norm depends on another's records.
+    """
+    places = torch.arange(len(public.mask), device=public.mask.device)
+    whole = public._replace(mask=torch.ones_like(public.mask))
+    before = run(values, whole).norms
+    for bit in range(max(1, (len(places) - 1).bit_length())):
+        for changed in ((places >> bit) % 2 == 1, (places >> bit) % 2 == 0):
+            after = run(values, whole._replace(inputs=map_tensors(partial(_changed, changed), public.inputs))).norms
+            if not torch.allclose(after[~changed], before[~changed], rtol=PLACES_APART, equal_nan=True):
+                raise Malformed("model", "keeps something of one record for the next")
+
+
+def _changed(places: Tensor, inputs: Tensor) -> Tensor:
+    other = inputs * -3 + 7 if inputs.is_floating_point() else 1 - inputs.to(torch.int64)
+    return torch.where(places.reshape(-1, *(1,) * (inputs.dim() - 1)), other.to(inputs.dtype), inputs)

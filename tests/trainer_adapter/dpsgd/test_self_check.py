@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.functional import cross_entropy
 
 from ledger.mechanisms.plan import Plan
@@ -125,3 +126,48 @@ def test_a_model_traced_wrongly_is_refused_on_dummies() -> None:
     """An input overwritten after its use gives other gradients than records one by one, or none: refused."""
     with pytest.raises(Malformed, match=r"^model: (gives other gradients traced|does not run|gives no gradients)"):
         Engine(PLAN, InPlace(), cross_entropy, _data(), 4)
+
+
+class KeepsLate(nn.Module):
+    """Runs in turn, since it writes in place, and adds what it kept of a record from its ninth traced call on."""
+
+    def __init__(self, *, keeps: bool) -> None:
+        super().__init__()
+        self.inner, self.keeps, self.traced = nn.Linear(4, 3), keeps, 0
+        self.kept: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shape (records, 3)."""
+        y = torch.zeros(len(x), 3)
+        y[:, :] = self.inner(x)
+        if self.keeps and isinstance(x, FakeTensor):
+            self.traced += 1
+            if self.traced > 8:
+                y = y + sum(self.kept[-1:], torch.zeros(1))
+                self.kept.append(y)
+        return y
+
+
+def test_a_model_that_begins_late_to_keep_a_record_is_refused() -> None:
+    """No comparison of the first few dummies shows it: the places before the ninth are computed alone."""
+    Engine(PLAN, KeepsLate(keeps=False), cross_entropy, _data(), 16)
+    with pytest.raises(Malformed, match="keeps something of one record for the next"):
+        Engine(PLAN, KeepsLate(keeps=True), cross_entropy, _data(), 16)
+
+
+@pytest.mark.parametrize(("certify", "sees"), [("dummies", False), ("first_step", True)])
+def test_a_models_hooks_see_records_only_where_they_are_certified(
+    certify: Certify, *, sees: bool, randomness: CsprngRandomness
+) -> None:
+    """By default its Python runs on public dummies alone, whatever it registers."""
+    model, (inputs, targets) = _model(), _data()
+    seen: list[Tensor] = []
+    model.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach().clone()))
+    engine = Engine(PLAN, model, cross_entropy, (inputs, targets), 4, certify=certify)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen.clear()
+    for step in (1, 2):
+        engine.step(step, optimiser, randomness)
+    known = [row for given in seen for row in given.reshape(-1, 4) if (row == inputs).all(dim=1).any()]
+    assert bool(known) is sees
+    assert sees or not seen
