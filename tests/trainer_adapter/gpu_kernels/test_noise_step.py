@@ -21,6 +21,7 @@ from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, CsprngRandomness, Stream
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.known_updates import begin_updates, known_kind
 from trainer_adapter.dpsgd.noisy_mean import noisy_mean
+from trainer_adapter.gpu_kernels.availability import has_kernels
 
 pytestmark = pytest.mark.kernels
 KEY = bytes(range(7, 39))
@@ -177,6 +178,11 @@ def test_a_run_by_the_kernel_is_the_run_of_the_cpu(plan: Plan, make_model: MakeM
         )
     for one, another in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.allclose(one, another, rtol=1e-6, atol=1e-7)
+
+
+def test_a_cpu_never_takes_the_kernels() -> None:
+    """Not with Triton installed either: what a run on it computed yesterday it computes today."""
+    assert not has_kernels(torch.device("cpu"))
 
 
 def test_the_key_does_not_stay_on_the_device() -> None:
