@@ -68,7 +68,9 @@ def chunked_loss(hidden: Tensor, weight: Tensor, targets: Tensor, words_at_once:
 
 def _softmax(vectors: Tensor, rows: Tensor, words_at_once: int) -> tuple[Tensor, Tensor, Tensor]:
     """Of each position the greatest score g, the sum of exp(score - g), and that of exp(score - g) times the row."""
-    greatest, total, mean = None, None, None
+    greatest: Tensor | None = None
+    total: Tensor | None = None
+    mean: Tensor | None = None
     for start in range(0, len(rows), words_at_once):
         chunk = rows[start : start + words_at_once]
         scores = vectors @ chunk.T

@@ -26,6 +26,8 @@ WORDS, CLASSES, RECORDS = 9, 3, 6
 class _Looks(nn.Module):
     """Words by an embedding, and rows of another table by ``look``."""
 
+    table: Tensor
+
     def __init__(self, look: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.words, self.head = nn.Embedding(WORDS, 4), nn.Linear(8, CLASSES)
