@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -233,6 +233,14 @@ def _warn_of_chunks(made: SealedDataset, teachers: int) -> None:
         typer.echo(f"a user has up to {most} records: {rule}", err=True)
 
 
+def _in_words(declared: Any) -> str:  # noqa: ANN401 - JSON
+    """What was declared: of which columns, and how many records."""
+    columns = [*declared.get("columns", {}), *(["the target"] if "target" in declared else [])]
+    words = [f"which numbers {', '.join(columns)} may hold"] if columns else []
+    words += [f"at most {declared['records_max']} records"] if "records_max" in declared else []
+    return "; ".join(words)
+
+
 def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
     commitments = [{"document": digest, "file": str(path)} for path, digest in made.commitments]
     if as_json:
@@ -241,6 +249,8 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
         )
         return
     typer.echo(f"{made.folder}: {made.report['records']} records{f' sealed for {ref}' if ref else ''}")
+    if declared := made.report.get("declared"):
+        typer.echo(f"  declared, and a clean room holds the records to it: {_in_words(declared)}")
     for commitment in commitments:
         digest = f", SHA-256 {commitment['document']}" if is_verbose() else ""
         typer.echo(f"  commitments in {commitment['file']}{digest}")

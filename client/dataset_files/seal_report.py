@@ -65,6 +65,8 @@ class SealReport:
         report: c.Object = {"kind": "seal_report", "note": PRIVATE, "records": self.records, "v": 1}
         if commitments is not None:
             report["commitments"] = commitments
+        if self._layout.declared:
+            report["declared"] = self._layout.declared.to_json()
         if self._tabular:
             report["columns"] = {name: self._column(place) for place, name in enumerate(self._layout.columns)}
         if 0 < len(self._targets) <= TARGETS_MAX:

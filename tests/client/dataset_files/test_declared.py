@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from client.cli.main import app
 from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.declared.declaration import Declaration
 from client.dataset_files.record_schema import RecordSchema
@@ -56,6 +59,18 @@ def test_what_is_declared_is_sealed_with_the_records(tmp_path: Path) -> None:
     arrays = found.arrays()
     assert arrays["inputs"].dtype == np.float32
     assert not declared.broken_by(arrays["inputs"], arrays["targets"], found.layout.columns)
+
+
+def test_the_provider_reads_what_was_declared(tmp_path: Path) -> None:
+    """On the screen by column, and in the report as it is sealed."""
+    (tmp_path / "visits.csv").write_text("age,vaccine,ill\n0,1,0\n", encoding="utf-8")
+    (tmp_path / "schema.toml").write_text(SCHEMA, encoding="utf-8")
+    command = ["dataset", "seal", str(tmp_path / "visits.csv"), REF, "--out", str(tmp_path / "out"), "--no-commitments"]
+    done = CliRunner().invoke(app, [*command, "--schema", str(tmp_path / "schema.toml")])
+    assert done.exit_code == 0, done.output
+    assert "holds the records to it: which numbers age, vaccine, the target may hold; at most 3 records" in done.output
+    report = json.loads((tmp_path / "out" / "secret" / "report.json").read_text())
+    assert report["declared"]["columns"]["vaccine"] == {"categories": ["1", "2.5"]}
 
 
 def test_a_schema_that_declares_nothing_seals_no_declaration(tmp_path: Path) -> None:
