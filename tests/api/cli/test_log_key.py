@@ -119,7 +119,7 @@ def test_a_witness_of_the_old_key_cosigns_over_the_window(tmp_path: Path) -> Non
     name = "witness.example/w1"
     with open_world(tmp_path) as world:
         world.book.close()
-        place = BookPlace(url=world.url, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=unix_ms)
+        place = BookPlace(url=world.url, gate=gate, log_key=LOG_KEY, origin=ORIGIN, clock=world.clock)
         done = rotate_log_key(place, Replacement(NEW_KEY, overlap=2))
         world.book = world.open(log_key=NEW_KEY, old_key=LOG_KEY)
         (tmp_path / "witness").mkdir()
