@@ -75,7 +75,8 @@ class Search:
             sizes.append(np.square(values, dtype=np.float64).sum(axis=1)[:, None])
         each = [by / np.sqrt(size) for by, size in zip(own, sizes, strict=True)]
         whole: NDArray[np.float64] = (own[0] + own[1]) / np.sqrt(sizes[0] + sizes[1])
-        return np.maximum(np.maximum(each[0], each[1]), whole)
+        greatest: NDArray[np.float64] = np.maximum(np.maximum(each[0], each[1]), whole)
+        return greatest
 
 
 def _prints(models: int) -> Iterator[tuple[list[dict[Shape, NDArray[np.float32]]], float]]:
