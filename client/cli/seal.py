@@ -241,14 +241,6 @@ def _in_words(declared: Any) -> str:  # noqa: ANN401 - JSON
     return "; ".join(words)
 
 
-def _in_words(declared: Any) -> str:  # noqa: ANN401 - JSON
-    """What was declared: of which columns, and how many records."""
-    columns = [*declared.get("columns", {}), *(["the target"] if "target" in declared else [])]
-    words = [f"which numbers {', '.join(columns)} may hold"] if columns else []
-    words += [f"at most {declared['records_max']} records"] if "records_max" in declared else []
-    return "; ".join(words)
-
-
 def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
     commitments = [{"document": digest, "file": str(path)} for path, digest in made.commitments]
     if as_json:
