@@ -97,17 +97,14 @@ class Book:
             watch: what the clock is held against, so that a jump pauses writing; without, it is believed.
             kept: a file outside the book that holds its newest checkpoint; made for an empty book.
             first_start: make it for a book with entries too, if it is not there.
-            snapshot: the file of a snapshot of the state, by which the book opens faster; written with ``statements``.
-            volatile: accept a PostgreSQL server that may lose what it committed, as one for tests.
+            snapshot: the file of a state's snapshot, to open faster. volatile: accept a server that may lose commits.
             statements: state the state from time to time, and at closing.
             show_first: shows the book to witnesses once it was checked and before anything is signed or written, and
                 returns their times (Unix ms); what it raises leaves the book as it was.
-            old_key: the key that ``log_key`` has replaced; it signs beside it as long as the rotation's window lasts.
+            old_key: the key that ``log_key`` has replaced; it signs beside it while the rotation's window lasts.
 
         Raises:
-            BookUnusable: if there is no book, its schema is not this program's, a trigger is missing, the role
-                could change what is recorded, it belongs to another log key, it is older than the checkpoint that
-                was kept or has another history, what was kept is missing, or another process writes the file.
+            BookUnusable: if there is no book of this program's schema, log and history, or none that may be written.
         """
         lock = take_lock(url)
         engines = engine_of(url, writes=True), engine_of(url, writes=False)
@@ -117,8 +114,7 @@ class Book:
             keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
             state = usable_state(engines[1], recorder.signer.key, keeping, snapshot, volatile=volatile)
             state.statements.enabled = statements
-            if old_key is not None:
-                recorder.signer = signer_of_both(engines[1], recorder.signer, old_key)
+            recorder.signer = signer_of_both(engines[1], recorder.signer, old_key)
             _begin_clock(engines[1], recorder.clock, state.time, show_first)
             if keeping is not None:
                 keeping.begin()
@@ -248,8 +244,8 @@ class Book:
 
     def _sign_past(self, size: int, root: bytes) -> str:
         """The checkpoint of an earlier size. Raises: BookPaused, if the log's key is suspended."""
-        if self._writer.suspended is not None:
-            raise BookPaused(self._writer.suspended)
+        if (why := self._writer.suspended()) is not None:
+            raise BookPaused(why)
         return self._recorder.signer.sign(size, root)
 
     def now(self) -> int:
@@ -281,7 +277,7 @@ class Book:
     @property
     def paused(self) -> str | None:
         """Why nothing is written: the clock is not believed, or the log's key is suspended; None if it is written."""
-        return self._recorder.clock.paused or self._writer.suspended
+        return self._recorder.clock.paused or self._writer.suspended()
 
     @property
     def waiting(self) -> int:

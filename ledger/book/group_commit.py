@@ -79,6 +79,7 @@ class Writer:
         self._short = ShortReads(self._reads)
         self._shared = writes.dialect.name == "postgresql"
         self._state, self.statements = state, state.statements
+        self.suspended = lambda: state.suspended
         self._lock, self._recorder = lock, recorder
         self._queue: CallQueue[Finished | Future[Pinned | None] | Exception | str] = CallQueue()
         self._calls: deque[Call] = deque()
@@ -122,11 +123,6 @@ class Writer:
     def waiting(self) -> int:
         """How many commands wait to be decided at this moment."""
         return self._queue.commands
-
-    @property
-    def suspended(self) -> str | None:
-        """Why the log's key signs nothing; None unless it is suspended."""
-        return self._state.suspended
 
     def pin(self) -> Future[Pinned | None]:
         """A snapshot of the database and what is in memory at the same size, taken soon, with no commit under way.

@@ -129,9 +129,8 @@ class WriterState:
     def suspended(self) -> str | None:
         """Why the log's key signs nothing, while it is suspended: no entry follows but the one that ends that."""
         terms = self.facts.key_terms.get(self._key_id)
-        if terms is None or terms.suspended_by is None:
-            return None
-        return f"entry {self.size - 1} has suspended the log's key: nothing is recorded until it is resumed or replaced"
+        why = f"entry {self.size - 1} has suspended the log's key: nothing is recorded until it is resumed or replaced"
+        return None if terms is None or terms.suspended_by is None else why
 
     @property
     def root(self) -> bytes:

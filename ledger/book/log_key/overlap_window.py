@@ -15,7 +15,7 @@ from ledger.store.snapshot import Snapshot
 _LOG = logging.getLogger("ledger.book")
 
 
-def signer_of_both(reads: Engine, signer: LogSigner, old_key: Ed25519PrivateKey) -> LogSigner:
+def signer_of_both(reads: Engine, signer: LogSigner, old_key: Ed25519PrivateKey | None) -> LogSigner:
     """The signer of a log's checkpoints: both keys as far as the rotation's window goes, then the new one alone.
 
     Args:
@@ -26,6 +26,8 @@ def signer_of_both(reads: Engine, signer: LogSigner, old_key: Ed25519PrivateKey)
     Raises:
         BookUnusable: if another key, or none, came before the one in force.
     """
+    if old_key is None:
+        return signer
     old = LogSigner(old_key, signer.key.origin)
     with reads.begin() as connection:
         book = Snapshot(connection)

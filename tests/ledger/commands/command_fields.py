@@ -122,7 +122,7 @@ BODIES: Final[dict[str, dict[str, str]]] = {
         "retires": "key Ed25519",
         "revokes": "optional revoked_log_key",
     },
-    "log_key_suspension": {"key": "key Ed25519", "reason": "text 1000", "suspended": "boolean"},
+    "log_key_suspension": {"key": "key Ed25519", "reason": "text 2000", "suspended": "boolean"},
     "release_notice": {"charge": "name", "model": "sha256"},
     "model_opening": {
         "charge": "name",
