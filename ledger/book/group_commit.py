@@ -69,17 +69,14 @@ class Writer:
         """Start the threads.
 
         Args:
-            engines: what is written by, and what is read by.
-            recorder: decides and signs.
+            engines: what is written by, and what is read by. recorder: decides and signs.
             state: the state of the book, which belongs to the writing thread from here on.
-            kept: the file of the newest checkpoint.
-            lock: the lock on the file of an SQLite book.
+            kept: the file of the newest checkpoint. lock: the lock on the file of an SQLite book.
         """
         writes, self._reads = engines
         self._short = ShortReads(self._reads)
         self._shared = writes.dialect.name == "postgresql"
         self._state, self.statements = state, state.statements
-        self.suspended = lambda: state.suspended
         self._lock, self._recorder = lock, recorder
         self._queue: CallQueue[Finished | Future[Pinned | None] | Exception | str] = CallQueue()
         self._calls: deque[Call] = deque()
@@ -124,6 +121,10 @@ class Writer:
         """How many commands wait to be decided at this moment."""
         return self._queue.commands
 
+    def suspended(self) -> str | None:
+        """Why the log's key signs nothing; None if it signs."""
+        return self._state.suspended
+
     def pin(self) -> Future[Pinned | None]:
         """A snapshot of the database and what is in memory at the same size, taken soon, with no commit under way.
 
@@ -166,7 +167,6 @@ class Writer:
         self._refuse_if_stopped()
 
     def _priced(self, call: Call, error: Exception | None) -> None:
-        """A worker has priced a call, or failed to."""
         if error is not None:
             self._answer([(call, error)])
         else:
