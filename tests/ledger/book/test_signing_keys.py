@@ -348,7 +348,7 @@ def test_a_raw_entry_signed_by_a_revoked_key_is_found(world: StoredWorld, monkey
     assert revoke(world, world.signers[BANK_A], by=NEW).code.word == "permitted"
     verified(world)
     with monkeypatch.context() as patched:
-        patched.setattr("ledger.commands.decide.require_key_in_force", lambda *_: None)
+        patched.setattr("ledger.commands.decide.require_key_in_force", lambda *_, **__: None)
         assert charged(world, "run").code.word == "pending"
     with pytest.raises(VerificationFailed, match=r"the key .* was revoked"):
         verified(world)
@@ -367,7 +367,7 @@ def test_a_kept_permit_is_none_for_a_key_that_retires(world: StoredWorld, monkey
     assert charged(world, "d").code.word == "signature_invalid"
     verified(world)
     with monkeypatch.context() as patched:
-        patched.setattr("ledger.commands.decide.require_key_in_force", lambda *_: None)
+        patched.setattr("ledger.commands.decide.require_key_in_force", lambda *_, **__: None)
         assert charged(world, "e").code.word == "pending"
     with pytest.raises(VerificationFailed, match="was retired"):
         verified(world)

@@ -177,14 +177,18 @@ def _response(drawn: random.Random) -> tuple[RandomisedResponse, list[list[Any]]
     return RandomisedResponse(buckets, noise), laws
 
 
-def _assert_covered(charged: RepeatAndSelect, laws: list[list[Any]]) -> None:
+def _uncovered(charged: RepeatAndSelect, laws: list[list[Any]]) -> list[int]:
+    """The orders at which the price is less than the divergence of the laws."""
+    found = []
     for order in (2, 3, 8, 40, ORDER_MAX):
         for left, right in (laws, laws[::-1]):
             terms = (one**order * other ** (1 - order) for one, other in zip(left, right, strict=True) if one)
             exact = WIDE.log(WIDE.fsum(terms)) / (order - 1)
             price = divergence(charged, "REPLACE_ONE", order)
             assert price is not None
-            assert exact <= _wide(price), (charged, order)
+            if exact > _wide(price):
+                found.append(order)
+    return found
 
 
 def _cut(drawn: random.Random, seed: int) -> tuple[str, Fraction, int]:
@@ -201,7 +205,7 @@ def test_the_charged_mean_covers_a_cut_law_of_trials(seed: int) -> None:
     trial, laws = _response(drawn)
     shape = "1" if law == GEOMETRIC else "poisson"
     charged = RepeatAndSelect(charged_mean(law, mean, most), trial, shape)
-    _assert_covered(charged, [_best(law, mean, most, each) for each in laws])
+    assert _uncovered(charged, [_best(law, mean, most, each) for each in laws]) == []
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -214,7 +218,7 @@ def test_a_private_score_is_priced_within_each_trial(seed: int) -> None:
     charged = RepeatAndSelect(charged_mean(law, mean, most), Composed((training, score)), shape)
     pairs = [[own * of for of in by for own in each] for each, by in zip(trained, scored, strict=True)]
     laws = [_best(law, mean, most, each) for each in pairs]
-    _assert_covered(charged, laws)
+    assert _uncovered(charged, laws) == []
 
 
 def test_the_orders_that_the_cut_is_covered_at_are_all_that_prices_are_at() -> None:

@@ -13,6 +13,7 @@ from trainer_adapter.per_sample.gradient_factors import (
     ConvGrad,
     DenseGrad,
     EmbeddingGrad,
+    NextTokenGrad,
     OuterProductGrad,
     PerExampleGrad,
 )
@@ -170,6 +171,9 @@ def test_what_is_not_finite_is_seen_and_left_out(name: str, bad: float) -> None:
         inputs = torch.ones(2, 1, 1, 6)
         inputs[1, 0, 0, 2] = bad
         factor = ConvGrad(inputs, torch.ones(2, 1, 1, 5), (1, 1, 2), (1,), (0,), (1,), 1)
+    if name == "next_token":
+        targets = torch.zeros(2, 3, dtype=torch.int64)
+        factor = NextTokenGrad(right, torch.ones(2, 3), torch.ones(2, 3) * 9, targets, torch.ones(4, 5), 3)
     norms, summed = KERNELS[name]([factor], SINGLE)
     assert torch.isfinite(norms[0])
     assert not norms[1] <= 1e37

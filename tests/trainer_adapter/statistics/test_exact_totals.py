@@ -72,7 +72,10 @@ def test_what_is_no_number_or_was_not_declared_counts_as_nothing() -> None:
         assert after[name].tolist() == before[name].tolist()
     # One more record, in the middle of both columns' bounds.
     assert (after["moments"] - before["moments"]).tolist() == [s.GRID, 0, 0, 0, 0]
-    assert "A value that is no number is in no cell, is zero in a sum, and the middle of its bounds in moments;" in page
+    assert (
+        "There a value that is no number is in no cell, is zero in a sum, and the middle of its bounds in moments;"
+        in page
+    )
     assert "a category that was not declared is not counted" in page
 
 

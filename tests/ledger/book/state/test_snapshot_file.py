@@ -154,7 +154,7 @@ def test_a_writer_has_no_part_that_is_not_made_of_a_snapshot() -> None:
     assert vars(WriterState(LOG)).keys() - made == {
         *("_documents", "_entries"),  # read again, each by its digest or under the root
         "nonces",  # empty with every opening: who sends a command has looked at all entries before
-        *("durable", "note", "_key", "_snapshots"),  # what the entries since, the caller and the database say
+        *("durable", "note", "_key", "_key_id", "_snapshots"),  # what the entries since, caller and database say
     }
 
 
