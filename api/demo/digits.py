@@ -17,6 +17,7 @@ TEST: Final = slice(0, 360)
 FIRST: Final = slice(360, 1060)
 SECOND: Final = slice(1060, 1760)
 RECORDS: Final = 700
+CLASSES: Final = 10
 _PIXEL_MAX: Final = 16
 
 

@@ -17,11 +17,11 @@ from api.demo import digits, participants, tumours
 from api.demo.heartbeat import heartbeat
 from api.demo.participants import Enrol, Organisation
 from api.demo.sealed_answers import NOISE, QUESTIONS, TEACHERS, ask_sealed, write_ensemble_job
+from api.demo.sealed_archive import sealed_archive
 from api.demo.trainer import Address, Run, Task, train, write_job
 from api.keys.data_key_store import FileKeyStore
 from client.dataset_files.record_commitments import RecordCommitments, read_or_make_key
 from client.http.problems import Refused
-from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer
 from ledger.accounting.calibration import calibrate_noise
 from ledger.accounts.run_epsilon import RunEpsilon
@@ -75,12 +75,14 @@ class Story:
 
     def _open_digits(self, name: str, part: slice) -> str:
         body = participants.partition(self._tdp, name, digits.RECORDS)
-        return self._open_partition(body, f"{name}.sealed", digits.archive(part), digits.identities(part))
+        archive = digits.archive(part), digits.CLASSES
+        return self._open_partition(body, f"{name}.sealed", archive, digits.identities(part))
 
-    def _open_partition(self, body: c.Object, file: str, archive: bytes, identities: list[bytes]) -> str:
+    def _open_partition(self, body: c.Object, file: str, archive: tuple[bytes, int], identities: list[bytes]) -> str:
+        """The archive with how many classes its targets are."""
         ref = f"{self._tdp.did}/{body['dataset']}/{body['partition']}"
         data_key = self._keys.create(self._tdp.did, str(body["data_key"]))
-        (self._folder / "data" / file).write_bytes(encrypt(data_key.reveal(), ref, archive))
+        (self._folder / "data" / file).write_bytes(sealed_archive(archive[0], data_key.reveal(), ref, archive[1]))
         answer = self._tdp.submit("partition", body | {"commitments": self._commit(identities)})
         terms: Any = answer.body["terms"]
         orders = ", ".join(map(str, terms["orders"]))
@@ -159,7 +161,8 @@ class Story:
         )
         self._tdp.enter("dataset", participants.sealed_dataset(self._tdp))
         body = participants.partition(self._tdp, "2026", tumours.RECORDS, participants.SEALED)
-        archive, identities = tumours.archive(tumours.PRIVATE), tumours.identities(tumours.PRIVATE)
+        archive = tumours.archive(tumours.PRIVATE), tumours.CLASSES
+        identities = tumours.identities(tumours.PRIVATE)
         ref = self._open_partition(body, f"{participants.SEALED}.sealed", archive, identities)
         clinics = self._create("sesame-clinics", "Sesame Clinics", "TDC")
         clinics.register(self._sro)

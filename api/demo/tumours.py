@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 PUBLIC: Final = slice(0, 69)
 PRIVATE: Final = slice(69, 569)
 RECORDS: Final = 500
+CLASSES: Final = 2
 
 
 def archive(part: slice) -> bytes:

@@ -238,6 +238,7 @@ def _in_words(declared: Any) -> str:  # noqa: ANN401 - JSON
     columns = [*declared.get("columns", {}), *(["the target"] if "target" in declared else [])]
     words = [f"which numbers {', '.join(columns)} may hold"] if columns else []
     words += [f"at most {declared['records_max']} records"] if "records_max" in declared else []
+    words += [f"at most {declared['person_records_max']} of one person"] if "person_records_max" in declared else []
     return "; ".join(words)
 
 

@@ -13,13 +13,18 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from client.dataset_files.declared.declaration import Declaration
+from client.dataset_files.person_tokens import PERSON, TOKEN_BYTES, PersonTokens
 from client.dataset_files.record_encoding import Batch
 from client.dataset_files.record_parts import INPUTS, PARTS, TARGETS, assembled, names_of
+from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import DTYPES, RecordLayout
 from ledger.wire.malformed import Malformed
 
 BATCH_BYTES: Final = 1 << 22
 SUFFIX: Final = ".npy"
+USERS: Final = "users"
+_FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +43,15 @@ class ArchiveRecords:
         layout: the archive's own arrays, as they are; their numbers little-endian.
     """
 
-    def __init__(self, path: Path, identity: tuple[str, ...] = (), person: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path, schema: RecordSchema) -> None:
         """Read what the arrays are. Raises: Malformed, OSError.
 
         Args:
-            identity: the arrays that a record is committed by, which are not sealed unless they train; none: all.
-            person: the arrays that identify a person; none: ``users``, or else the identity.
+            schema: of it are used ``identity``, the arrays that a record is committed by, which are not sealed unless
+                they train (none: all); ``person``, those that identify a person (none: ``users``, or else the
+                identity); and what is declared, by array, with ``targets`` for the target.
         """
-        self._path, self._identity, self._person = path, identity, person
+        self._path, self._schema, identity, person = path, schema, schema.identity, schema.person
         with path.open("rb"):
             pass
         self._arrays = self._described()
@@ -59,11 +65,29 @@ class ArchiveRecords:
         self._records = self._arrays[0].shape[0]
         if not self._records:
             raise self._refused("holds no record")
-        hidden = {name for name in (*identity, *person) if name not in {*used[INPUTS], *used[TARGETS], "users"}}
+        hidden = {name for name in (*identity, *person) if name not in {*used[INPUTS], *used[TARGETS], USERS}}
         self._sealed = [array for array in self._arrays if array.name not in hidden]
-        self.layout = RecordLayout(
-            np.dtype([(array.name, _little(array.dtype), array.shape[1:]) for array in self._sealed])
-        )
+        kinds = [(array.name, _little(array.dtype), array.shape[1:]) for array in self._sealed]
+        self._persons = PersonTokens.of_file() if schema.one_record_each and USERS not in names else None
+        if self._persons is not None:
+            if PERSON in {array.name for array in self._sealed}:
+                raise self._refused(f"has an array {PERSON}, which is the name of its persons' tokens: rename it")
+            kinds.append((PERSON, "|u1", (TOKEN_BYTES,)))
+        self.layout = RecordLayout(np.dtype(kinds), declared=self._declaration(used[INPUTS]))
+
+    def _declaration(self, inputs: tuple[str, ...]) -> Declaration | None:
+        """What is declared of what is sealed. Raises: Malformed."""
+        schema = self._schema
+        rules = {name: rule for name, rule in schema.declared.items() if name != TARGETS}
+        if spare := [name for name in rules if name not in inputs]:
+            shown = ", ".join(inputs)
+            raise Malformed(
+                "bounds", f"or categories are of {spare[0]}: of an archive they are of {shown} or {TARGETS}"
+            )
+        if schema.records_max is not None and self._records > schema.records_max:
+            raise self._refused(f"has more records than records_max declares, which is {schema.records_max}")
+        of_one = None if self._persons is None else 1
+        return Declaration(rules, schema.declared.get(TARGETS), schema.records_max, of_one) or None
 
     def batches(self) -> Iterator[Batch]:
         """All records, in order. Raises: Malformed, OSError."""
@@ -78,17 +102,19 @@ class ArchiveRecords:
                 for array in self._sealed:
                     rows[array.name] = parts[array.name]
                 identities = self._identities(parts, rows)
-                yield Batch(rows, identities, self._persons(parts) or identities)
+                if self._persons is not None:
+                    rows[PERSON] = self._persons.of(identities, str(self._path), start + 1)
+                yield Batch(rows, identities, self._person_keys(parts) or identities)
 
     def _identities(self, parts: dict[str, NDArray[Any]], rows: NDArray[np.void]) -> list[bytes]:
-        if not self._identity:
+        if not self._schema.identity:
             return [b"record\n" + row.tobytes() for row in rows]
-        named = [np.ascontiguousarray(parts[name]) for name in self._identity]
+        named = [np.ascontiguousarray(parts[name]) for name in self._schema.identity]
         return [b"identity\n" + b"".join(part[place].tobytes() for part in named) for place in range(len(rows))]
 
-    def _persons(self, parts: dict[str, NDArray[Any]]) -> list[bytes]:
+    def _person_keys(self, parts: dict[str, NDArray[Any]]) -> list[bytes]:
         """Empty where no array says whose a record is: then each record is a person's one."""
-        named = self._person or (("users",) if "users" in parts else ())
+        named = self._schema.person or ((USERS,) if USERS in parts else ())
         arrays = [np.ascontiguousarray(parts[name]) for name in named]
         rows = range(len(arrays[0]) if arrays else 0)
         return [b"person\n" + b"".join(part[place].tobytes() for part in arrays) for place in rows]
@@ -98,6 +124,18 @@ class ArchiveRecords:
             if part.dtype.kind == "f" and not np.isfinite(part).all():
                 place = int(np.argmax(~np.isfinite(part.reshape(len(part), -1)).all(axis=1)))
                 raise self._refused(f"array {name} of record {start + place + 1} holds NaN or infinity: leave it out")
+            self._check_column(name, part, start)
+
+    def _check_column(self, name: str, part: NDArray[Any], start: int) -> None:
+        """Hold what trains to 32 bits, and an array to what is declared of it. Raises: Malformed."""
+        numbers, kept = part.reshape(len(part), -1), np.ones(len(part), np.bool_)
+        rule = self._schema.declared.get(TARGETS if name.partition(".")[0] == TARGETS else name)
+        if part.dtype.kind == "f" and name.partition(".")[0] in PARTS:
+            kept, text = (np.abs(numbers) <= _FLOAT32_MAX).all(axis=1), "is too large for a float32"
+        if rule is not None and kept.all():
+            kept, text = rule.fits(numbers).all(axis=1), rule.text
+        if not kept.all():
+            raise self._refused(f"array {name} of record {start + int(np.argmin(kept)) + 1} {text}")
 
     def _described(self) -> list[_Array]:
         arrays = []

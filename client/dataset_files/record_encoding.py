@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.dataset_files.column_misfit import CLASSES, EMPTY, VALUES, Misfit, columns_shown, some, together
+from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.declared.declaration import Declaration
-from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES, JoinTokens
+from client.dataset_files.person_tokens import JOIN, PERSON, TOKEN_BYTES, PersonTokens, join_person
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import RecordLayout, Rows
 from client.dataset_files.table_chunks import Chunk, Column, Table
@@ -22,6 +23,7 @@ from ledger.wire.malformed import Malformed
 
 INTEGER_MAX: Final = 1 << 53
 """The magnitude to which a float64 holds every whole number."""
+_TOO_LARGE: Final = "is infinite or too large for a float32"
 _EMPTY_TEXT: Final = {
     "classes": "is empty: leave the record out",
     "values": 'is empty: add "" to its values in a schema, or leave the record out',
@@ -43,8 +45,8 @@ class TableRecords:
     """The records of a table under a schema.
 
     Attributes:
-        layout: arrays ``inputs`` (float32), and where there are any ``targets`` (int64 or float32), ``users`` (int64)
-            and ``join`` (tokens of 32 bytes).
+        layout: arrays ``inputs`` (float32), and where there are any ``targets`` (int64 or float32), ``users`` (int64),
+            and tokens of 32 bytes: ``join``, or ``person`` where an identity has one record.
     """
 
     def __init__(self, table: Table, schema: RecordSchema, join_key: bytes | None = None) -> None:
@@ -52,7 +54,8 @@ class TableRecords:
         self._table, self._schema = table, schema
         if (join_key is None) != (not schema.join):
             raise Malformed("join-key", "is needed with the join columns, and only there")
-        self._tokens = None if join_key is None else JoinTokens(join_key, schema.join_rows_max)
+        self._tokens = None if join_key is None else PersonTokens(join_key, schema.join_rows_max)
+        self._persons_seen = PersonTokens.of_file() if schema.one_record_each else None
         self._check_columns()
         special = {*schema.target, schema.user, *schema.identity, *schema.person, *schema.leave_out, *schema.join}
         self._inputs = schema.inputs or tuple(name for name in table.columns if name not in special)
@@ -64,7 +67,7 @@ class TableRecords:
         arrays: list[tuple[str, str, tuple[int, ...]]] = [("inputs", "<f4", (len(names),))]
         arrays += [("targets", kind, shape)] if schema.target else []
         arrays += [("users", "<i8", ())] if schema.user else []
-        arrays += [(JOIN, "|u1", (TOKEN_BYTES,))] if schema.join else []
+        arrays += [(name, "|u1", (TOKEN_BYTES,)) for name in self._token_arrays()]
         self.layout = RecordLayout(np.dtype(arrays), names, schema.classes, self._declaration())
         self._users: dict[str, int] = {}
 
@@ -96,11 +99,23 @@ class TableRecords:
         schema, sealed = self._schema, {*self._inputs, *self._schema.target}
         if spare := [name for name in schema.declared if name not in sealed]:
             raise Malformed("bounds", f"or categories are of the column {spare[0]}, which is no input and no target")
-        if len(schema.target) > 1 and schema.declared.keys() & {*schema.target}:
-            raise Malformed("bounds", "or categories of a target are for one target column")
-        target = schema.declared.get(schema.target[0]) if schema.target else None
         columns = {name: rule for name, rule in schema.declared.items() if name in self._inputs}
-        return Declaration(columns, target, schema.records_max) or None
+        of_one = schema.join_rows_max if schema.join else 1 if schema.one_record_each else None
+        return Declaration(columns, self._target_rule(), schema.records_max, of_one) or None
+
+    def _target_rule(self) -> ColumnRule | None:
+        """What is declared of the target, or follows from its classes. Raises: Malformed."""
+        schema = self._schema
+        if schema.classes:
+            return ColumnRule(categories=tuple(str(number) for number in range(len(schema.classes))))
+        rules = {schema.declared.get(name) for name in schema.target}
+        if len(rules) > 1:
+            raise Malformed("bounds", "or categories must be the same for all target columns")
+        return rules.pop() if rules else None
+
+    def _token_arrays(self) -> tuple[str, ...]:
+        """By what the persons of records are known: one array of tokens is enough."""
+        return (JOIN,) if self._schema.join else (PERSON,) if self._schema.one_record_each else ()
 
     def _encoded(self, name: str) -> tuple[str, ...]:
         values = self._schema.values.get(name)
@@ -154,8 +169,12 @@ class TableRecords:
             rows["users"] = [self._users.setdefault(user, len(self._users)) for user in users]
         if self._tokens is not None:
             cells = [*zip(*[_texts(chunk, name) for name in schema.join], strict=True)]
-            rows[JOIN] = self._tokens.of(cells, chunk.where, chunk.first)
+            rows[JOIN] = self._tokens.of([join_person(cell) for cell in cells], chunk.where, chunk.first)
         identities = self._identities(chunk, rows)
+        if self._persons_seen is not None:
+            tokens = self._persons_seen.of(identities, chunk.where, chunk.first)
+            if PERSON in self._token_arrays():
+                rows[PERSON] = tokens
         return Batch(rows, identities, self._persons(chunk) or identities)
 
     def _input(self, chunk: Chunk, name: str) -> NDArray[np.float32]:
@@ -164,7 +183,7 @@ class TableRecords:
             return np.eye(len(values), dtype=np.float32)[_places(chunk, name, values, "values")]
         with np.errstate(over="ignore"):
             numbers = _numbers(chunk, name, self._schema.missing.get(name), VALUES).astype(np.float32)
-        _refuse_first(~np.isfinite(numbers), chunk, name, "is infinite or too large for a float32")
+        _refuse_first(~np.isfinite(numbers), chunk, name, _TOO_LARGE)
         self._refuse_undeclared(numbers, chunk, name)
         return numbers[:, None]
 
@@ -175,8 +194,10 @@ class TableRecords:
         numbers = _numbers(chunk, name, schema.missing.get(name), CLASSES)
         if schema.target_kind == "number":
             with np.errstate(over="ignore"):
-                self._refuse_undeclared(numbers.astype(np.float32), chunk, name)
-            return numbers
+                sealed = numbers.astype(np.float32)
+            _refuse_first(~np.isfinite(sealed), chunk, name, _TOO_LARGE)
+            self._refuse_undeclared(sealed, chunk, name)
+            return sealed
         _refuse_first(
             (numbers != np.rint(numbers)) | (np.abs(numbers) > INTEGER_MAX), chunk, name, "is no whole number"
         )

@@ -26,7 +26,8 @@ empty cell, or one with a word as ``NA``, is refused unless ``missing`` says whi
 the columns by which a clean room joins the table with those of other providers; such a table needs no target.
 ``join_rows_max`` of its records may be one person's, 1 if absent. ``bounds`` and ``categories`` declare which numbers a
 column of numbers holds, ``records_max`` how many records the table has at most: a record that breaks it is refused, and
-what is declared is sealed with the records (:mod:`client.dataset_files.declared`).
+what is declared is sealed with the records (:mod:`client.dataset_files.declared`). Two records with one ``identity`` are one
+person's, and are refused unless ``user`` is named: then the unit is the user.
 
 Nothing of this is taken from the records: a list of values that was collected from them would reveal which ones occur.
 """
@@ -39,8 +40,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from client.dataset_files.declared.column_rule import ColumnRule, read_bounds, read_categories, signed_number
-from client.dataset_files.declared.declaration import RECORDS_MAX
-from client.dataset_files.join_tokens import ROWS_MAX
+from client.dataset_files.declared.declaration import PERSON_RECORDS_MAX, RECORDS_MAX
 from client.profile.profile import read_table
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -85,7 +85,8 @@ class RecordSchema:
         missing: by column, the number that replaces an empty cell.
         join: by what a clean room joins a record with those of other providers; empty: by nothing.
         join_rows_max: how many records one person may have in a table that is joined.
-        declared: by column of numbers, an input or a target, the bounds or the categories that it keeps.
+        declared: by column of numbers, an input or a target, the bounds or the categories that it keeps; of an archive by
+            array.
         records_max: how many records there are at most, as the provider declares; None: any number.
         file: what it was read from, for errors; None where it was made of options.
     """
@@ -125,6 +126,11 @@ class RecordSchema:
             if name in self.inputs:
                 raise Malformed("inputs", f"name the column {name}, which the table is joined by: a model would see")
 
+    @property
+    def one_record_each(self) -> bool:
+        """Whether an identity has one record: of a user, and of a person in some joins, there may be more."""
+        return bool(self.identity) and not self.user and self.join_rows_max == 1
+
     @classmethod
     def load(cls, path: Path) -> RecordSchema:
         """Read a schema file. Raises: Malformed, naming the field; OSError."""
@@ -140,7 +146,7 @@ def _read(known: Mapping[str, Any]) -> dict[str, Any]:
     members: dict[str, Any] = {name: _columns(known[name], name) for name in ("join", "target") if name in known}
     members |= {name: c.strings(known[name], name, COLUMNS_MAX) for name in _LISTS if name in known}
     if "join_rows_max" in known:
-        members["join_rows_max"] = c.integer(known["join_rows_max"], "join_rows_max", 1, ROWS_MAX)
+        members["join_rows_max"] = c.integer(known["join_rows_max"], "join_rows_max", 1, PERSON_RECORDS_MAX)
     if "classes" in known:
         members["classes"] = c.strings(known["classes"], "classes", VALUES_MAX)
     for name in ("target_kind", "user"):

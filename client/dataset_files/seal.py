@@ -59,12 +59,12 @@ def open_records(path: Path, schema: RecordSchema, join_key: Path | None = None)
 
     Args:
         path: a folder's own ``schema.toml`` counts where ``schema`` names no target.
-        schema: of an archive, whose arrays speak for themselves, the identity alone is used.
+        schema: of an archive, whose arrays speak for themselves, the identity, the person and what is declared are used.
         join_key: the file of the key that the providers of a join share, made if it is not there; where the schema
             says what a table is joined by.
     """
     if path.suffix.lower() == ARCHIVE_SUFFIX and not path.is_dir():
-        return ArchiveRecords(path, schema.identity, schema.person)
+        return ArchiveRecords(path, schema)
     if not schema.target and (path / SCHEMA_FILE).is_file():
         schema = RecordSchema.load(path / SCHEMA_FILE)
     return TableRecords(

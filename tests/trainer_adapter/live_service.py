@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import migrations
 from api.demo import digits, participants
 from api.demo.participants import Enrol, Organisation
+from api.demo.sealed_archive import sealed_archive
 from api.demo.stage import open_stage
 from api.demo.trainer import Address, Task, write_job
 from api.keys.data_key_store import FileKeyStore, KeyStore
@@ -121,7 +122,7 @@ class Place:
             return facts.charges.get(name)
 
     def put(self, **held: NDArray[Any]) -> None:
-        """Seal an archive of these as the partition's data."""
+        """Seal an archive of these as the partition's data, in one piece: nothing is declared of it."""
         file = io.BytesIO()
         np.savez(file, **held)  # type: ignore[arg-type] # names of arrays
         self.sealed.write_bytes(encrypt(self.data_key, self.ref, file.getvalue()))
@@ -187,6 +188,6 @@ def furnished(  # noqa: PLR0913, PLR0917 - what a place is made of
     ref = f"{tdp.did}/{participants.DATASET}/2026-q3"
     data_key = store.create(tdp.did, f"{participants.DATASET}-2026-q3").reveal()
     place = Place(folder, book, bank.service, address, bank, contract, ref, data_key, clock, sro, tdp, policy, enrol)
-    place.sealed.write_bytes(encrypt(data_key, ref, digits.archive(digits.FIRST)))
+    place.sealed.write_bytes(sealed_archive(digits.archive(digits.FIRST), data_key, ref, digits.CLASSES))
     (folder / "data" / "test.npz").write_bytes(digits.archive(digits.TEST))
     return place

@@ -27,6 +27,7 @@ from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.checkpointing import CheckpointStore
+from trainer_adapter.run.declared_records import check_declared
 from trainer_adapter.run.fenced_output import FencedOutput, may_quote_records
 from trainer_adapter.run.progress import ProgressReporter
 from trainer_adapter.run.run_folder import ROOM_BYTES, claim_folder, open_step_log
@@ -125,7 +126,7 @@ class Run:
 
         Raises:
             Refused: if the charge or the key is. NotGranted: if a provider's key was waited for, and did not come.
-            NotOpened: if a partition's file does not open with its key.
+            NotOpened: if a partition's file does not open with its key. Malformed: if it is not as its provider declares.
             Malformed, OSError, Unreachable. FileExistsError: for a folder that holds something, unless a run is
             resumed.
         """
@@ -152,7 +153,16 @@ class Run:
             return {}
         # Without a key released, its consumer may void the charge of a run that ends here.
         self.check_before_keys(session)
-        return self._open_data(session)
+        return self._held_to_declared(self._open_data(session))
+
+    def _held_to_declared(self, opened: dict[str, PartitionData]) -> dict[str, PartitionData]:
+        try:
+            check_declared(opened)
+        except Malformed:
+            # The end of the run reveals that a file is not as declared, so it counts as begun.
+            self.begin().next_step()
+            raise
+        return opened
 
     def check_before_keys(self, session: Session) -> None:
         """What a run looks at once it is charged, and before it gets a data key. Raises: Malformed."""

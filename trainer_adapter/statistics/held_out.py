@@ -16,7 +16,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from client.dataset_files.join_tokens import JOIN
+from client.dataset_files.person_tokens import JOIN
 from client.dataset_files.record_parts import INPUTS, TARGETS
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed

@@ -7,7 +7,8 @@ removed makes at most ``rows_max`` places absent or present, and changes no othe
 
 That is the premise of the charge: each partition is charged for groups of ``rows_max`` (``unit_records_max``), as a
 join of that fan-out demands (Johnson, Near and Song 2018, "Towards Practical Differential Privacy for SQL Queries":
-elastic sensitivity). It is counted here and not believed: a table with more records of one person ends the run.
+elastic sensitivity). It is counted here and not believed: a table that declares more records of one person, or has more,
+ends the run.
 Replacing a record may take the partner of one place away and give it to another, which is a group of two: partitions
 under ``REPLACE_ONE`` are refused before the charge (:mod:`trainer_adapter.session.join_terms`).
 """
@@ -24,14 +25,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES
+from client.dataset_files.person_tokens import JOIN, TOKEN_BYTES
 from client.dataset_files.record_parts import INPUTS, TARGETS
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
 from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
-from trainer_adapter.training.declared_records import check_declared
+from trainer_adapter.training.declared_categories import check_categories
 
 JOINED_BYTES_MAX: Final = 1 << 30
 """Of all tables of a join together, which are joined in memory."""
@@ -42,9 +43,9 @@ def join_partitions(
 ) -> tuple[dict[str, PartitionData], Tensor | None]:
     """The records that a run trains on: of all partitions, or their join and which of its places hold a record.
 
-    Raises: as :func:`check_declared` and :func:`join_records`.
+    Raises: as :func:`check_categories` and :func:`join_records`.
     """
-    check_declared(opened)
+    check_categories(opened, assignment)
     if assignment.join is None:
         return opened, None
     _check_tables(opened, assignment)
@@ -89,6 +90,8 @@ def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows
         Malformed: for a partition that is no table with tokens, no or two tables with targets, more records of one
             person than allowed, or tables that do not fit memory. OSError.
     """
+    for ref in order:
+        _check_persons(opened[ref], ref, rows_max if ref == order[0] else 1)
     _check_size([opened[ref] for ref in order])
     tables = [_read(opened[ref], ref) for ref in order]
     predicted = [place for place, table in enumerate(tables) if TARGETS in table]
@@ -105,6 +108,15 @@ def join_records(opened: Mapping[str, PartitionData], order: Sequence[str], rows
     targets = _at(tables[predicted[0]][TARGETS], places[predicted[0]], present)
     np.savez(archive, inputs=np.concatenate(columns, axis=1), join=tables[0][JOIN], targets=targets)
     return archive.getvalue(), torch.from_numpy(present)
+
+
+def _check_persons(data: PartitionData, ref: str, rows_max: int) -> None:
+    """Hold what a table declares of its persons to what is charged: no record is read. Raises: Malformed."""
+    declared = data.layout.declared if isinstance(data, SealedRecords) else None
+    most = None if declared is None else declared.person_records_max
+    if most is not None and most > rows_max:
+        rule = f"declares up to {most} records of one person, and the join takes {rows_max}: join_rows_max, when sealed"
+        raise Malformed(ref, rule)
 
 
 def _check_size(tables: Sequence[PartitionData]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,6 +44,10 @@ class ColumnRule:
             within: NDArray[np.bool_] = (numbers >= lower) & (numbers <= upper)
             return within
         return np.isin(numbers, np.array([signed_number(one, "categories") for one in self.categories], kind))
+
+    def within(self, values: Collection[float]) -> bool:
+        """Whether no other number than ``values`` keeps it: never of bounds, which other numbers lie between."""
+        return bool(self.categories) and all(signed_number(one, "categories") in values for one in self.categories)
 
     def to_json(self) -> c.Object:
         """As a sealed file's description holds it."""

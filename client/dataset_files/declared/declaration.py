@@ -1,6 +1,7 @@
-"""What a provider declares of its records: bounds and categories of columns, and how many records there are at most.
+"""What a provider declares of its records: bounds and categories of columns, how many there are, and of one person.
 
-    {"columns":{"age":{"bounds":["0","120"]},"vaccine":{"categories":["1","2"]}},"records_max":2119}
+    {"columns":{"age":{"bounds":["0","120"]},"vaccine":{"categories":["1","2"]}},"person_records_max":1,
+     "records_max":2119}
 
 `epsilon dataset seal` refuses a record that breaks it, by name, and writes it into the sealed file's description. So a
 clean room may hold the records to it: of the data sets that keep a declaration none ends a run, and two neighbours both
@@ -13,48 +14,51 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from client.dataset_files.declared.column_rule import ColumnRule
+from client.dataset_files.record_parts import INPUTS, TARGETS, names_of
 from ledger.wire import canonical_json as c
 
 RECORDS_MAX: Final = 10**12
-_FINITE: Final = "holds what is no finite number"
+PERSON_RECORDS_MAX: Final = 1_024
+"""Records of one person, at most, where a declaration bounds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Of a table's records, beside this: every number of them is finite.
+    """Beside this every number of sealed records is finite, declared or not.
 
     Attributes:
-        columns: by the name of an input.
+        columns: by the name of a table's input; of an archive by the name of an array, for each of its numbers.
         target: of each number of the target; None: any.
         records_max: how many records there may be; None: any number.
+        person_records_max: how many records one person may have, by the tokens of the records; None: any number.
     """
 
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
     target: ColumnRule | None = None
     records_max: int | None = None
+    person_records_max: int | None = None
 
     def __bool__(self) -> bool:
         """Whether it declares anything."""
-        return bool(self.columns) or self.target is not None or self.records_max is not None
+        bounded = self.records_max is not None or self.person_records_max is not None
+        return bounded or bool(self.columns) or self.target is not None
 
-    def broken_by(self, inputs: NDArray[Any] | None, targets: NDArray[Any] | None, names: tuple[str, ...]) -> str:
-        """How some records break it, or nothing: never a value, nor which record.
+    def broken_by(self, arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> str:
+        """How some records break what it says of columns, or nothing: never a value, nor which record.
 
         Args:
-            inputs: shape (records, columns); None where there are none. targets: shape (records, ...).
-            names: of the columns.
+            arrays: of the records, by name, each of shape (records, ...).
+            names: of a table's columns, in the order of its inputs; none of an archive.
         """
-        for part, numbers in (("an input", inputs), ("the target", targets)):
-            if numbers is not None and numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-                return f"{part} {_FINITE}"
         for name, rule in self.columns.items():
-            if inputs is None or name not in names or not rule.fits(inputs[:, names.index(name)]).all():
+            numbers = _column(name, arrays, names)
+            if numbers is None or not rule.fits(numbers).all():
                 return f"column {name} {rule.text}"
-        if self.target is not None and (targets is None or not self.target.fits(targets).all()):
+        targets = [arrays[name] for name in names_of(TARGETS, arrays)]
+        if self.target is not None and not (targets and all(self.target.fits(one).all() for one in targets)):
             return f"the target {self.target.text}"
         return ""
 
@@ -63,16 +67,24 @@ class Declaration:
         columns: c.Object = {name: rule.to_json() for name, rule in self.columns.items()}
         members: c.Object = {"columns": columns} if columns else {}
         members |= {} if self.target is None else {"target": self.target.to_json()}
+        members |= {} if self.person_records_max is None else {"person_records_max": self.person_records_max}
         return members | ({} if self.records_max is None else {"records_max": self.records_max})
 
     @classmethod
     def parse(cls, value: object, where: str) -> Declaration:
         """The inverse. Raises: Malformed."""
-        members = c.fields(value, where, (), ("columns", "records_max", "target"))
+        members = c.fields(value, where, (), ("columns", "person_records_max", "records_max", "target"))
         columns = c.members(members.get("columns", {}), f"{where}.columns")
-        target, most = members.get("target"), members.get("records_max")
+        target, most, of_one = (members.get(name) for name in ("target", "records_max", "person_records_max"))
         return cls(
             {name: ColumnRule.parse(rule, f"{where}.columns.{name}") for name, rule in columns.items()},
             None if target is None else ColumnRule.parse(target, f"{where}.target"),
             None if most is None else c.integer(most, f"{where}.records_max", 1, RECORDS_MAX),
+            None if of_one is None else c.integer(of_one, f"{where}.person_records_max", 1, PERSON_RECORDS_MAX),
         )
+
+
+def _column(name: str, arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> NDArray[Any] | None:
+    if not names:
+        return arrays.get(name)
+    return arrays[INPUTS][:, names.index(name)] if name in names and INPUTS in arrays else None

@@ -102,15 +102,20 @@ def test_empty_cells_and_columns_that_are_left_out(tmp_path: Path) -> None:
 def test_an_archive_keeps_its_arrays(tmp_path: Path) -> None:
     """Types and shapes as they are; an identity beside them is not sealed; big-endian numbers become little."""
     images = np.arange(24, dtype=np.uint8).reshape(3, 2, 4)
-    arrays: dict[str, Any] = {"inputs": images, "targets": np.array([1.5, 2, 3], ">f4"), "person": np.array([7, 8, 7])}
+    arrays: dict[str, Any] = {"inputs": images, "targets": np.array([1.5, 2, 3], ">f4"), "patient": np.array([7, 8, 9])}
     np.savez_compressed(tmp_path / "data.npz", **arrays)
-    made = _seal(tmp_path / "data.npz", tmp_path / "out", "--identity", "person")
+    made = _seal(tmp_path / "data.npz", tmp_path / "out", "--identity", "patient")
     found = _arrays(tmp_path / "out")
-    assert found.keys() == {"inputs", "targets"}
+    assert found.keys() == {"inputs", "person", "targets"}
     assert np.array_equal(found["inputs"], images)
     assert found["inputs"].dtype == np.uint8
     assert found["targets"].tolist() == [1.5, 2, 3]
-    assert made["report"]["commitments"] == 2
+    assert made["report"]["commitments"] == 3
+    assert made["report"]["declared"] == {"person_records_max": 1}
+    # Of its own file: another has other tokens of the same persons.
+    _seal(tmp_path / "data.npz", tmp_path / "again", "--identity", "patient")
+    both = np.concatenate([found["person"], _arrays(tmp_path / "again")["person"]])
+    assert len(np.unique(both, axis=0)) == 6
 
 
 def test_the_report_is_what_the_file_holds(tmp_path: Path) -> None:
@@ -133,7 +138,8 @@ def test_the_report_is_what_the_file_holds(tmp_path: Path) -> None:
 def test_commitments_are_what_a_policy_reads(tmp_path: Path) -> None:
     """One a person, under one key for both commands, as the policy's own reader and an HMAC by hand say."""
     _write_csv(tmp_path / "data.csv")
-    made = _seal(tmp_path / "data.csv", tmp_path / "out", *OPTIONS, "--identity", "patient")
+    options = [*OPTIONS, "--identity", "patient", "--user", "patient"]
+    made = _seal(tmp_path / "data.csv", tmp_path / "out", *options)
     key = (tmp_path / "commitments.key").read_bytes()
     (one,) = made["commitments"]
     data = Path(one["file"]).read_bytes()
@@ -141,8 +147,8 @@ def test_commitments_are_what_a_policy_reads(tmp_path: Path) -> None:
     assert read_commitments(Stored(one["document"], lambda: data)).count == 4
     persons = [hmac.digest(key, b'identity\n["%s"]' % name.encode(), "sha256") for name in set(PATIENTS)]
     assert data[-4 * 32 :] == b"".join(sorted(persons))
-    command = ["dataset", "commit", str(tmp_path / "data.csv"), "--out", str(tmp_path / "again"), *OPTIONS]
-    done = CliRunner().invoke(app, [*command, "--identity", "patient", "--json"])
+    command = ["dataset", "commit", str(tmp_path / "data.csv"), "--out", str(tmp_path / "again"), *options]
+    done = CliRunner().invoke(app, [*command, "--json"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "again" / "share" / "commitments-1.bin").read_bytes() == data
     assert sorted(one.name for one in (tmp_path / "again").iterdir()) == ["share"]

@@ -16,6 +16,7 @@ from torch import nn
 
 from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.declared.declaration import Declaration
+from client.dataset_files.person_tokens import TOKEN_BYTES
 from client.dataset_files.sealed_records import RecordLayout, write_sealed
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
@@ -34,8 +35,9 @@ DECLARED = Declaration(
     {"age": ColumnRule(bounds=("0", "120")), "vaccine": ColumnRule(categories=("1", "2"))},
     ColumnRule(categories=("0", "1")),
     RECORDS,
+    1,
 )
-ARRAYS = np.dtype([("inputs", "<f4", (2,)), ("targets", "<i8")])
+ARRAYS = np.dtype([("inputs", "<f4", (2,)), ("person", "|u1", (TOKEN_BYTES,)), ("targets", "<i8")])
 Rows = NDArray[np.void]
 
 
@@ -50,13 +52,20 @@ def _rows(count: int = RECORDS) -> Rows:
     rows = np.zeros(count, ARRAYS)
     rows["inputs"][:, 0], rows["inputs"][:, 1] = np.arange(count) % 121, 1 + np.arange(count) % 2
     rows["targets"] = np.arange(count) % 2
+    rows["person"] = np.random.default_rng(0).integers(0, 256, (count, TOKEN_BYTES))
+    return rows
+
+
+def _twice() -> Rows:
+    rows = _rows()
+    rows["person"][699] = rows["person"][0]
     return rows
 
 
 def _put(place: Place, rows: Rows, declared: Declaration | None = DECLARED) -> None:
     """Seal records as another program may: without a look at what it declares."""
     file = io.BytesIO()
-    write_sealed(file, place.data_key, place.ref, RecordLayout(ARRAYS, ("age", "vaccine"), (), declared), [rows])
+    write_sealed(file, place.data_key, place.ref, RecordLayout(rows.dtype, ("age", "vaccine"), (), declared), [rows])
     place.sealed.write_bytes(file.getvalue())
 
 
@@ -81,11 +90,13 @@ def _training(place: Place, name: str) -> None:
             pass
 
 
+FINITE = "holds what is no finite number: seal it with `epsilon dataset seal`, which names the record"
 BROKEN: dict[str, tuple[Rows, str]] = {
-    "nan": (_spoilt("inputs", (699, 0), np.nan), "an input holds what is no finite number"),
+    "nan": (_spoilt("inputs", (699, 0), np.nan), FINITE),
     "bounds": (_spoilt("inputs", (699, 0), 121), "column age is not within its declared bounds"),
     "category": (_spoilt("inputs", (0, 1), 3), "column vaccine is none of its declared categories"),
     "target": (_spoilt("targets", 350, 2), "the target is none of its declared categories"),
+    "persons": (_twice(), "has more than 1 record of one person, against its declaration"),
     "rows": (_rows(RECORDS + 1), f"has more than {RECORDS} records, which its provider declares at most"),
 }
 
@@ -111,12 +122,35 @@ def test_records_that_break_the_declaration_end_the_run(
     assert not (place.folder / "runs" / name / "model.safetensors").exists()
 
 
+def test_a_number_that_is_none_ends_the_run_of_any_file(place: Place) -> None:
+    """Whether something is declared or not, in frames or in one piece: no file that is sealed as it should be has one."""
+    rows = BROKEN["nan"][0]
+    _put(place, rows, None)
+    for name in ("frames", "piece"):
+        with pytest.raises(Malformed, match=FINITE) as raised:
+            _statistics(place, name)
+        assert raised.value.field == place.ref
+        charge = place.charge(name)
+        assert charge is not None
+        assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 1)
+        place.put(inputs=rows["inputs"], targets=rows["targets"])
+
+
 @pytest.mark.parametrize("declared", [DECLARED, None])
 def test_records_that_keep_it_and_those_without_one_run(place: Place, declared: Declaration | None) -> None:
-    """Without a declaration no record can end a run: NaN counts as nothing, and no one is told."""
-    _put(place, _rows() if declared else BROKEN["nan"][0], declared)
+    """Without a declaration a finite number, whatever it is, ends no run, and two rows of a person neither."""
+    _put(place, _rows() if declared else BROKEN["bounds"][0], declared)
     name = "kept" if declared else "undeclared"
     _statistics(place, name)
     charge = place.charge(name)
     assert charge is not None
     assert charge.steps_posted == 1
+
+
+def test_tokens_that_are_declared_and_not_there_end_the_run(place: Place) -> None:
+    """How many records a person has cannot be counted then."""
+    rows = _rows()[["inputs", "targets"]]
+    kinds = np.dtype([("inputs", "<f4", (2,)), ("targets", "<i8")])
+    _put(place, rows.astype(kinds), DECLARED)
+    with pytest.raises(Malformed, match="has no tokens of persons"):
+        _statistics(place, "tokens")

@@ -15,6 +15,7 @@ from torch import nn
 
 from api.demo import participants
 from api.keys.data_key_store import FileKeyStore
+from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import open_records, seal_dataset
 from client.service.charged_stages import charged_stages
@@ -46,7 +47,8 @@ def _tables(folder: Path) -> dict[str, tuple[Path, RecordSchema]]:
         with path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("phone", "a", "ill"), *((9_000 + one, one % 7, one % 2) for one in people)])
         target = ("ill",) if name == "laboratory" else ()
-        found[name] = path, RecordSchema(target=target, inputs=("a",), join=("phone",))
+        declared = {one: ColumnRule(categories=("0", "1")) for one in target}
+        found[name] = path, RecordSchema(target=target, inputs=("a",), join=("phone",), declared=declared)
     return found
 
 
@@ -61,7 +63,9 @@ def _opened(place: Place, *, relation: str = "REPLACE_SPECIAL", twice: str = "")
         key.chmod(0o600)
         if name == twice:
             path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
-        records = open_records(path, replace(schema, join_rows_max=2), place.folder / "join.key")
+        records = open_records(
+            path, replace(schema, join_rows_max=2 if name == twice else 1), place.folder / "join.key"
+        )
         made = seal_dataset(records, ref, place.folder / f"{name}-sealed", key, None)
         data[ref] = made.folder / "share" / "records.sealed"
     return replace(place.assignment("joined-run", PLAN), data=data, join=tuple(data))
@@ -139,10 +143,10 @@ def test_tables_of_other_columns_or_more_rows_than_were_charged_end_the_run(tmp_
 
 
 def test_a_table_with_two_rows_of_a_person_ends_the_run_which_is_charged(tmp_path: Path) -> None:
-    """Sealed by a provider's own program, which did not look: what was begun is posted, and nothing returns."""
+    """Its provider declares that a person may have two, and the charge is for one: what was begun is posted."""
     with open_place(tmp_path / "place") as place:
         assignment = _opened(place, twice="clinic")
-        with pytest.raises(Malformed, match=r"/clinic: has more than 1 record of one person"):
+        with pytest.raises(Malformed, match=r"/clinic: declares up to 2 records of one person, and the join takes 1"):
             _run(place, assignment)
         charge = place.charge("joined-run")
         assert charge is not None

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from api.demo import participants
+from api.demo.sealed_archive import sealed_archive
 from api.keys.data_key_store import FileKeyStore
 from client.http.problems import Refused
-from client.keys.data_encryption import encrypt
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.mechanism import BlackBox
@@ -67,7 +67,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         ref = f"{found.tdp.did}/{participants.DATASET}/strains"
         store = FileKeyStore(found.folder / "data-keys")
         key = store.create(found.tdp.did, f"{participants.DATASET}-strains").reveal()
-        (found.folder / "data" / "strains.sealed").write_bytes(encrypt(key, ref, _archive(RECORDS, 77)))
+        (found.folder / "data" / "strains.sealed").write_bytes(sealed_archive(_archive(RECORDS, 77), key, ref, 2))
         (found.folder / "data" / "public.npz").write_bytes(_archive(40, 3))
         yield found
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from client.dataset_files.join_tokens import JOIN, TOKEN_BYTES
+from client.dataset_files.person_tokens import JOIN, TOKEN_BYTES
 from client.dataset_files.sealed_records import RecordLayout, SealedRecords, write_sealed
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed

@@ -58,7 +58,7 @@ def test_what_is_declared_is_sealed_with_the_records(tmp_path: Path) -> None:
     )
     arrays = found.arrays()
     assert arrays["inputs"].dtype == np.float32
-    assert not declared.broken_by(arrays["inputs"], arrays["targets"], found.layout.columns)
+    assert not declared.broken_by(arrays, found.layout.columns)
 
 
 def test_the_provider_reads_what_was_declared(tmp_path: Path) -> None:
@@ -110,22 +110,77 @@ DECLARED = Declaration({"b": ColumnRule(bounds=("0", "1"))}, ColumnRule(categori
     [
         ([[5, 0], [-7, 1]], [0, 1], ""),
         ([[5, 0], [-7, 1.5]], [0, 1], "column b is not within its declared bounds"),
-        ([[5, 0], [np.nan, 1]], [0, 1], "an input holds what is no finite number"),
-        ([[5, 0], [np.inf, 1]], [0, 1], "an input holds what is no finite number"),
         ([[5, 0], [-7, 1]], [0, 2], "the target is none of its declared categories"),
-        ([[5, 0], [-7, 1]], [0.0, np.nan], "the target holds what is no finite number"),
     ],
 )
 def test_what_breaks_it_is_named_without_a_value(inputs: Any, targets: Any, words: str) -> None:  # noqa: ANN401 - a case's arrays
     """By column, never by record: what the clean room says may leave it."""
-    assert DECLARED.broken_by(np.array(inputs, np.float32), np.array(targets), ("a", "b")) == words
+    arrays = {"inputs": np.array(inputs, np.float32), "targets": np.array(targets)}
+    assert DECLARED.broken_by(arrays, ("a", "b")) == words
 
 
 def test_a_column_that_is_not_there_breaks_it() -> None:
     """And so does a target."""
-    inputs = np.zeros((2, 1), np.float32)
-    assert DECLARED.broken_by(inputs, np.zeros(2), ("a",)) == "column b is not within its declared bounds"
-    assert DECLARED.broken_by(np.zeros((2, 2), np.float32), None, ("a", "b")).startswith("the target")
+    arrays = {"inputs": np.zeros((2, 1), np.float32), "targets": np.zeros(2)}
+    assert DECLARED.broken_by(arrays, ("a",)) == "column b is not within its declared bounds"
+    assert DECLARED.broken_by({"inputs": np.zeros((2, 2), np.float32)}, ("a", "b")).startswith("the target")
+    assert DECLARED.broken_by({"targets": np.zeros(2)}, ("a", "b")).startswith("column b")
+
+
+@given(RULES, st.sets(st.integers(-9, 9).map(float)))
+def test_a_rule_is_within_values_if_no_other_number_keeps_it(rule: ColumnRule, values: set[float]) -> None:
+    """Of bounds never, since other numbers lie between them."""
+    assert rule.within(values) == (rule.bounds is None and {float(one) for one in rule.categories} <= values)
+
+
+def test_an_archive_declares_by_array(tmp_path: Path) -> None:
+    """Each number of an array keeps its rule, and the target is ``targets``; what the rule leaves out is refused."""
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        'v = 1\n[records]\ntarget = "targets"\nrecords_max = 2\n[records.bounds]\n"inputs.age" = ["0", "120"]\n'
+        '[records.categories]\ntargets = ["0", "1"]\n',
+        encoding="utf-8",
+    )
+    arrays = {"inputs.age": np.array([[0.0, 120.0], [7.0, 8.0]]), "inputs.x": np.zeros(2), "targets": np.array([0, 1])}
+
+    def sealed(name: str, **changed: Any) -> SealedRecords:  # noqa: ANN401 - arrays
+        path = tmp_path / f"{name}.npz"
+        np.savez(path, **{**arrays, **changed})
+        made = seal_dataset(open_records(path, RecordSchema.load(schema)), REF, tmp_path / name, None, None)
+        found = StoredPartition(made.folder / SEALED).open(made.data_key.read_bytes(), REF)
+        assert isinstance(found, SealedRecords)
+        return found
+
+    found = sealed("kept")
+    assert found.layout.declared == Declaration(
+        {"inputs.age": ColumnRule(bounds=("0", "120"))}, ColumnRule(categories=("0", "1")), 2
+    )
+    assert not found.layout.declared.broken_by(found.arrays(), ())
+    with pytest.raises(Malformed, match=r"array inputs\.age of record 2 is not within its declared bounds"):
+        sealed("age", **{"inputs.age": np.array([[0.0, 1.0], [7.0, 121.0]])})
+    with pytest.raises(Malformed, match="array targets of record 1 is none of its declared categories"):
+        sealed("class", targets=np.array([2, 0]))
+    with pytest.raises(Malformed, match="more records than records_max declares, which is 2"):
+        sealed("rows", **{name: np.concatenate([one, one]) for name, one in arrays.items()})
+    schema.write_text(schema.read_text().replace("inputs.age", "age"))
+    with pytest.raises(Malformed, match=r"are of age: of an archive they are of inputs\.age, inputs\.x or targets"):
+        sealed("else")
+
+
+def test_several_targets_keep_one_rule(tmp_path: Path) -> None:
+    """The same of each of them: a declaration has one of all its numbers."""
+    schema = 'v = 1\n[records]\ntarget = ["a", "b"]\ninputs = ["x"]\n[records.categories]\na = ["0", "1"]\n'
+    with pytest.raises(Malformed, match="must be the same for all target columns"):
+        _sealed(tmp_path, "x,a,b\n1,0,1\n", schema)
+    found = _sealed(tmp_path, "x,a,b\n1,0,1\n", f'{schema}b = ["0", "1"]\n')
+    assert found.layout.declared == Declaration(target=ColumnRule(categories=("0", "1")))
+
+
+def test_classes_are_declared_by_their_places(tmp_path: Path) -> None:
+    """So that a clean room may count them."""
+    schema = 'v = 1\n[records]\ntarget = "ill"\nclasses = ["no", "yes"]\n'
+    found = _sealed(tmp_path, "age,ill\n7,yes\n", schema)
+    assert found.layout.declared == Declaration(target=ColumnRule(categories=("0", "1")))
 
 
 @pytest.mark.parametrize(
@@ -137,6 +192,7 @@ def test_a_column_that_is_not_there_breaks_it() -> None:
         {"columns": {"a": {"bounds": ["1", "0"]}}},
         {"target": {"categories": ["0", "0.0"]}},
         {"records_max": 0},
+        {"person_records_max": 1_025},
         {"rows": 3},
     ],
 )

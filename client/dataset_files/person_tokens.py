@@ -1,13 +1,17 @@
-"""Join tokens: by which a clean room joins the tables of several providers without learning which person a row is of.
+"""Tokens of records: join tokens, by which a clean room joins tables without learning which person a row is of.
 
 A record's token is the HMAC-SHA-256, under a key that the providers of a join share and give no one else, of ``join``,
 a line feed, and the RFC 8785 JSON of the list of its join columns as text. Providers agree beforehand how a column is
 spelled: the same person spelled otherwise is another token, and is joined with no record.
+
+Person tokens are the same of a record's identity, under a key that is drawn for one file and forgotten: they say which
+records of that file are one person's, and nothing else.
 """
 
 from __future__ import annotations
 
 import hmac
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -19,40 +23,53 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 JOIN: Final = "join"
-"""The array of a sealed file that holds the tokens."""
+"""The array of a sealed file that holds the tokens of a join."""
+PERSON: Final = "person"
+"""The array that holds the tokens of a file's own persons, where it has no tokens of a join."""
 TOKEN_BYTES: Final = 32
-ROWS_MAX: Final = 1_024
-"""Rows of one person in a table, at most."""
+_OF_JOIN: Final = "a join takes {most} of each"
+_OF_UNIT: Final = "leave it out, or name users, where the unit is the user and one may have more"
 
 
-class JoinTokens:
+class PersonTokens:
     """The tokens of a table's records, which counts how many records each person has."""
 
-    def __init__(self, key: bytes, rows_max: int = 1) -> None:
+    def __init__(self, key: bytes, rows_max: int = 1, *, joined: bool = True) -> None:
         """None yet.
 
         Args:
             key: 32 bytes that every provider of the join has.
             rows_max: how many records one person may have.
+            joined: whether they are of a join; or of a file's own persons, for what an error advises.
         """
         self._key, self._rows_max = key, rows_max
+        self._advice = _OF_JOIN.format(most=rows_max) if joined else _OF_UNIT
         self._seen: Counter[bytes] = Counter()
 
-    def of(self, rows: Sequence[Sequence[str]], where: str, first: int) -> NDArray[np.uint8]:
+    @classmethod
+    def of_file(cls) -> PersonTokens:
+        """Of one file's persons, who have one record each, under a key of its own."""
+        return cls(os.urandom(TOKEN_BYTES), joined=False)
+
+    def of(self, persons: Sequence[bytes], where: str, first: int) -> NDArray[np.uint8]:
         """The tokens of some records, shape (records, 32).
 
         Args:
-            rows: each record's join columns as text.
+            persons: what each record's person is.
             where: the file; ``first`` is the number of its record that comes first.
 
         Raises:
             Malformed: naming the record, if a person has more than ``rows_max`` of them.
         """
-        tokens = [hmac.digest(self._key, b"join\n" + c.dump([*cells]), "sha256") for cells in rows]
+        tokens = [hmac.digest(self._key, person, "sha256") for person in persons]
         for place, token in enumerate(tokens):
             self._seen[token] += 1
             if self._seen[token] > self._rows_max:
                 bound = "another record has" if self._rows_max == 1 else f"{self._rows_max} other records have"
-                rule = f"record {first + place} is of a person that {bound}: a join takes {self._rows_max} of each"
-                raise Malformed(where, rule)
+                raise Malformed(where, f"record {first + place} is of a person that {bound}: {self._advice}")
         return np.frombuffer(b"".join(tokens), np.uint8).reshape(len(tokens), TOKEN_BYTES)
+
+
+def join_person(cells: Sequence[str]) -> bytes:
+    """What the person of a record is in a join, of its join columns as text."""
+    return b"join\n" + c.dump([*cells])
