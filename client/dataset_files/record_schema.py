@@ -26,8 +26,8 @@ empty cell, or one with a word as ``NA``, is refused unless ``missing`` says whi
 the columns by which a clean room joins the table with those of other providers; such a table needs no target.
 ``join_rows_max`` of its records may be one person's, 1 if absent. ``bounds`` and ``categories`` declare which numbers a
 column of numbers holds, ``records_max`` how many records the table has at most: a record that breaks it is refused, and
-what is declared is sealed with the records (:mod:`client.dataset_files.declared`). Two records with one ``identity`` are one
-person's, and are refused unless ``user`` is named: then the unit is the user.
+what is declared is sealed with the records (:mod:`client.dataset_files.declared`). Two records with one ``identity``
+are one person's, and are refused unless ``user`` is named: then the unit is the user.
 
 Nothing of this is taken from the records: a list of values that was collected from them would reveal which ones occur.
 """
@@ -85,8 +85,8 @@ class RecordSchema:
         missing: by column, the number that replaces an empty cell.
         join: by what a clean room joins a record with those of other providers; empty: by nothing.
         join_rows_max: how many records one person may have in a table that is joined.
-        declared: by column of numbers, an input or a target, the bounds or the categories that it keeps; of an archive by
-            array.
+        declared: by column of numbers, an input or a target, the bounds or the categories that it keeps; of an
+            archive by array.
         records_max: how many records there are at most, as the provider declares; None: any number.
         file: what it was read from, for errors; None where it was made of options.
     """

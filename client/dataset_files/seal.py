@@ -59,7 +59,7 @@ def open_records(path: Path, schema: RecordSchema, join_key: Path | None = None)
 
     Args:
         path: a folder's own ``schema.toml`` counts where ``schema`` names no target.
-        schema: of an archive, whose arrays speak for themselves, the identity, the person and what is declared are used.
+        schema: of an archive, whose arrays speak for themselves, identity, person and what is declared are used.
         join_key: the file of the key that the providers of a join share, made if it is not there; where the schema
             says what a table is joined by.
     """

@@ -1,9 +1,9 @@
 """Records held to their file's form and to what their provider declares, before anything is computed from them.
 
 Every number of sealed records is finite, a declaration is sealed with them
-(:mod:`client.dataset_files.declared.declaration`), and `epsilon dataset seal` refuses a record that breaks either. So of
-all records that it seals none ends a run, and of two neighbours neither does: an end says that a file was not sealed by
-its form, or not as its provider declares, and shows no record.
+(:mod:`client.dataset_files.declared.declaration`), and `epsilon dataset seal` refuses a record that breaks either. So
+of all records that it seals none ends a run, and of two neighbours neither does: an end says that a file was not sealed
+in its form, or not as its provider declares, and shows no record.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A statistic that lists categories, and a ``one_hot`` of public ones, take a column to hold no other. A record with
 another one could neither be counted nor end the run, which would show it without noise. So each such column must have
-a declaration (:mod:`client.dataset_files.declared.declaration`) within what the plan lists. The declaration is public and
-is read alone, no record; the clean room holds the records to it (:mod:`trainer_adapter.run.declared_records`).
+a declaration (:mod:`client.dataset_files.declared.declaration`) within what the plan lists. The declaration is public
+and is read alone, no record; the clean room holds the records to it (:mod:`trainer_adapter.run.declared_records`).
 Categories that no one declares are found by ``private_categories``.
 """
 

@@ -7,8 +7,8 @@ removed makes at most ``rows_max`` places absent or present, and changes no othe
 
 That is the premise of the charge: each partition is charged for groups of ``rows_max`` (``unit_records_max``), as a
 join of that fan-out demands (Johnson, Near and Song 2018, "Towards Practical Differential Privacy for SQL Queries":
-elastic sensitivity). It is counted here and not believed: a table that declares more records of one person, or has more,
-ends the run.
+elastic sensitivity). It is counted here and not believed: a table that declares more records of one person, or has
+more, ends the run.
 Replacing a record may take the partner of one place away and give it to another, which is a group of two: partitions
 under ``REPLACE_ONE`` are refused before the charge (:mod:`trainer_adapter.session.join_terms`).
 """

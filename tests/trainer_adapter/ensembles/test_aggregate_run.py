@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from api.demo import digits
+from api.demo.sealed_archive import sealed_archive
 from ledger.domain.outcomes import ChargeState
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import ROOT, blocks
@@ -83,10 +84,21 @@ def test_an_estimate_is_charged_and_leaves_with_its_post(tmp_path: Path) -> None
             _again(place.assignment_file("none"), JOB.split("[train.estimator]")[0], place)
         with pytest.raises(Malformed, match=r"must be FILE\.py:FUNCTION"):
             _again(place.assignment_file("bad"), JOB.replace("estimate.py:estimate", "estimate"), place)
+        _check_declared(place)
         (path.parent / "estimate.py").write_text("def estimate(:")
         with pytest.raises(Malformed, match="is no Python"):
             _again(place.assignment_file("syntax"), JOB, place)
         assert place.charge("syntax") is None
+
+
+def _check_declared(place: Place) -> None:
+    """Records that are not as declared end the query before a chunk is made, and it is charged."""
+    place.sealed.write_bytes(sealed_archive(digits.archive(digits.FIRST), place.data_key, place.ref, 9))
+    with pytest.raises(Malformed, match="the target is none of its declared categories"):
+        _again(place.assignment_file("broken"), JOB, place)
+    charge = place.charge("broken")
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 1)
 
 
 def _again(path: Path, text: str, place: Place) -> None:

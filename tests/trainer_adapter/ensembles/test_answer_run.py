@@ -16,6 +16,7 @@ import torch
 
 from api.demo import digits, participants
 from api.demo.participants import Organisation
+from api.demo.sealed_archive import sealed_archive
 from client.http.problems import Refused
 from client.keys.signer import Signer
 from ledger.domain.outcomes import ChargeState
@@ -274,6 +275,23 @@ def test_fewer_records_than_teachers_is_no_error_in_the_room(place: Place) -> No
     with Opened(job, place) as one:
         one.give(0)
         assert [*one.out[0].answer] == ["class"]
+
+
+def test_records_that_are_not_as_declared_teach_no_one(place: Place) -> None:
+    """The partition is named before a teacher is trained; the charge stays in full until its deadline posts it."""
+    held = place.sealed.read_bytes()
+    place.sealed.write_bytes(sealed_archive(digits.archive(digits.FIRST), place.data_key, place.ref, 9))
+    try:
+        with pytest.raises(Malformed, match="the target is none of its declared categories") as raised:
+            _sealed(place, "broken")
+    finally:
+        place.sealed.write_bytes(held)
+    assert raised.value.field == place.ref
+    charge = place.charge("broken")
+    assert charge is not None
+    assert (charge.state, charge.steps) == (ChargeState.PENDING, 5)
+    assert [kind for kind, _ in place.kinds() if kind != "step_lease"][-1] == "key_release"
+    assert not (place.folder / "runs" / "broken" / "model.state").exists()
 
 
 def test_the_plan_is_what_the_entry_holds(place: Place) -> None:

@@ -123,7 +123,7 @@ def test_records_that_break_the_declaration_end_the_run(
 
 
 def test_a_number_that_is_none_ends_the_run_of_any_file(place: Place) -> None:
-    """Whether something is declared or not, in frames or in one piece: no file that is sealed as it should be has one."""
+    """Whether something is declared or not, in frames or in one piece: none that this project seals has one."""
     rows = BROKEN["nan"][0]
     _put(place, rows, None)
     for name in ("frames", "piece"):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from safetensors.numpy import load
 
@@ -36,6 +38,8 @@ from ledger.accounting.epsilon_report import report_epsilon
 from ledger.book.book import Book
 from ledger.book.wall_clock import unix_ms
 from ledger.domain.outcomes import ChargeState
+from ledger.mechanisms.statistic_prices import noise_of
+from ledger.mechanisms.statistics import AreaUnderCurve
 from ledger.mechanisms.statistics_plans import StagedPlan
 from ledger.store.engine import url_of
 from ledger.verifier import LogKey
@@ -45,6 +49,8 @@ from policy.checks.field_readers import format_time
 from policy.decisions.gate import gate
 from trainer_adapter.cli.train import train_job
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.statistics.answers import figures, pairs_error
+from trainer_adapter.statistics.exact_totals import exact_totals
 from trainer_adapter.statistics.held_out import held_out
 from trainer_adapter.training.record_join import join_records
 
@@ -91,8 +97,7 @@ def test_the_run_costs_what_its_plan_says_and_its_auc_is_near_the_truth(
         error = float(answers["roc.auc_error"])
         # About 440 and 190 people at ε 0.3.
         assert error < 0.15
-        # A stated error holds in 95 of 100 draws; twice as much is passed in none.
-        assert abs(float(answers["roc.auc"]) - _exact_auc(played, job)) <= 2 * error
+        _check_error(plan, float(answers["roc.auc"]), *_scores(played, job))
         shown = charged_stages(played.parties.auditor.service, RUN)
         _check_audit(shown, job, wanted)
         print_stages(shown)
@@ -103,8 +108,47 @@ def test_the_run_costs_what_its_plan_says_and_its_auc_is_near_the_truth(
         assert "(age)" in reported
 
 
-def _exact_auc(played: Scene, job: Job) -> float:
-    """Over all pairs of held-out records, of the released model standardised as its file says."""
+@dataclass(frozen=True)
+class HeldOut:
+    """Targets and scores of the records that a model is measured on."""
+
+    targets: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(self.targets)
+
+    def values(self, column: str) -> NDArray[np.float64]:
+        """One of both."""
+        return {"outputs[1]": self.scores, "targets": self.targets}[column]
+
+
+def _check_error(plan: StagedPlan, released: float, targets: NDArray[Any], scores: NDArray[Any]) -> None:
+    """The stated error of these records and this model holds in 95 of 100 draws of the noise, and what left is a draw.
+
+    One draw may be beyond its stated error; beyond three times the worst of four thousand is none.
+    """
+    positive, negative = scores[targets == 1], scores[targets == 0]
+    exact = float((positive[:, None] > negative).mean() + (positive[:, None] == negative).mean() / 2)
+    (metric,) = plan.metrics
+    assert isinstance(metric, AreaUnderCurve)
+    scale = noise_of(metric, "REPLACE_SPECIAL").laplace
+    assert scale is not None
+    totals = exact_totals(metric, HeldOut(targets.astype(np.float64), scores.astype(np.float64)))
+    drawn, ratio = np.random.default_rng(18), 1 - np.exp(-1 / float(scale))
+    far, inside = list[float](), 0
+    for _ in range(4_000):
+        noisy = totals + drawn.geometric(ratio, 3) - drawn.geometric(ratio, 3)
+        far.append(abs(float(figures(metric, noisy)["roc.auc"][0]) - exact))
+        inside += far[-1] <= pairs_error(metric, noisy, 2 * float(scale) ** 2)
+    assert inside >= 0.95 * len(far)
+    assert abs(released - exact) <= 3 * max(far)
+
+
+def _scores(played: Scene, job: Job) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Targets and scores of the held-out records, of the released model standardised as its file says."""
     keys = {
         ref: (played.folder / "data" / f"{name}.key").read_bytes()
         for ref, name in zip(job.data, raw_files.NAMES, strict=True)
@@ -123,8 +167,7 @@ def _exact_auc(played: Scene, job: Job) -> float:
     deviation = torch.maximum(torch.tensor(said["scale.deviation"]), half / 8)
     seen = (inputs - torch.tensor(said["scale.mean"])) / deviation
     scores = torch.softmax(seen.float() @ weights["1.weight"].T + weights["1.bias"], dim=1)[:, 1].numpy()
-    positive, negative = scores[targets == 1], scores[targets == 0]
-    return float((positive[:, None] > negative[None, :]).mean() + (positive[:, None] == negative[None, :]).mean() / 2)
+    return targets, scores
 
 
 def _check_audit(shown: Any, job: Job, whole: Fraction) -> None:  # noqa: ANN401 - JSON
