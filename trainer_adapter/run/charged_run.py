@@ -127,8 +127,8 @@ class Run:
         Raises:
             Refused: if the charge or the key is. NotGranted: if a provider's key was waited for, and did not come.
             NotOpened: if a partition's file does not open with its key.
-            Malformed: if a file is not as its provider declares, too. OSError, Unreachable. FileExistsError: for a folder that holds something, unless a run is
-            resumed.
+            Malformed: if a file is not as its provider declares, too. OSError, Unreachable.
+            FileExistsError: for a folder that holds something, unless a run is resumed.
         """
         if self._session is not None:
             raise Malformed("run", "is open already: one clean room, one run")

@@ -1,8 +1,9 @@
 """The exact whole numbers of a statistic, before noise: private, and never reported.
 
 How far one record moves them is what :func:`ledger.mechanisms.statistic_prices.sensitivity` bounds.
-A value that is no number, or a category that was not declared, ends nothing, since that would show one record without
-noise: it is in no cell, and counts as zero in a sum and as the middle of its bounds in moments.
+Records have finite numbers and declared categories (:mod:`trainer_adapter.run.declared_records`); a model's outputs may
+be no numbers. Those end nothing, since that would show one record without noise: such a value is in no cell, and counts
+as zero in a sum and as the middle of its bounds in moments.
 """
 
 from __future__ import annotations

@@ -22,23 +22,32 @@ from ledger.mechanisms.run_plan import RunPlan
 from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.mechanisms.tuning import TuningPlan
 from ledger.wire.malformed import Malformed
-from trainer_adapter.job.job_spec import Assignment
-from trainer_adapter.job.preprocessing import ONE_HOT
+from trainer_adapter.job.preprocessing import ONE_HOT, Constants
 
 _COLUMN: Final = re.compile(r"(inputs|targets)(?:\.[^\[]+)?(?:\[([0-9]+)\])?")
 Listed = tuple[str, frozenset[float]]
 """A column of the records, and the categories that are counted of it."""
 
 
-def check_categories(opened: Mapping[str, PartitionData], assignment: Assignment) -> None:
+def check_categories(
+    opened: Mapping[str, PartitionData],
+    plan: RunPlan,
+    preprocessing: Sequence[Constants] = (),
+    join: Sequence[str] | None = None,
+) -> None:
     """Hold each column whose categories are listed to its providers' declarations; no record is read.
+
+    Args:
+        opened: the partitions' data, by reference.
+        plan: of the run, with its preprocessing.
+        join: the partitions in the order in which their columns are joined; None: all have the same columns.
 
     Raises:
         Malformed: naming the partition and the column, where no declaration is within what is listed.
     """
     layouts = {ref: data.layout if isinstance(data, SealedRecords) else None for ref, data in opened.items()}
-    for column, values in _listed(assignment):
-        for ref, layout, own in _places(column, layouts, assignment.join):
+    for column, values in _listed(plan, preprocessing):
+        for ref, layout, own in _places(column, layouts, join):
             rule = None if layout is None else _rule(own, layout)
             if rule is None or not rule.within(values):
                 whose = "the target" if own.startswith(TARGETS) else f"column {_shown(own, layout)}"
@@ -49,8 +58,8 @@ def check_categories(opened: Mapping[str, PartitionData], assignment: Assignment
                 raise Malformed(ref, rule_text)
 
 
-def _listed(assignment: Assignment) -> Iterator[Listed]:
-    for statistic in _statistics(assignment.plan):
+def _listed(plan: RunPlan, preprocessing: Sequence[Constants]) -> Iterator[Listed]:
+    for statistic in _statistics(plan):
         match statistic:
             case s.Categories():
                 yield statistic.column, frozenset(map(float, statistic.values))
@@ -62,7 +71,7 @@ def _listed(assignment: Assignment) -> Iterator[Listed]:
                 yield statistic.truth, frozenset((0.0, 1.0))
             case _:
                 pass
-    for constants in assignment.preprocessing:
+    for constants in preprocessing:
         if constants.kind == ONE_HOT and constants.values:
             yield f"{INPUTS}[{constants.column}]", frozenset(map(float, constants.values[0][1]))
 

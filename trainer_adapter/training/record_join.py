@@ -45,7 +45,7 @@ def join_partitions(
 
     Raises: as :func:`check_categories` and :func:`join_records`.
     """
-    check_categories(opened, assignment)
+    check_categories(opened, assignment.plan, assignment.preprocessing, assignment.join)
     if assignment.join is None:
         return opened, None
     _check_tables(opened, assignment)

@@ -20,7 +20,7 @@ from client.dataset_files.person_tokens import TOKEN_BYTES
 from client.dataset_files.sealed_records import RecordLayout, write_sealed
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
-from ledger.mechanisms.statistics import Count
+from ledger.mechanisms.statistics import Categories, Count
 from ledger.mechanisms.statistics_plans import StatisticsPlan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
@@ -145,6 +145,25 @@ def test_records_that_keep_it_and_those_without_one_run(place: Place, declared: 
     charge = place.charge(name)
     assert charge is not None
     assert charge.steps_posted == 1
+
+
+def test_a_plan_that_counts_categories_needs_them_declared(place: Place) -> None:
+    """By the declaration, whatever the records hold: else another one would count as nothing, and no one be told."""
+    counted = Categories(name="ill", epsilon=Fraction(1, 100), column="targets", values=(0, 1))
+    plan = StatisticsPlan("REPLACE_SPECIAL", (counted,))
+    for name, declared in (("listed", DECLARED), ("unlisted", None)):
+        _put(place, _rows(), declared)
+        assignment = replace(place.assignment(name), plan=plan)
+        if declared:
+            assert "ill" in run_statistics(assignment, place.service, lambda _: None).answers
+            continue
+        with pytest.raises(Malformed, match=r"declares no categories of the target .* private_categories") as raised:
+            run_statistics(assignment, place.service, lambda _: None)
+        assert raised.value.field == place.ref
+        charge = place.charge(name)
+        assert charge is not None
+        assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 1)
+        assert not (place.folder / "runs" / name / "model.safetensors").exists()
 
 
 def test_tokens_that_are_declared_and_not_there_end_the_run(place: Place) -> None:
