@@ -48,7 +48,7 @@ class EnsembleRun(Run):
     def __init__(self, job: Assigned, service: Service, say: Say, *, at_once: int) -> None:
         """Of a job with a table ``[train.resume]``. Raises: Malformed, OSError."""
         super().__init__(replace(job, step_leases=True), service, say, resume=True)
-        self.posts = self.finished = False
+        self.posts = self.finished = self._undeclared = False
         self._at_once = at_once
 
     @property
@@ -93,6 +93,13 @@ class EnsembleRun(Run):
         # A room that answers has no records in it.
         return {} if self.trained else super()._open_data(session)
 
+    def _held_to_declared(self, opened: dict[str, PartitionData]) -> dict[str, PartitionData]:
+        try:
+            return super()._held_to_declared(opened)
+        except Malformed:
+            self._undeclared = True
+            raise
+
     def _open_leases(self, session: Session) -> BlockLeases | None:
         requests = session.lease_requests()
         if requests is None:
@@ -102,8 +109,9 @@ class EnsembleRun(Run):
     def _settle(self, *, broken: bool) -> bool:
         if self.finished:
             return True
-        if self.posts and not broken:
-            return super()._settle(broken=False)
+        if self._undeclared or (self.posts and not broken):
+            # Records that are not as declared are that in every process: there is nothing to go on with.
+            return super()._settle(broken=broken)
         # It may be gone on with: what was leased counts, and nothing of it is posted before the end.
         if self._budget is not None:
             self._budget.close()
