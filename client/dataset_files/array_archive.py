@@ -128,7 +128,7 @@ class ArchiveRecords:
 
     def _check_column(self, name: str, part: NDArray[Any], start: int) -> None:
         """Hold what trains to 32 bits, and an array to what is declared of it. Raises: Malformed."""
-        numbers, kept = part.reshape(len(part), -1), np.ones(len(part), np.bool_)
+        numbers, kept, text = part.reshape(len(part), -1), np.ones(len(part), np.bool_), ""
         rule = self._schema.declared.get(TARGETS if name.partition(".")[0] == TARGETS else name)
         if part.dtype.kind == "f" and name.partition(".")[0] in PARTS:
             kept, text = (np.abs(numbers) <= _FLOAT32_MAX).all(axis=1), "is too large for a float32"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def partition(
     declared: Declaration | None, columns: Sequence[str] = ("age", "strain"), *, target: bool = True, array: str = ""
 ) -> SealedRecords:
     """One without a record: its declaration is all that is looked at; an archive where ``array`` is named."""
-    arrays = [(array or "inputs", "<f4", (len(columns),)), *([("targets", "<i8")] if target else [])]
+    arrays: list[Any] = [(array or "inputs", "<f4", (len(columns),)), *([("targets", "<i8")] if target else [])]
     layout = RecordLayout(np.dtype(arrays), () if array else tuple(columns), (), declared)
     file = io.BytesIO()
     write_sealed(file, bytes(32), A, layout, [])
