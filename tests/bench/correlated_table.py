@@ -38,16 +38,17 @@ from ledger.wire.malformed import Malformed
 from tests.bench import adult
 from tests.bench.accuracy import measure, two_classes, write
 from tests.bench.charged import DELTA, RELATION
-from tests.bench.datasets import MNIST
+from tests.bench.datasets import FASHION, MNIST, Package
 from tests.bench.idx import CLASSES, images
 from trainer_adapter.dpsgd.correlated.correlated_engine import CorrelatedEngine
-from trainer_adapter.dpsgd.correlated.plan_proposals import Proposal, proposals
+from trainer_adapter.dpsgd.correlated.plan_proposals import Proposal, chosen, proposals
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.privacy_target import PrivacyTarget
 
 RESULTS: Final = Path(__file__).resolve().parents[2] / "docs" / "correlated_noise.jsonl"
-SEEDS: Final = 5
+SEEDS: Final = {"least": range(5), "chosen": range(5, 10)}
+"""By the rule for bands: the second was made of what the first one's runs show, so it has seeds of its own."""
 TUNING_SEEDS: Final = (1_000, 1_001, 1_002)
 RATES: Final = (0.5, 1.0, 2.0, 4.0)
 EPOCHS: Final = (1, 4)
@@ -57,9 +58,11 @@ SETTINGS: Final = (
     ("adult", 128),
     ("mnist", 2_048),
     ("adult", 1_024),
+    ("fashion", 256),
     ("adult, wide", 128),
 )
 """Small batches, where sampling hides little; such as DP-SGD prefers; and small ones of a network of more numbers."""
+RECORDS: Final = {"mnist": 60_000, "fashion": 60_000, "adult": 32_561}
 WIDE: Final = ", wide"
 HIDDEN: Final = {False: 32, True: 256}
 METHODS: Final = ("dp_sgd", "correlated")
@@ -84,11 +87,12 @@ def load(data: str) -> tuple[Records, Records]:
     if data.startswith("adult"):
         found = [adult.load(part) for part in ("data", "test")]
         return tuple((torch.from_numpy(one), torch.from_numpy(two)) for one, two in found)  # type: ignore[return-value]
-    return tuple(_pictures(part) for part in ("train", "t10k"))  # type: ignore[return-value]
+    package = FASHION if data == "fashion" else MNIST
+    return tuple(_pictures(package, part) for part in ("train", "t10k"))  # type: ignore[return-value]
 
 
-def _pictures(part: str) -> Records:
-    pictures, labels = images(MNIST, part)
+def _pictures(package: Package, part: str) -> Records:
+    pictures, labels = images(package, part)
     small = avg_pool2d(torch.from_numpy(pictures.astype(np.float32) / 127.5 - 1)[:, None], 2)
     return small.flatten(1), torch.from_numpy(labels.astype(np.int64))
 
@@ -100,8 +104,9 @@ def network(inputs: int, outputs: int, hidden: int, seed: int) -> nn.Module:
 
 
 @cache
-def plans(records: int, batch: int, epochs: int, epsilon: int) -> dict[str, Proposal]:
-    """What each method trains with, and what it was chosen among."""
+def proposed(data: str, batch: int, epochs: int, epsilon: int) -> list[Proposal]:
+    """DP-SGD's plan, and those of correlated noise."""
+    records = RECORDS[data.removesuffix(WIDE)]
     target = PrivacyTarget(Fraction(epsilon), batch, Fraction(1), epochs * records // batch)
 
     def priced(part: PrivacyTarget) -> Any:  # noqa: ANN401 - a plan
@@ -110,15 +115,27 @@ def plans(records: int, batch: int, epochs: int, epsilon: int) -> dict[str, Prop
         probability = Fraction(part.batch_size_expected, records)
         return part.plan(probability, calibrate_noise(probability, part.steps, part.epsilon, DELTA, RELATION), RELATION)
 
-    first, *others = proposals(target, priced)
-    return {"dp_sgd": first, "correlated": min(others, key=lambda one: one.error)}
+    return proposals(target, priced)
+
+
+def plan_of(run: Run) -> Proposal:
+    """What a run trains with."""
+    first, *others = proposed(run.data, run.batch, run.epochs, run.epsilon)
+    return first if run.method == "dp_sgd" else min(others, key=lambda one: one.error)
+
+
+def by_rule(run: Run, rule: str) -> Run:
+    """The same where correlated noise is what the rule takes; else the run of DP-SGD."""
+    found = proposed(run.data, run.batch, run.epochs, run.epsilon)
+    return run if rule == "least" or chosen(found).bands > 1 else replace(run, method="dp_sgd")
 
 
 def train(run: Run, data: tuple[Records, Records]) -> dict[str, Any]:
     """One run, and its measures on both halves of the test records."""
     (inputs, targets), (test_inputs, test_targets) = data
-    chosen = plans(len(inputs), run.batch, run.epochs, run.epsilon)
-    plan = chosen[run.method].plan
+    assert len(inputs) == RECORDS[run.data.removesuffix(WIDE)]
+    proposal, first = plan_of(run), proposed(run.data, run.batch, run.epochs, run.epsilon)[0]
+    plan = proposal.plan
     two = targets.is_floating_point()
     model = network(inputs.shape[1], 1 if two else CLASSES, HIDDEN[run.data.endswith(WIDE)], run.seed)
     loss: Callable[[Tensor, Tensor], Tensor] = two_classes if two else cross_entropy
@@ -138,9 +155,9 @@ def train(run: Run, data: tuple[Records, Records]) -> dict[str, Any]:
     epsilon = reported_epsilon(plan.whole, DELTA, RELATION)
     return {
         **asdict(run),
-        "bands": chosen[run.method].bands,
+        "bands": proposal.bands,
         "epsilon_reported": ceil_decimal(epsilon, 4),
-        "error_of_noise": round(chosen[run.method].error / chosen["dp_sgd"].error, 3),
+        "error_of_noise": round(proposal.error / first.error, 3),
         "first_half": round(_measured(outputs[:half], test_targets[:half]), 5),
         "noise_multiplier": float(plan.noise_multiplier),
         "processor_s": round(time.process_time() - start, 1),
@@ -154,26 +171,27 @@ def _measured(outputs: Tensor, targets: Tensor) -> float:
     return found.get("auc", found["accuracy"])
 
 
-def runs(done: dict[Run, dict[str, Any]]) -> Iterator[Run]:
-    """All runs in their order, each after those that it follows from."""
+def runs(done: dict[Run, dict[str, Any]], rule: str) -> Iterator[Run]:
+    """All runs of a table in their order, each after those that it follows from."""
     for data, batch in SETTINGS:
         for epsilon in EPSILONS:
             best = {}
-            for method in METHODS:
-                grid = [
-                    Run(data, batch, epsilon, method, epochs, rate, TUNING_SEEDS[0])
-                    for epochs in EPOCHS
-                    for rate in RATES
-                ]
+            grids = {method: _grid(data, batch, epsilon, method, rule) for method in METHODS}
+            for method, grid in grids.items() if grids["dp_sgd"] != grids["correlated"] else ():
                 yield from grid
                 two = sorted(grid, key=lambda one: float(done[one]["first_half"]))[-2:]
                 tried = {one: [replace(one, seed=seed) for seed in TUNING_SEEDS] for one in two}
                 for again in tried.values():
                     yield from again[1:]
                 best[method] = max(tried, key=lambda one: sum(float(done[run]["first_half"]) for run in tried[one]))
-            for seed in range(SEEDS):
+            for seed in SEEDS[rule] if best else ():
                 for method in METHODS:
                     yield replace(best[method], seed=seed)
+
+
+def _grid(data: str, batch: int, epsilon: int, method: str, rule: str) -> list[Run]:
+    whole = (Run(data, batch, epsilon, method, epochs, rate, TUNING_SEEDS[0]) for epochs in EPOCHS for rate in RATES)
+    return [by_rule(one, rule) for one in whole]
 
 
 def known(into: Path) -> dict[Run, dict[str, Any]]:
@@ -184,32 +202,44 @@ def known(into: Path) -> dict[Run, dict[str, Any]]:
     return {Run(**{name: one[name] for name in Run.__dataclass_fields__}): one for one in lines}
 
 
-def chosen(done: dict[Run, dict[str, Any]]) -> dict[tuple[str, int, int], dict[str, list[dict[str, Any]]]]:
-    """The five runs of each method, by setting and ε, where all are there."""
-    found: dict[tuple[str, int, int], dict[str, list[dict[str, Any]]]] = {}
+def finals(done: dict[Run, dict[str, Any]], rule: str) -> dict[tuple[str, int, int], list[list[dict[str, Any]]]]:
+    """The five runs of both methods, by setting and ε, where all are there."""
+    found: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     try:
-        for run in runs(done):
-            if run.seed < SEEDS and run in done:
-                place = found.setdefault((run.data, run.batch, run.epsilon), {})
-                place.setdefault(run.method, []).append(done[run])
+        for run in runs(done, rule):
+            if run.seed in SEEDS[rule] and run in done:
+                found.setdefault((run.data, run.batch, run.epsilon), []).append(done[run])
     except KeyError:
         pass  # a run that others follow from is missing: what comes after it is not known
-    return {key: one for key, one in found.items() if all(len(one.get(method, [])) == SEEDS for method in METHODS)}
+    whole = 2 * len(SEEDS[rule])
+    return {key: [one[::2], one[1::2]] for key, one in found.items() if len(one) == whole}
 
 
-def summary(done: dict[Run, dict[str, Any]]) -> list[str]:
+def summary(done: dict[Run, dict[str, Any]], rule: str) -> list[str]:
     """A row for each setting and ε that has all its runs."""
     rows = []
-    for (data, batch, epsilon), finals in chosen(done).items():
-        values = {method: [float(one["second_half"]) for one in finals[method]] for method in METHODS}
-        won = sum(two >= one for one, two in zip(*values.values(), strict=True))
-        parts = [f"{statistics.fmean(found):.4f} ({min(found):.4f} to {max(found):.4f})" for found in values.values()]
-        terms = [f"{one[0]['epochs']}, {one[0]['rate']:g}" for one in finals.values()]
-        last = finals["correlated"][0]
+    for (data, batch, epsilon), pair in finals(done, rule).items():
+        values = [[float(one["second_half"]) for one in each] for each in pair]
+        won = sum(two >= one for one, two in zip(*values, strict=True))
+        parts = [f"{statistics.fmean(found):.4f} ({min(found):.4f} to {max(found):.4f})" for found in values]
+        terms = [f"{one[0]['epochs']}, {one[0]['rate']:g}" for one in pair]
+        last = pair[1][0]
         rows.append(
             f"| {data} | {batch} | {epsilon} | {terms[0]} | {parts[0]} | {last['bands']} | {last['error_of_noise']} "
-            f"| {terms[1]} | {parts[1]} | {won} of {SEEDS} |"
+            f"| {terms[1]} | {parts[1]} | {won} of {len(values[0])} |"
         )
+    return rows
+
+
+def same_plan() -> list[str]:
+    """The settings where DP-SGD's plan is chosen, with the least noise that bands would leave."""
+    rows = []
+    for data, batch in SETTINGS:
+        for epsilon in EPSILONS:
+            if all(one.method == "dp_sgd" for one in _grid(data, batch, epsilon, "correlated", "chosen")):
+                first, *others = proposed(data, batch, EPOCHS[-1], epsilon)
+                least = min(others, key=lambda one: one.error)
+                rows.append(f"| {data} | {batch} | {epsilon} | {least.bands} | {least.error / first.error:.3f} |")
     return rows
 
 
@@ -217,18 +247,19 @@ def main() -> int:
     """Run what is missing."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.correlated_table", description=__doc__)
     parser.add_argument("--into", type=Path, default=RESULTS, help="JSON lines")
+    parser.add_argument("--rule", choices=sorted(SEEDS), default="chosen", help="for the number of bands")
     parser.add_argument("--summary", action="store_true", help="run nothing")
     given = parser.parse_args()
     done, loaded = known(given.into), dict[str, tuple[Records, Records]]()
-    for run in () if given.summary else runs(done):
+    for run in () if given.summary else runs(done, given.rule):
         if run in done:
             continue
         if run.data not in loaded:
             loaded[run.data] = load(run.data)
         done[run] = train(run, loaded[run.data])
         write(given.into, done[run])
-    for row in summary(done):
-        sys.stdout.write(row + "\n")
+    for rows in (summary(done, given.rule), same_plan() if given.rule == "chosen" else []):
+        sys.stdout.write("".join(row + "\n" for row in rows))
     return 0
 
 

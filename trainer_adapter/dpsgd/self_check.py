@@ -19,7 +19,7 @@ from trainer_adapter.layers.tensor_trees import map_tensors, select
 from trainer_adapter.per_sample.microbatch import Batch, ClippedSum
 from trainer_adapter.per_sample.record_loss import RecordLoss
 
-AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1}
+AGREEMENT: Final = {"float64": 1e-3, "float32": 1e-3, "bfloat16": 0.1, "bfloat16_products": 0.1}
 """Relative, in norm: what two ways to compute in float32 may differ by; a wrong rule is off by far more."""
 
 PLACES_APART: Final = 1e-4

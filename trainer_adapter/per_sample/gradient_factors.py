@@ -3,19 +3,21 @@
 A linear layer's gradient for one record is the sum over its positions of (gradient of the output) times (input), an
 outer product each; an embedding's is the same with a one in the row that was looked up; a convolution's is that over
 patches. Every factor begins with one dimension that counts the units of a microbatch. All tensors are in the
-precision's work type already.
+precision's work type already, but for outer products that are ``rounded`` to be multiplied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from trainer_adapter.gpu_kernels.tensor_core_product import product
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class OuterProductGrad:
     def whole(self) -> Tensor:
         """Multiplied out, shape (units, p, d)."""
         if self.left.shape[1] == 1:
-            return self.left.transpose(1, 2) * self.right
-        return self.left.transpose(1, 2) @ self.right
+            return widened(self.left).transpose(1, 2) * widened(self.right)
+        return product(self.left.transpose(1, 2), self.right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,18 @@ class ConvGrad:
         left = self.grad.reshape(units, images, self.groups, self.kernel[0] // self.groups, -1)
         left = left.permute(0, 2, 3, 1, 4).reshape(units, self.groups, -1, positions)
         return left, right
+
+
+def rounded(grad: PerExampleGrad, dtype: torch.dtype | None) -> PerExampleGrad:
+    """The factors of a matrix's gradient in the type that they are multiplied in; all else as it is."""
+    if dtype is None or not isinstance(grad, OuterProductGrad):
+        return grad
+    return replace(grad, left=grad.left.to(dtype), right=grad.right.to(dtype))
+
+
+def widened(value: Tensor) -> Tensor:
+    """What was rounded, in a type in which sums of it do not round so; exact."""
+    return value.to(torch.float32) if value.dtype == torch.bfloat16 else value
 
 
 PerExampleGrad: TypeAlias = DenseGrad | OuterProductGrad | EmbeddingGrad | NextTokenGrad | ConvGrad

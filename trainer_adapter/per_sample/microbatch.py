@@ -31,7 +31,7 @@ from trainer_adapter.layers.index_guard import IndexGuard
 from trainer_adapter.layers.memory_shortage import raise_if_short
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, select
 from trainer_adapter.per_sample.autotune import choose, margin_of
-from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad
+from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad, rounded
 from trainer_adapter.per_sample.gradient_norms import KERNELS
 from trainer_adapter.per_sample.graph_execution import Compiled, drop_probes, execution_of
 from trainer_adapter.per_sample.layer_capture import LayerCallCapture, parameters_with_rules
@@ -231,7 +231,7 @@ class MicrobatchGradientSum:
             kept, wide = self._wide(kept_input.detach()), self._wide(grad)
             for name, gradient_of in uses:
                 if name is not None:
-                    factors[name].append(gradient_of(kept, wide))
+                    factors[name].append(rounded(gradient_of(kept, wide), self._precision.product))
         for name, grad in zip(alone, grads[len(probes) :], strict=True):
             factors[name].append(DenseGrad(self._wide(grad)))
         return factors

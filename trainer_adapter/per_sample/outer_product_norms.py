@@ -21,6 +21,9 @@ Products are cut in blocks, whose results are added up: a sum over n in blocks o
   rows the sum over places is bounded by Cauchy and Schwarz, the places being distinct.
 - Multiplied out, G is within gamma(D) S of what is squared: |G|^2 is at most the square + 2 gamma(D) S |G'| +
   (gamma(D) S)^2.
+- Where the factors are bfloat16 (``bfloat16_products``), all of this is of those very numbers: inner products are of
+  them widened; what tensor cores multiply has their unit of roundoff, twice as many sums of blocks, since a weighted
+  factor is two numbers, and what these two leave of it: ``Precision.of_products`` in the place of gamma(D).
 - What underflows in an inner product of L's rows, 2 p t at most, is multiplied by one of R's:
   at most ``(2 p + 2 d + n) n t (|L|^2 + |R|^2)`` in all.
 
@@ -32,12 +35,12 @@ than those of V whole.
 
 So N = sqrt(square + its error) + gamma(D) S. For positions that are orthogonal to each other S is sqrt(n) |G|;
 :func:`typical_margin` says from shapes alone by how much N is then above |G|. Blocks are chosen by it: of 2^15 / n
-values for inner products, and of 512 positions.
+values for inner products, and of 512 positions (128 on tensor cores).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Final, TypeAlias
@@ -45,7 +48,14 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor
 
-from trainer_adapter.per_sample.gradient_factors import EmbeddingGrad, NextTokenGrad, OuterProductGrad, PerExampleGrad
+from trainer_adapter.gpu_kernels.tensor_core_product import product, weighted_product
+from trainer_adapter.per_sample.gradient_factors import (
+    EmbeddingGrad,
+    NextTokenGrad,
+    OuterProductGrad,
+    PerExampleGrad,
+    widened,
+)
 from trainer_adapter.per_sample.rounding_margins import Precision
 from trainer_adapter.per_sample.tensor_norms import finite, row_lengths, squares
 
@@ -54,6 +64,8 @@ Summed: TypeAlias = Callable[[Tensor], Tensor]
 
 POSITIONS_AT_ONCE: Final = 512
 """Products over positions are summed in blocks of so many."""
+ROUNDED_AT_ONCE: Final = 128
+"""The same where they are products of bfloat16."""
 CONTRACTED_MIN: Final = 64
 CONTRACTED_MAX: Final = 4_096
 """How long blocks of an inner product are, at least and at most."""
@@ -105,9 +117,20 @@ def contracted_at_once(length: int, positions: int) -> int:
     return min(length, max(block, ceil(length / BLOCKS_MAX)))
 
 
-def _roundings(positions: int) -> int:
-    """D: how many roundings each term passes on its way into a weighted sum over positions."""
-    return min(positions, POSITIONS_AT_ONCE) + ceil(positions / POSITIONS_AT_ONCE) + 3
+def _entering(positions: int, precision: Precision) -> float:
+    """What D roundings, each term's on its way into a weighted sum over positions, can do to it, relative."""
+    at_once, sums = _at_once(precision.product or precision.work)
+    return precision.of_products(min(positions, at_once) + sums * ceil(positions / at_once) + 3)
+
+
+def _at_once(factors: torch.dtype) -> tuple[int, int]:
+    """How many positions a block of factors of this type has, and how many sums a block is."""
+    return (ROUNDED_AT_ONCE, 2) if factors == torch.bfloat16 else (POSITIONS_AT_ONCE, 1)
+
+
+def _blocks(outer: OuterProductGrad) -> Iterator[slice]:
+    step, _ = _at_once(outer.right.dtype)
+    return (slice(start, start + step) for start in range(0, outer.right.shape[1], step))
 
 
 def _of_inner_products(tall: int, wide: int, positions: int, precision: Precision) -> float:
@@ -125,7 +148,7 @@ def typical_margin(kernel: str, shape: tuple[int, int, int], precision: Precisio
     positions, tall, wide = shape
     if positions == 1 or kernel not in {"ghost", "dense_product"}:
         return 0.0
-    enters = precision.gamma(_roundings(positions)) * sqrt(positions)
+    enters = _entering(positions, precision) * sqrt(positions)
     if kernel == "ghost":
         return sqrt(1 + _of_inner_products(tall, wide, positions, precision) * positions) + enters - 1
     return 2 * enters
@@ -136,7 +159,8 @@ def norms_ghost(factors: Sequence[PerExampleGrad], precision: Precision) -> tupl
     uses = joined(factors)
     left, right = uses.outer.left, uses.outer.right
     if uses.positions == 1 and uses.table is None:
-        return squares(left, precision) * squares(right, precision), _weighted(uses)
+        enters = 0.0 if precision.product is None else _entering(1, precision)
+        return squares(left, precision) * squares(right, precision) * (1 + enters) ** 2, _weighted(uses)
     bound = _bound(uses, precision)
     square = (_inner(left, left, uses.positions) * _inner(right, right, uses.positions)).sum(dim=(1, 2))
     error = _of_inner_products(left.shape[2], right.shape[2], uses.positions, precision) * bound.outer.square()
@@ -152,7 +176,7 @@ def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision)
     square = bound.outer.new_zeros(units)
     for start in range(0, tall, rows):
         square = square + squares(_piece(uses.outer, slice(start, start + rows)), precision)
-    off = precision.gamma(_roundings(uses.positions)) * bound.outer
+    off = _entering(uses.positions, precision) * bound.outer
     error = off * (2 * square.sqrt() + off)
     return bound.with_margin(square, error, uses.table, _crossed(uses)), _weighted(uses)
 
@@ -160,9 +184,8 @@ def norms_dense_product(factors: Sequence[PerExampleGrad], precision: Precision)
 def _piece(outer: OuterProductGrad, rows: slice) -> Tensor:
     """Rows of the gradient, multiplied out; shape (units, rows, d)."""
     total: Tensor | None = None
-    for start in range(0, outer.right.shape[1], POSITIONS_AT_ONCE):
-        block = slice(start, start + POSITIONS_AT_ONCE)
-        part = outer.left[:, block, rows].transpose(1, 2) @ outer.right[:, block]
+    for block in _blocks(outer):
+        part = product(outer.left[:, block, rows].transpose(1, 2), outer.right[:, block])
         total = part if total is None else total + part
     assert total is not None
     return total
@@ -201,7 +224,7 @@ class _Bound:
             square = square + 2 * (crossed + off * self.outer * size)
             sizes, lengths, count = sizes + size, lengths + rows + looked_up, count + looked_up
         underflow = (2 * tall + 2 * wide + count) * count * precision.tiny * lengths
-        enters = precision.gamma(_roundings(positions)) * sizes
+        enters = _entering(positions, precision) * sizes
         # No clamp: it would make zero of a sum that overflowed to minus infinity, and so leave a long gradient whole.
         return ((square + underflow).abs().sqrt() + enters).square()
 
@@ -233,7 +256,7 @@ def _inner(first: Tensor, other: Tensor, positions: int) -> Tensor:
     total: Tensor | None = None
     for start in range(0, first.shape[2], step):
         block = slice(start, start + step)
-        part = (first[:, :, block] @ other[:, :, block].transpose(1, 2)).to(torch.float64)
+        part = (widened(first[:, :, block]) @ widened(other[:, :, block]).transpose(1, 2)).to(torch.float64)
         total = part if total is None else total + part
     assert total is not None
     return total
@@ -243,9 +266,8 @@ def _weighted(uses: Products) -> Summed:
     def summed(weights: Tensor) -> Tensor:
         left, right = finite(uses.outer.left * weights[:, None, None]), finite(uses.outer.right)
         total: Tensor | None = None
-        for start in range(0, uses.positions, POSITIONS_AT_ONCE):
-            block = slice(start, start + POSITIONS_AT_ONCE)
-            part = left[:, block].flatten(0, 1).T @ right[:, block].flatten(0, 1)
+        for block in _blocks(uses.outer):
+            part = weighted_product(left[:, block].flatten(0, 1).T, right[:, block].flatten(0, 1))
             total = part if total is None else total + part
         assert total is not None
         return total if uses.table is None else total + weighted_rows(uses.table)(weights)

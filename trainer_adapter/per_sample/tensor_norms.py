@@ -22,13 +22,13 @@ def squares(value: Tensor, precision: Precision) -> Tensor:
 
     Not finite wherever a value is not.
     """
-    rows = value.reshape(len(value), *_rows(value.shape[1:]))
+    rows = value.reshape(len(value), *_rows(value.shape[1:])).to(precision.work)
     return _lengths(rows).square().sum(dim=1) + precision.tiny * value[0].numel()
 
 
 def row_lengths(value: Tensor, precision: Precision) -> Tensor:
     """At least the norms of the last dimension's rows, up to the margin's share; float64. Not finite as in squares."""
-    return (_lengths(value).square() + precision.tiny * value.shape[-1]).sqrt()
+    return (_lengths(value.to(precision.work)).square() + precision.tiny * value.shape[-1]).sqrt()
 
 
 def finite(value: Tensor) -> Tensor:

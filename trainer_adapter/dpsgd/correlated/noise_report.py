@@ -1,5 +1,9 @@
 """``epsilon job noise``: plans that keep a job's ε, with independent and with correlated noise; nothing is recorded.
 
+How many bands a job gets is chosen here, one of them allowed, which is DP-SGD: so a job never has correlated noise that
+leaves more than independent noise does. It gets bands only where these take a good part of the noise away: they cost a
+run its resumption, and what less than that is worth no training showed (docs/correlated_noise.md).
+
 What it prints is a table to paste into the job. A strategy is found by floating-point search, so a job holds its
 numbers rather than the wish for them: then every machine that reads it charges and trains by one plan.
 """
@@ -16,7 +20,14 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.correlated.plan_proposals import Proposal, check_bands, correlated, independent, proposals
+from trainer_adapter.dpsgd.correlated.plan_proposals import (
+    Proposal,
+    check_bands,
+    chosen,
+    correlated,
+    independent,
+    proposals,
+)
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.privacy_target import NO_CLIPPING, PrivacyTarget
 from trainer_adapter.session.noise_choice import choose_plan
@@ -38,9 +49,19 @@ class NoiseReport:
         """The one of least error; of several the one with the fewest bands."""
         return min(self.found, key=lambda one: one.error)
 
+    @property
+    def chosen(self) -> Proposal:
+        """The one to train with; the one that was requested by its number of bands, whatever it leaves."""
+        return self.found[-1] if self.named else chosen(self.found)
+
     def to_json(self) -> c.Object:
         """For programs."""
-        return {"charge": self.job, "least": self.least.bands, "proposals": [one.to_json() for one in self.found]}
+        return {
+            "charge": self.job,
+            "chosen": self.chosen.bands,
+            "least": self.least.bands,
+            "proposals": [one.to_json() for one in self.found],
+        }
 
     def in_words(self) -> str:
         """For people."""
@@ -55,13 +76,18 @@ class NoiseReport:
             "   bands   rounds  noise multiplier       beside",
             *rows,
         ]
-        chosen = self.found[-1] if self.named else least
-        if isinstance(chosen.plan, CorrelatedPlan):
-            verb = "leave least" if chosen is least else "leave more than independent noise"
-            lines += [f"{chosen.bands} bands {verb}. In place of [train.privacy], and without [train.resume]:", ""]
-            lines += [as_toml(chosen.plan.to_json(), "train.plan")]
-        else:
+        one = self.chosen
+        if isinstance(one.plan, CorrelatedPlan):
+            verb = "leave least" if one is least else "leave more than independent noise"
+            lines += [f"{one.bands} bands {verb}. In place of [train.privacy], and without [train.resume]:", ""]
+            lines += [as_toml(one.plan.to_json(), "train.plan")]
+        elif one is least:
             lines += ["Independent noise leaves least: keep [train.privacy] as it is."]
+        else:
+            lines += [
+                f"{least.bands} bands leave least, but more than two thirds: keep [train.privacy] as it is,",
+                f"or see the plan with --bands {least.bands}.",
+            ]
         return "\n".join([*lines, "Nothing was recorded."])
 
 

@@ -10,7 +10,7 @@ themselves do is not in it: how far least error is best training, the table in d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -26,6 +26,8 @@ from trainer_adapter.job.privacy_target import PrivacyTarget
 
 BANDS: Final = (2, 4, 8, 16, 32, 64)
 """What is tried where a job names no number of bands."""
+WORTH: Final = 2 / 3
+"""Correlated noise is chosen where it leaves at most this share of what independent noise leaves in a prefix sum."""
 _BATCH: Final = "train.privacy.batch_size_expected"
 Choose: TypeAlias = Callable[[PrivacyTarget], RunPlan]
 """The plan of DP-SGD with the least noise that keeps a target. Raises: Malformed, if none does."""
@@ -116,3 +118,9 @@ def proposals(target: PrivacyTarget, choose: Choose) -> list[Proposal]:
             # A round would draw more records than there are.
             break
     return found
+
+
+def chosen(found: Sequence[Proposal]) -> Proposal:
+    """Of proposals for one job, that of independent noise first, the one to train with."""
+    least = min(found, key=lambda one: one.error)
+    return least if least.error <= WORTH * found[0].error else found[0]

@@ -17,7 +17,7 @@ from ledger.mechanisms.plan_reader import parse_plan
 from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.correlated.noise_report import NoiseReport
-from trainer_adapter.dpsgd.correlated.plan_proposals import check_bands, correlated, independent, proposals
+from trainer_adapter.dpsgd.correlated.plan_proposals import check_bands, chosen, correlated, independent, proposals
 from trainer_adapter.dpsgd.correlated.strategy_search import prefix_error
 from trainer_adapter.job.privacy_target import PrivacyTarget
 
@@ -50,12 +50,27 @@ def test_every_proposal_keeps_the_target() -> None:
     assert found[-1].error == pytest.approx(float(last.noise_multiplier) * prefix_error(last.matrix, 4, 72))
 
 
+@pytest.mark.parametrize(("left", "bands"), [(0.3, 4), (0.66, 4), (0.67, 1), (0.9, 1), (1.1, 1)])
+def test_bands_are_chosen_where_they_take_a_third_of_the_noise_away(left: float, bands: int) -> None:
+    """Else the plan is DP-SGD's, whose error the chosen one never passes; a number that is named is no question."""
+    target = replace(TARGET, batch_size_expected=5)
+    one, *others = (independent(target, choose), correlated(target, 2, choose), correlated(target, 4, choose))
+    found = (one, *(replace(other, error=one.error * (left + 0.1 * (other.bands == 2))) for other in others))
+    assert chosen(found).bands == bands
+    assert chosen(found).error <= one.error
+    report = NoiseReport("a-run", found)
+    assert report.to_json()["chosen"] == bands
+    assert ("[train.plan]" in report.in_words()) == (bands == 4)
+    assert ("--bands 4" in report.in_words()) == (bands == 1 and left < 1)
+    assert NoiseReport("a-run", (one, found[1]), named=True).to_json()["chosen"] == 2
+
+
 def test_a_report_ends_with_the_plan_of_least_error() -> None:
     """Of several the least; the one that was named though it be more; none where independent noise is least."""
     target = replace(TARGET, batch_size_expected=5)
-    found = (independent(target, choose), correlated(target, 2, choose))
-    less, more = sorted(found, key=lambda one: one.error)
-    assert less.bands == 2
+    more, two = (independent(target, choose), correlated(target, 2, choose))
+    less = replace(two, error=0.6 * two.error)
+    found = (more, less)
     words = NoiseReport("a-run", found).in_words()
     assert "2 bands leave least" in words
     assert (
