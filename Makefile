@@ -32,7 +32,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo depa test unit kernels check docs pictures openapi bench bench-gpu bench-book datasets utility mutants soak lock clean tools torch-asked
+.PHONY: help demo depa test unit kernels check docs pictures openapi bench bench-training bench-gpu bench-book datasets utility mutants soak lock clean tools torch-asked
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -78,6 +78,11 @@ openapi: .venv/.ready ## build the OpenAPI document into build/openapi, and writ
 bench: .venv/.ready .venv/.peers datasets ## measure: speed (pytest-benchmark), and accuracy at a price
 	@$(BIN)/python -m pytest -n 0 $(ENDLESS) -m bench --benchmark-enable tests/bench
 	@$(BIN)/python -m tests.bench.accuracy --into .venv/accuracy.jsonl
+
+# ROWS='--row cnn-64 --row lstm-32' takes some of them; a quiet machine needs about an hour for all.
+ROWS     ?=
+bench-training: .venv/.ready .venv/.peers ## the table of training speed beside its peers, each row added to docs/training_speed.jsonl
+	@$(BIN)/python -m tests.bench.training_table --into docs/training_speed.jsonl $(ROWS)
 
 bench-gpu: .venv/.ready ## the table of training speed on a GPU, one JSON object a row; without a GPU it says so
 	@$(BIN)/python -m tests.bench.gpu_table --machine && $(MAKE) --no-print-directory .venv/.peers && \

@@ -90,6 +90,7 @@ MAKERS: Final[dict[str, Maker]] = {
     "ours, eager": contestants.ours,
     "ours, auto": lambda network, device: contestants.ours(network, device, compiled="auto"),
     "ours, bfloat16": lambda network, device: contestants.ours(network, device, precision="bfloat16"),
+    "ours, bfloat16 products": lambda network, device: contestants.ours(network, device, precision="bfloat16_products"),
     "Opacus hooks": lambda network, device: contestants.opacus(network, device, "hooks"),
     "Opacus ghost": lambda network, device: contestants.opacus(network, device, "ghost"),
     "JAX-Privacy": _jax_on_gpu,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.bench import contestants
+from tests.bench import contestants, training_table
 from tests.bench.contestants import Contestant
 from tests.bench.networks import ROWS, Network
 from tests.bench.training_table import ROUNDS, row
@@ -44,3 +48,21 @@ def test_every_kind_of_network_has_two_sizes() -> None:
         ("cnn", "resnet", "encoder", "decoder", "lstm", "gpt2", "wide"), 2
     )
     assert ROUNDS == 9
+
+
+def test_rows_are_added_to_a_file_with_their_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run adds a second line; what was measured before stays."""
+    into = tmp_path / "speed.jsonl"
+    monkeypatch.setattr(training_table, "MAKERS", {"non-private": contestants.plain})
+    monkeypatch.setattr(training_table, "in_reach", nullcontext)
+    row_of = training_table.row
+    monkeypatch.setattr(training_table, "row", lambda *given: row_of(*given, training_table.MAKERS))
+    monkeypatch.setattr(
+        sys, "argv", ["table", "--row", "cnn-64", "--rounds", "1", "--load", "inf", "--into", str(into)]
+    )
+    for times in (1, 2):
+        training_table.main()
+        lines = [json.loads(line) for line in into.read_text().splitlines()]
+        assert len(lines) == times
+        assert {line["row"] for line in lines} == {"cnn-64"}
+        assert all(len(line["day"]) == 10 and line["torch"] == torch.__version__ for line in lines)

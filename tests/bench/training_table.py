@@ -1,12 +1,13 @@
 """The table of training speed: each network at two sizes, ours beside its peers, one JSON object a row.
 
-    python -m tests.bench.training_table                     every row
+    make bench-training                                      every row, into docs/training_speed.jsonl as well
     python -m tests.bench.training_table --row resnet-small  one row; several may be named
     python -m tests.bench.training_table --rows              the names of the rows
 
 Every engine takes a step in turn, in each of the rounds; what is told is the median of its processor time over that of
 plain training in the same round, with the least and the most. A row during which the machine's load was above 2 says
-"not measured". A peer that does not run a network says so with its own word.
+"not measured". A peer that does not run a network says so with its own word. A row is written when it is whole, beside
+those of earlier runs: a table that was taken twice has each row twice, with its day.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import json
 import os
 import statistics
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 from tests.bench import contestants
+from tests.bench.accuracy import write
 from tests.bench.contestants import Contestant
 from tests.bench.networks import ROWS, Network
 from tests.bench.peers import in_reach
@@ -103,12 +107,19 @@ def _told(took: dict[str, list[float]], memory: dict[str, int], lanes: dict[str,
     return found
 
 
+def dated(measured: dict[str, Any]) -> dict[str, Any]:
+    """A row with the day, the device and PyTorch's version that it was measured with."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{torch.get_num_threads()} thread (CPU)"
+    return {**measured, "day": time.strftime("%Y-%m-%d", time.gmtime()), "device": device, "torch": torch.__version__}
+
+
 def main() -> None:
     """Run the rows that are named, or all."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--row", action="append", choices=sorted(ROWS))
     parser.add_argument("--rows", action="store_true", help="name the rows and end")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--into", type=Path, help="JSON lines to add the rows to")
     parser.add_argument("--load", type=float, default=LOAD_MAX, help="above it a row says 'not measured'")
     given = parser.parse_args()
     if given.rows:
@@ -119,9 +130,11 @@ def main() -> None:
     with in_reach(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in given.row or ROWS:
-            told = row(name, ROWS[name], device, given.rounds, given.load)
-            sys.stdout.write(json.dumps(told) + "\n")
+            measured = dated(row(name, ROWS[name], device, given.rounds, given.load))
+            sys.stdout.write(json.dumps(measured) + "\n")
             sys.stdout.flush()
+            if given.into is not None:
+                write(given.into, measured)
             torch.compiler.reset()
 
 

@@ -12,10 +12,11 @@ N² on the square of what a record adds to the sum over its weight², rounding o
 by a factor within 1 ± 2^-11 for the rounding of squares, the weight min(1, bound / N) and its product with the
 factors by 1 ± 8u. With u = 2^-24 and bound = C(1 - 2^-10), with C at least 2^-40 so that what underflows is below
 2^-12 of C, a record's contribution is at most C in ``float32`` and ``bfloat16`` (where the model's outputs, and the
-gradients that reach them, are rounded to bfloat16 *before* they become those tensors). What it leaves out in these
-two: a product over a microbatch rounds sums of several records, and rounds them otherwise when one of them is
-gone. That is off by about u · sqrt(positions) of the sum in practice, which the margin covers; in the worst case it
-does not.
+gradients that reach them, are rounded to bfloat16 *before* they become those tensors). So it is in
+``bfloat16_products``, whose bound is C(1 - 2^-8) and whose N covers what tensor cores do (``tensor_core_product``).
+What it leaves out in these three: a product over a microbatch rounds sums of several records, and rounds them otherwise
+when one of them is gone. That is off by about u · sqrt(positions) of the sum in practice, which the margin covers; in
+the worst case it does not.
 
 In ``float64`` it is covered. Let u = 2^-53, n units drawn, b places in a microbatch. Only ways to sum are
 taken whose terms cannot cancel within one record: products and additions are off by at most (b + m + 3) · u · n
@@ -118,7 +119,7 @@ class Engine:
             data: inputs (records, ...) and targets (records, ...), or what reads them where they are drawn; moved to
                 the model's device batch by batch.
             microbatch: units that pass through the model at once.
-            precision: ``float32``, ``bfloat16`` or ``float64``; see above for what each proves.
+            precision: ``float32``, ``bfloat16``, ``bfloat16_products`` or ``float64``; see above for what each proves.
             compiled: whether the microbatch's graph is compiled (tens of seconds, once) or runs as it is; ``"auto"``
                 takes the faster of both for a run of many minutes.
             users: whose each record is, shape (records,), where the plan's unit is the user: its sampling probability

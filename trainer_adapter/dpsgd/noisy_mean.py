@@ -4,6 +4,11 @@ Every piece is drawn, multiplied, added, divided and rounded where it lies, in b
 of parameters fresh arrays of its size cost more than all of the arithmetic. Pieces are independent, each at its own
 place of the keystream, so threads share them and the result is the same whatever their number. On a CUDA device with
 Triton one kernel does all of it (``gpu_kernels``).
+
+A piece is float64 until it is rounded once, at its end: the noise, since its uniforms have 53 bits, of which float32
+would keep 24, and its tail would end at 5.77 standard deviations in place of 8.57; the sum, since no margin covers
+additions in float32 (``microbatch_total``), but for a draw of one microbatch, which stays as it is. The update after it
+is float32.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ledger.wire.malformed import Malformed
+from trainer_adapter.gpu_kernels.graph_replay import replayed
+from trainer_adapter.gpu_kernels.tensor_core_product import full_sums
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.index_guard import IndexGuard
 from trainer_adapter.layers.memory_shortage import raise_if_short
@@ -125,7 +127,9 @@ class MicrobatchGradientSum:
             raise_if_short(error)
             raise Malformed("model", f"gives no gradients record by record: {first_line(error)}") from error
         drop_probes(graph, len(self._probes))
-        self._run, self.compiled = execution_of(compiled, graph, [*tensors, *self._probes], runs)
+        run, self.compiled = execution_of(compiled, graph, [*tensors, *self._probes], runs)
+        with self._exactly():
+            self._run = replayed(lambda *given: run(*given, *self._probes), tensors, len(values))
 
     def __call__(self, values: Mapping[str, Tensor], batch: Batch) -> ClippedSum:
         """The sum, and the norms that its units were clipped by.
@@ -135,10 +139,14 @@ class MicrobatchGradientSum:
         """
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
-        with torch.no_grad(), _full_convolutions(), torch.autocast(self._device.type, enabled=False):
-            return ClippedSum(
-                *self._run(*(values[name] for name in self._names), *tree_flatten(batch)[0], *self._probes)
-            )
+        with self._exactly():
+            return ClippedSum(*self._run(*(values[name] for name in self._names), *tree_flatten(batch)[0]))
+
+    @contextmanager
+    def _exactly(self) -> Iterator[None]:
+        """As the graph is run, and recorded where it is replayed."""
+        with torch.no_grad(), _full_convolutions(), full_sums(), torch.autocast(self._device.type, enabled=False):
+            yield
 
     def _zeros(self, dummies: Batch, outputs: Sequence[tuple[torch.Size, torch.dtype]]) -> list[Tensor]:
         """The probes, one for each captured output of a record."""

@@ -21,9 +21,8 @@ Products are cut in blocks, whose results are added up: a sum over n in blocks o
   rows the sum over places is bounded by Cauchy and Schwarz, the places being distinct.
 - Multiplied out, G is within gamma(D) S of what is squared: |G|^2 is at most the square + 2 gamma(D) S |G'| +
   (gamma(D) S)^2.
-- Where the factors are bfloat16 (``bfloat16_products``), all of this is of those very numbers: inner products are of
-  them widened; what tensor cores multiply has their unit of roundoff, twice as many sums of blocks, since a weighted
-  factor is two numbers, and what these two leave of it: ``Precision.of_products`` in the place of gamma(D).
+- Where factors are bfloat16, all of this is of those very numbers, widened for inner products; on tensor cores, whose
+  weighted factors are two numbers and so twice as many sums of blocks, ``Precision.of_products`` is gamma(D).
 - What underflows in an inner product of L's rows, 2 p t at most, is multiplied by one of R's:
   at most ``(2 p + 2 d + n) n t (|L|^2 + |R|^2)`` in all.
 
@@ -64,10 +63,10 @@ Summed: TypeAlias = Callable[[Tensor], Tensor]
 
 POSITIONS_AT_ONCE: Final = 512
 """Products over positions are summed in blocks of so many."""
-ROUNDED_AT_ONCE: Final = 128
-"""The same where they are products of bfloat16."""
+ROUNDED_AT_ONCE: Final = 128  # of bfloat16
 CONTRACTED_MIN: Final = 64
 CONTRACTED_MAX: Final = 4_096
+"""How long blocks of an inner product are, at least and at most."""
 """How long blocks of an inner product are, at least and at most."""
 BLOCKS_MAX: Final = 256
 """Longer inner products have longer blocks: a graph lists each."""
@@ -124,7 +123,7 @@ def _entering(positions: int, precision: Precision) -> float:
 
 
 def _at_once(factors: torch.dtype) -> tuple[int, int]:
-    """How many positions a block of factors of this type has, and how many sums a block is."""
+    """Positions of a block of factors of this type, and sums that a block is."""
     return (ROUNDED_AT_ONCE, 2) if factors == torch.bfloat16 else (POSITIONS_AT_ONCE, 1)
 
 

@@ -98,7 +98,7 @@ def test_removing_any_record_moves_the_sum_by_at_most_c(plan: Plan, make_model: 
     scale=st.floats(-1e30, 1e30),
     record=st.lists(st.floats(width=32), min_size=6, max_size=6),
     clipping_norm=st.sampled_from([Fraction(1, 10**12), Fraction(1, 3), Fraction(10**6)]),
-    precision=st.sampled_from(["float32", "bfloat16", "float64"]),
+    precision=st.sampled_from(["float32", "bfloat16", "bfloat16_products", "float64"]),
 )
 def test_any_record_at_all_is_held_to_c(
     scale: float, record: list[float], clipping_norm: Fraction, precision: str

@@ -42,12 +42,13 @@ def _flat(model: nn.Module) -> Tensor:
     return torch.cat([value.detach().flatten() for value in model.parameters()])
 
 
-def test_a_bfloat16_never_exceeds_the_clipping_norm() -> None:
+@pytest.mark.parametrize("precision", ["bfloat16", "bfloat16_products"])
+def test_a_bfloat16_never_exceeds_the_clipping_norm(precision: str) -> None:
     """There: norms rounded in bfloat16, 52 % of records above C, by up to 0.83 %. Ours: none of 60 above it."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(20, 30), nn.Tanh(), nn.LayerNorm(30), nn.Linear(30, 5))
     data = (torch.randn(60, 20) * 10, torch.arange(60) % 5)
-    found = contributions(Engine(PLAN, model, cross_entropy, data, 20, precision="bfloat16"), np.arange(60))
+    found = contributions(Engine(PLAN, model, cross_entropy, data, 20, precision=precision), np.arange(60))
     assert not any(_exceeds(row) for row in found)
     assert (found.norm(dim=1) > 0.99 * float(CLIPPING)).float().mean() > 0.5
 

@@ -92,12 +92,14 @@ def test_networks_put_together_at_random(kinds: list[str], seed: int, precision:
     assert (engine.clipped_sum(_all()) - expected).norm() / expected.norm() < 1e-4
 
 
-def test_bfloat16_is_near_and_never_longer() -> None:
+@pytest.mark.parametrize("precision", ["bfloat16", "bfloat16_products"])
+@pytest.mark.parametrize("name", ["transformer layer", "embedding, tied by function", "conv2d"])
+def test_bfloat16_is_near_and_never_longer(name: str, precision: str) -> None:
     """Under autocast gradients are a little other ones; no record's contribution is longer than C, exactly."""
     torch.manual_seed(11)
-    make, data = KINDS["transformer layer"]
+    make, data = KINDS[name]
     model = make()
-    engine = Engine(PLAN, model, cross_entropy, data, 4, precision="bfloat16")
+    engine = Engine(PLAN, model, cross_entropy, data, 4, precision=precision)
     expected = _reference(model, data, engine.bound)
     assert 1e-6 < (engine.clipped_sum(_all()) - expected).norm() / expected.norm() < 0.05
     for batch in _all():
@@ -180,7 +182,7 @@ def test_a_model_that_looks_at_values_is_refused() -> None:
 def test_unknown_precision_and_too_small_a_norm_are_refused() -> None:
     """The names are told; a clipping norm at which underflow would count needs float64."""
     model, data = nn.Linear(4, 4), numbers(4)
-    with pytest.raises(Malformed, match=r"^precision: must be one of float32, bfloat16, float64"):
+    with pytest.raises(Malformed, match=r"^precision: must be one of float32, bfloat16, bfloat16_products, float64"):
         Engine(PLAN, model, cross_entropy, data, precision="float16")
     small = structs.replace(PLAN, clipping_norm=Fraction(1, 1 << 41))
     with pytest.raises(Malformed, match=r"^clipping_norm: is too small for float32"):

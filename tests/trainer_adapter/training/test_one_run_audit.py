@@ -15,8 +15,10 @@ from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounts.audit_bound import Tally, epsilon_least
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.csprng import CsprngRandomness
+from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
+from trainer_adapter.dpsgd.known_updates import known_kind
+from trainer_adapter.gpu_kernels.weight_update import ADAM
 from trainer_adapter.training.one_run_audit import flip, tally
 
 DELTA: Final = Fraction(1, 100_000)
@@ -42,6 +44,8 @@ def _pushed(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 CANARIES, GUESSES = 10_000, 400
+PIECED: Final = 6 * PAIRS_AT_ONCE + 6
+"""Values of a model whose tail has four pieces."""
 AUDITED: Final = Plan(Fraction(1), Fraction(2), Fraction(1), 1, 1)
 """Loud canaries and one step: what the auditor sees of each is a Gaussian whose mean its coin shifts by σ/2."""
 
@@ -64,6 +68,34 @@ def test_the_engine_passes_and_halved_noise_is_caught() -> None:
     secret = bytes(range(32))
     assert promised / 4 < _audit(1.0, secret) < promised
     assert _audit(0.5, secret) > promised
+
+
+def _audit_of_pieces(noise_part: float, secret: bytes) -> Fraction:
+    """The same where noise is added, and AdamW's update made, piece by piece: its first moment shows the noisy mean."""
+    included = flip(CsprngRandomness(secret[::-1]).stream("sampler", 1), CANARIES)
+    which = torch.from_numpy(np.flatnonzero(included))
+    # Canaries lie between values of no record, in the middles of three pieces and at their ends.
+    model = Coordinates(PIECED)
+    places = torch.linspace(0, PIECED - 1, CANARIES).to(torch.int64)
+    engine = Engine(AUDITED, model, _pushed, (places[which], torch.full((len(which),), 10.0)), 256)
+    engine.noise_std = engine.noise_std * noise_part
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1.0)
+    assert known_kind(optimiser, model.parameters()) == ADAM, "else the update is made in one piece"
+    engine.step(1, optimiser, CsprngRandomness(secret))
+    moment = optimiser.state[model.weights.weight]["exp_avg"][places, 0]
+    return epsilon_least(tally(-moment.to(torch.float64).numpy(), included, GUESSES), DELTA)
+
+
+def test_the_tail_in_pieces_passes_and_halved_noise_is_caught() -> None:
+    """Of several pieces, shared by two threads: as above."""
+    promised = reported_epsilon(AUDITED.whole, DELTA, "ADD_OR_REMOVE_ONE")
+    secret, threads = bytes(range(32)), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert promised / 4 < _audit_of_pieces(1.0, secret) < promised
+        assert _audit_of_pieces(0.5, secret) > promised
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_coins_are_fair_and_nobody_else_s() -> None:
