@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,13 +54,10 @@ def test_every_kind_of_network_has_two_sizes() -> None:
 def test_rows_are_added_to_a_file_with_their_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second run adds a second line; what was measured before stays."""
     into = tmp_path / "speed.jsonl"
-    monkeypatch.setattr(training_table, "MAKERS", {"non-private": contestants.plain})
     monkeypatch.setattr(training_table, "in_reach", nullcontext)
-    row_of = training_table.row
-    monkeypatch.setattr(training_table, "row", lambda *given: row_of(*given, training_table.MAKERS))
-    monkeypatch.setattr(
-        sys, "argv", ["table", "--row", "cnn-64", "--rounds", "1", "--load", "inf", "--into", str(into)]
-    )
+    monkeypatch.setattr(training_table, "row", partial(row, makers={"non-private": contestants.plain}))
+    command = ["table", "--row", "cnn-64", "--rounds", "1", "--load", "inf", "--into", str(into)]
+    monkeypatch.setattr(sys, "argv", command)
     for times in (1, 2):
         training_table.main()
         lines = [json.loads(line) for line in into.read_text().splitlines()]
