@@ -64,7 +64,7 @@ class AnswerReport:
 
     def in_words(self) -> str:
         """For people."""
-        rest = "" if self.posted else "; the charge stays as it is"
+        rest = "" if self.posted else "; the charge stays as it is, and the same command goes on"
         return f"{self.charge}: {self.answers} answers; {self.ended}{rest}"
 
 
@@ -117,7 +117,7 @@ class Serving:
 
 
 def answer_job(job: Job, service: Service, say: Say, *, end: bool = False, wait: Wait = time.sleep) -> AnswerReport:
-    """Serve the questions of a job's consumer until they end, or a signal comes.
+    """Serve the questions of a job's consumer until they end, or a signal comes; the first one ends it in order.
 
     Args:
         service: as the consumer calls it.
@@ -128,14 +128,18 @@ def answer_job(job: Job, service: Service, say: Say, *, end: bool = False, wait:
     Raises:
         Refused, Unreachable, Malformed, OSError.
     """
-    if isinstance(job.plan, EnsemblePlan):
-        return _ensemble(job, service, say, end=end, wait=wait)
-    if end:
-        raise Malformed("end", "is for an ensemble: the answers of a model that was trained with privacy cost nothing")
-    return _model(job, service, say, wait)
+    with stop_signals() as stopped:
+        if isinstance(job.plan, EnsemblePlan):
+            return _ensemble(job, service, say, stopped, end=end, wait=wait)
+        if end:
+            rule = "is for an ensemble: the answers of a model that was trained with privacy cost nothing"
+            raise Malformed("end", rule)
+        return _model(job, service, say, stopped, wait)
 
 
-def _ensemble(job: Job, service: Service, say: Say, *, end: bool, wait: Wait) -> AnswerReport:
+def _ensemble(  # noqa: PLR0913 - what serves an ensemble
+    job: Job, service: Service, say: Say, stopped: Callable[[], str], *, end: bool, wait: Wait
+) -> AnswerReport:
     ensemble = EnsembleJob.make(job, service)
     with ensemble.run(service, say) as run:
         if not run.trained:
@@ -149,18 +153,18 @@ def _ensemble(job: Job, service: Service, say: Say, *, end: bool, wait: Wait) ->
         room = AnswerRoom(ensemble.terms, log, answers.give, answers.left)
         server = QuestionServer(job.id, room, run.session.identity.signer, ensemble.made.test[0][0])
         at = Serving(server, room, service, job.actor, ensemble.terms, run.ends, wait)
-        with _open_server(server, ensemble.terms, say), stop_signals() as stopped:
+        with _open_server(server, ensemble.terms, say):
             room.ended = "its consumer ended it" if end else ""
             why = room.ended or at.until_over(stopped)
-            # A signal leaves the charge as it is, so that another process may go on.
-            if room.ended:
+            # A signal leaves the charge as it is, so that another process may go on; it also ends the run's steps.
+            if room.ended and room.ended != stopped():
                 run.finish()
                 if not end:
                     at.linger(stopped)
     return AnswerReport(len(log.by_id), job.id, why, run.posts)
 
 
-def _model(job: Job, service: Service, say: Say, wait: Wait) -> AnswerReport:
+def _model(job: Job, service: Service, say: Say, stopped: Callable[[], str], wait: Wait) -> AnswerReport:
     made, terms = JobModel.make(job, best_device()), job.answers or AnswerTerms()
     if not isinstance(made.test[0], torch.Tensor):
         raise Malformed("test", "has inputs of several arrays, and a question is one array")
@@ -180,7 +184,7 @@ def _model(job: Job, service: Service, say: Say, wait: Wait) -> AnswerReport:
     room = AnswerRoom(terms, log, answers.give, answers.left)
     server = QuestionServer(job.id, room, contents.signer, made.test[0][0])
     at = Serving(server, room, service, job.actor, terms, over, wait)
-    with _open_server(server, terms, say), stop_signals() as stopped:
+    with _open_server(server, terms, say):
         why = at.until_over(stopped)
         if room.ended:
             at.linger(stopped)
