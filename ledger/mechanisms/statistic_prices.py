@@ -19,6 +19,7 @@ from ledger.mechanisms.statistics import (
     Moments,
     PrivateCategories,
     Quantile,
+    SquaredError,
     Statistic,
 )
 
@@ -56,6 +57,7 @@ def sensitivity(statistic: Statistic) -> Sensitivity:
       to (pairs won) - (pairs lost) at most one for each counted record of the other class: 2m together. Where its
       class is full, a record takes the place of the last one that counted: no count moves, and each of the two has
       between -m and m in the difference, so it moves by at most 2m. Squares are at most those of one number, 4m².
+    - A squared error: a record adds ``GRID``·z², rounded, where z is its difference over the bound, 1 at most.
     - A quantile of level p/q: a candidate c has the score |(q - p)·#(x < c) - p·#(x > c)|, and one record changes what
       is inside by q - p, by -p or by nothing.
 
@@ -70,6 +72,8 @@ def sensitivity(statistic: Statistic) -> Sensitivity:
         case Moments():
             numbers = 1 + 2 * len(statistic.columns)
             return Sensitivity(numbers * GRID, numbers * GRID**2)
+        case SquaredError():
+            return Sensitivity(GRID, GRID**2)
         case AreaUnderCurve():
             most = pair_weight(statistic)
             return Sensitivity(2 * most, 4 * most * most)

@@ -212,6 +212,18 @@ class AreaUnderCurve(Statistic, frozen=True, tag="area_under_curve"):
     truth: Column
 
 
+class SquaredError(Statistic, frozen=True, tag="squared_error"):
+    """The sum of squared differences of two columns: what a regression predicts, and what is so.
+
+    Attributes:
+        bound: the most that one difference counts as; one that is no number counts as much.
+    """
+
+    bound: Annotated[Fraction, exact(most=Fraction(BOUND_MAX), positive=True)]
+    predicted: Column
+    truth: Column
+
+
 _ALL = (
     Count
     | Histogram
@@ -223,6 +235,7 @@ _ALL = (
     | ConfusionMatrix
     | RocCurve
     | AreaUnderCurve
+    | SquaredError
 )
 if TYPE_CHECKING:
     AnyStatistic = Statistic
@@ -238,7 +251,7 @@ def columns_of(statistic: Statistic) -> tuple[str, ...]:
             return tuple(column.column for column in statistic.columns)
         case Histogram() | Categories() | PrivateCategories() | Quantile():
             return (statistic.column,)
-        case ConfusionMatrix():
+        case ConfusionMatrix() | SquaredError():
             return (statistic.truth, statistic.predicted)
         case RocCurve() | AreaUnderCurve():
             return (statistic.truth, statistic.score)

@@ -41,6 +41,7 @@ from ledger.mechanisms.statistics import (
     AreaUnderCurve,
     ConfusionMatrix,
     RocCurve,
+    SquaredError,
     columns_of,
 )
 from ledger.wire.field_types import between, constant, exact, words
@@ -115,7 +116,8 @@ class TrialScore(Record, frozen=True):
 
     Attributes:
         held_out: the share of the records that do not train.
-        metric: a confusion matrix (judged by the records that it has right), or an area under the ROC curve.
+        metric: a confusion matrix (judged by the records that it has right), an area under the ROC curve, or the
+            squared error of a regression, the less the better.
         relation: under which the metric has its stated cost.
     """
 
@@ -126,8 +128,9 @@ class TrialScore(Record, frozen=True):
     def __post_init__(self) -> None:
         """Hold the metric to what a trial can be judged by. Raises: Malformed."""
         super().__post_init__()
-        if not isinstance(self.metric, ConfusionMatrix | RocCurve | AreaUnderCurve):
-            raise Malformed("metric", "must be a confusion_matrix, a roc_curve or an area_under_curve: one number")
+        if not isinstance(self.metric, ConfusionMatrix | RocCurve | AreaUnderCurve | SquaredError):
+            rule = "must be a confusion_matrix, a roc_curve, an area_under_curve or a squared_error: one number"
+            raise Malformed("metric", rule)
         if not columns_of(self.metric)[1].startswith(OF_MODELS):
             raise Malformed("metric", f"must be of what the model gives: {' or '.join(OF_MODELS)}")
 

@@ -21,7 +21,7 @@ VARIANCE_MIN: Final = 2.0**-20
 def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:  # noqa: PLR0911 - one a kind
     """The results of a statistic, by name; computed from its noisy numbers alone.
 
-    A count is the array of the statistic's name. Moments are ``NAME.count``, ``NAME.mean``, ``NAME.variance`` and
+    A count, or a sum, is the array of the statistic's name. Moments are ``NAME.count``, ``NAME.mean``, ``NAME.variance`` and
     ``NAME.deviation``, the last three one number a column; a ROC curve is ``NAME.counts``, of shape (2, buckets), and
     ``NAME.auc``, with its stated error beside it as ``NAME.auc_error``; of all pairs there is no more than these two.
     """
@@ -30,6 +30,8 @@ def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:  # noqa: PLR0911 -
         case s.ClippedSum():
             sizes = [float(max(abs(column.lower), abs(column.upper))) for column in statistic.columns]
             return {name: noisy / s.GRID * np.array(sizes)}
+        case s.SquaredError():
+            return {name: noisy / s.GRID * float(statistic.bound) ** 2}
         case s.Moments():
             return {f"{name}.{what}": found for what, found in _moments(statistic, noisy).items()}
         case s.Quantile():

@@ -3,7 +3,7 @@
 How far one record moves them is what :func:`ledger.mechanisms.statistic_prices.sensitivity` bounds.
 Records have finite numbers and declared categories (:mod:`trainer_adapter.run.declared_records`); a model's outputs may
 be no numbers. Those end nothing, since that would show one record without noise: such a value is in no cell, and counts
-as zero in a sum and as the middle of its bounds in moments.
+as zero in a sum, as the middle of its bounds in moments, and as the greatest squared error.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def exact_totals(statistic: s.Statistic, columns: Columns) -> Totals:
             for column in statistic.columns:
                 numbers += _moments(columns.values(column.column), column)
             return np.array(numbers, np.int64)
+        case s.SquaredError():
+            return _squared_error(columns.values(statistic.truth), columns.values(statistic.predicted), statistic)
         case s.AreaUnderCurve():
             return _pairs(columns.values(statistic.truth), columns.values(statistic.score), statistic)
         case s.Quantile():
@@ -109,6 +111,14 @@ def _moments(values: Values, column: s.ClippedColumn) -> list[int]:
     middle, half = (lower + upper) / 2, (upper - lower) / 2
     centred = (np.clip(values, lower, upper) - middle) / half if half else np.zeros_like(values)
     return [_on_grid(centred), _on_grid(centred * centred)]
+
+
+def _squared_error(truth: Values, predicted: Values, statistic: s.SquaredError) -> Totals:
+    with np.errstate(invalid="ignore", over="ignore"):
+        shares = np.abs(truth - predicted) / float(statistic.bound)
+    # What is no number has the greatest error: a model that gives none must not be the best one.
+    bounded = np.minimum(np.nan_to_num(shares, nan=1.0), 1.0)
+    return np.array([_on_grid(bounded * bounded)], np.int64)
 
 
 def _on_grid(values: Values) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from client.dataset_files.stored_partition import PartitionData
 from client.service.service import Service
-from ledger.mechanisms.statistics import OF_MODELS, ConfusionMatrix, columns_of
+from ledger.mechanisms.statistics import OF_MODELS, ConfusionMatrix, SquaredError, columns_of
 from ledger.mechanisms.tuning import TrialScore
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records
@@ -88,4 +88,6 @@ class HeldOutScore:
         if isinstance(metric, ConfusionMatrix):
             # The same records for each trial: by the number that is right, without the noise of all others.
             return float(np.trace(answers[metric.name].numpy()))
+        if isinstance(metric, SquaredError):
+            return -float(answers[metric.name][0])
         return float(answers[f"{metric.name}.auc"][0])

@@ -64,6 +64,14 @@ ASKED: tuple[dict[str, Any], ...] = (
         "score": "inputs.p",
         "truth": "targets",
     },
+    {
+        "bound": "2.5",
+        "epsilon": "1",
+        "kind": "squared_error",
+        "name": "error",
+        "predicted": "inputs.p",
+        "truth": "targets",
+    },
 )
 REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
     (0, {"kind": "mean"}, "kind", "is not a statistic this ledger knows"),
@@ -103,6 +111,10 @@ REFUSED: tuple[tuple[int, dict[str, Any], str, str], ...] = (
     (8, {"categories_max": 0}, "categories_max", "1"),
     (9, {"positives_max": 0}, "positives_max", "1"),
     (9, {"negatives_max": 1 << 21}, "negatives_max", "1048576"),
+    (10, {"bound": None}, "bound", "is missing"),
+    (10, {"bound": "0"}, "bound", "must"),
+    (10, {"bound": "1000000000001"}, "bound", "must"),
+    (10, {"classes": 2}, "classes", "is not a known field"),
 )
 
 

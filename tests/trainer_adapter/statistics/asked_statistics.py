@@ -30,6 +30,7 @@ def each(**noise: Fraction) -> tuple[s.Statistic, ...]:
         s.Moments(name="moments", columns=(AGE, PAY), **known),
         s.ConfusionMatrix(name="matrix", classes=2, predicted="inputs[1]", truth="targets", **known),
         s.RocCurve(name="roc", buckets=4, score="inputs[0]", truth="targets", **known),
+        s.SquaredError(name="error", bound=Fraction(3), predicted="inputs[1]", truth="targets", **known),
     )
 
 

@@ -71,6 +71,8 @@ def test_what_is_no_number_or_was_not_declared_ends_nothing_here() -> None:
         assert after[name].tolist() == before[name].tolist()
     # One more record, in the middle of both columns' bounds.
     assert (after["moments"] - before["moments"]).tolist() == [s.GRID, 0, 0, 0, 0]
+    # And the greatest error: a model that gives no number is the worst.
+    assert (after["error"] - before["error"]).tolist() == [s.GRID]
 
 
 @given(ROWS)
@@ -101,6 +103,9 @@ def _added(statistic: s.Statistic, row: tuple[float, float, float]) -> list[tupl
             scaled = [(_clip(age, AGE, 1.0) - 1) / 2, (_clip(pay, PAY, 3.5) - 3.5) / 1.5]
             numbers = [(2 * place + 1, _grid(z)) for place, z in enumerate(scaled)]
             return [(0, s.GRID), *numbers, *((2 * place + 2, _grid(z * z)) for place, z in enumerate(scaled))]
+        case s.SquaredError():
+            share = abs(target - pay) / 3
+            return [(0, s.GRID if math.isnan(share) or share >= 1 else _grid(share * share))]
         case s.ConfusionMatrix():
             return [(int(target) * 2 + int(pay), 1)] if {target, pay} <= {0.0, 1.0} else []
         case _:
