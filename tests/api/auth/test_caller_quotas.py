@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import numpy as np
 import pytest
 
 from api.auth.caller_quotas import CallerQuotas
 from api.http.quota_terms import QuotaTerms
-from client.http.endpoints import BATCH, QUOTES
+from client.http.endpoints import BATCH, BYTES_TYPE, QUOTES, WATERMARK_SEARCHES
+from client.watermarks.fingerprint_file import write_fingerprint
+from client.watermarks.spread_spectrum import fingerprint
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION
@@ -143,6 +146,20 @@ def test_recorded_refusals_are_bounded(tmp_path: Path) -> None:
         assert charge(world, "run-5", QUOTES).status_code == 200
         CLOCK.now += 2 * 1_200
         assert charge(world, "run-5").status_code == 201
+
+
+def test_searches_for_watermarks_are_questions(tmp_path: Path) -> None:
+    """So no one tries weights against all marks as often as it likes; another organisation searches meanwhile."""
+    weights = write_fingerprint(fingerprint([np.eye(16, dtype=np.float32)]))
+    with bounded(tmp_path, questions_per_hour=2) as world:
+
+        def search(who: str) -> httpx.Response:
+            headers = {**world.everybody.shown(who), "content-type": BYTES_TYPE}
+            return world.http.post(WATERMARK_SEARCHES, content=weights, headers=headers)
+
+        assert [search(BANK_A).status_code for _ in range(2)] == [200, 200]
+        assert exceeded(search(BANK_A), "questions") == 1_800
+        assert search(HOSPITAL).status_code == 200
 
 
 def test_a_room_s_post_is_taken_whatever_its_organisation_has_used_up(tmp_path: Path) -> None:
