@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import torch
@@ -15,54 +15,42 @@ from ledger.accounts.audit_bound import disproves
 from ledger.commands.runs.audit_report import ACCUSATIONS, claim_of
 from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.audit.canary_runs import LABELS, MakeModel, adapted, audited, convolutional, multilayer
+from tests.bench.audit_table import DELTA, GUESSES, MODELS, PLANS, row
+from tests.trainer_adapter.audit.canary_runs import LABELS, MakeModel, audited, multilayer
 from trainer_adapter.audit.canaries import NAME, CanaryModel, RecordsAndCanaries, canary_loss, marked
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.training.named_losses import cross_entropy
 
-DELTA: Final = Fraction(1, 100_000)
-ONE_STEP: Final = Plan(Fraction(1), Fraction(3, 2), Fraction(1), 1, 5_000)
-"""All records in one step: what is seen of a canary is a Gaussian that its coin shifts by two thirds of a deviation."""
-SAMPLED: Final = Plan(Fraction(1, 50), Fraction(4, 5), Fraction(1, 2), 100, 320)
-MODELS: Final[dict[str, MakeModel]] = {"mlp": multilayer, "cnn": convolutional, "transformer with lora": adapted}
 
-
-def accused(  # noqa: PLR0913, PLR0917 - what an audit is made of
-    make: MakeModel, plan: Plan, canaries: int, guesses: int, noise_part: float, seed: int | None = None
-) -> bool:
-    """Whether one audit disproves what the plan claims. Without a seed, of fresh coins and noise."""
+def accused(make: MakeModel, noise_part: float) -> bool:
+    """Whether one audit of the one step, with coins and noise of one seed, disproves what the plan claims."""
+    plan, canaries = PLANS["one-step"]
     claim = claim_of(reported_epsilon(plan.whole, DELTA, "REPLACE_SPECIAL"))
-    secrets = (CsprngRandomness(bytes([part]) * 32) for part in count(2 * seed)) if seed else None
-    secret = secrets.__next__ if secrets else CsprngRandomness.fresh
-    return disproves(audited(make, plan, canaries, guesses, noise_part, secret), claim, DELTA)
+    secrets = (CsprngRandomness(bytes([part]) * 32) for part in count(2))
+    return disproves(audited(make, plan, canaries, GUESSES, noise_part, secrets.__next__), claim, DELTA)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_one_step_s_audit_tells_halved_noise_from_the_plan_s(name: str) -> None:
     """Of each kind of model, once with half the noise and once with all of it, of one seed: chance may err once."""
-    assert accused(MODELS[name], ONE_STEP, 10_000, 400, 0.5, seed=1)
-    assert not accused(MODELS[name], ONE_STEP, 10_000, 400, 1.0, seed=1)
+    assert accused(MODELS[name], 0.5)
+    assert not accused(MODELS[name], 1.0)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", MODELS)
 def test_halved_noise_is_found_by_ten_of_ten_and_frozen_by_the_fourth(name: str) -> None:
     """Sampled steps, fresh coins and seeds each time: the first four in a row freeze."""
-    found = [accused(MODELS[name], SAMPLED, 30_000, 400, 0.5) for _ in range(10)]
-    assert found == [True] * 10
-    assert len(found) >= ACCUSATIONS
+    found = row(name, Fraction(1, 2), 10, "sampled")
+    assert (found["above"], found["frozen_by_audit"]) == (10, ACCUSATIONS)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plan_s_noise_is_not_frozen_in_forty(name: str) -> None:
     """Single bounds above the claim may be, one in twenty at most; four in a row are not."""
-    row = longest = 0
-    for _ in range(40):
-        row = row + 1 if accused(MODELS[name], SAMPLED, 30_000, 400, 1.0) else 0
-        longest = max(longest, row)
-    assert longest < ACCUSATIONS
+    assert row(name, Fraction(1), 40, "sampled")["frozen_by_audit"] is None
 
 
 def test_a_canary_moves_its_own_weight_by_all_of_c_and_nothing_else() -> None:
