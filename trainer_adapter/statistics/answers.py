@@ -21,9 +21,9 @@ VARIANCE_MIN: Final = 2.0**-20
 def figures(statistic: s.Statistic, noisy: Noisy) -> Figures:  # noqa: PLR0911 - one a kind
     """The results of a statistic, by name; computed from its noisy numbers alone.
 
-    A count, or a sum, is the array of the statistic's name. Moments are ``NAME.count``, ``NAME.mean``, ``NAME.variance`` and
-    ``NAME.deviation``, the last three one number a column; a ROC curve is ``NAME.counts``, of shape (2, buckets), and
-    ``NAME.auc``, with its stated error beside it as ``NAME.auc_error``; of all pairs there is no more than these two.
+    A count or a sum is the array of the statistic's name. Moments are ``NAME.count``, ``NAME.mean``, ``NAME.variance``
+    and ``NAME.deviation``, the last three one number a column. A ROC curve is ``NAME.counts``, of shape (2, buckets),
+    and ``NAME.auc``, with its stated error beside it as ``NAME.auc_error``; of all pairs there is no more than the two.
     """
     name = statistic.name
     match statistic:

@@ -34,7 +34,7 @@ class Columns(Protocol):
         """The numbers of one column, shape (records,). Raises: Malformed."""
 
 
-def exact_totals(statistic: s.Statistic, columns: Columns) -> Totals:
+def exact_totals(statistic: s.Statistic, columns: Columns) -> Totals:  # noqa: PLR0911 - one a kind
     """The totals of all records, int64, flat: a statistic's cells in row order, or its sums, or its scores.
 
     Raises:

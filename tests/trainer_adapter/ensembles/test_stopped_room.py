@@ -42,7 +42,12 @@ SLOW = ("cadence_s = 1", "cadence_s = 3600")
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A service whose policy permits votes, at Level 2."""
-    with open_place(tmp_path_factory.mktemp("stopped") / "place", mechanisms=["gdp", "poisson_gaussian"], level=2, model_release=False) as found:
+    with open_place(
+        tmp_path_factory.mktemp("stopped") / "place",
+        mechanisms=["gdp", "poisson_gaussian"],
+        level=2,
+        model_release=False,
+    ) as found:
         yield found
 
 

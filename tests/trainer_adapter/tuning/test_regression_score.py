@@ -78,7 +78,6 @@ def test_a_score_is_the_sum_of_bounded_squares_of_what_did_not_train(place: Plac
     assert judge.score(Constant(float("nan"))) == pytest.approx(-9.0 * len(truth), abs=3.0)
 
 
-
 def test_trials_of_a_regression_are_judged_in_private(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """From check to model; what is shown is measured on public data."""
     three(monkeypatch)
