@@ -44,15 +44,15 @@ def row(name: str, part: Fraction, audits: int, plan_name: str) -> dict[str, Any
         above, in_a_row = above + accused, in_a_row + 1 if accused else 0
         frozen = frozen or (number if in_a_row == ACCUSATIONS else 0)
     # More right guesses never prove less.
-    ends = [epsilon_least(one(reached, key=lambda seen: seen.correct), DELTA) for one in (min, max)]
+    reached.sort(key=lambda seen: seen.correct)
     return {
         "model": name,
         "plan": plan_name,
         "noise": str(part),
         "audits": audits,
         "epsilon_claimed": float(claim),
-        "bound_least": float(ends[0]),
-        "bound_most": float(ends[1]),
+        "bound_least": float(epsilon_least(reached[0], DELTA)),
+        "bound_most": float(epsilon_least(reached[-1], DELTA)),
         "above": above,
         "frozen_by_audit": frozen or None,
     }
