@@ -4,7 +4,7 @@
 
 The current loss, the run and the capacity, the first two rounded up and the last one down; in whole units where no
 decimals up to a dozen places keep the sides as they are. An author may be shown the part of
-others in an account rounded up; the decision itself is made on the exact sum.
+others in an account rounded up; the decision is made on the exact sum, or on the rounded one where the policy says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from ledger.accounts.account_loss import counted_loss
-from ledger.accounts.shared_account import others_rounded_up
+from ledger.accounts.shared_account import counted_with_others, others_rounded_up
 from ledger.domain.facts import GLOBAL, Account, Facts
 from ledger.domain.gate import Check
 from ledger.filters import Cap, Rule, read_rule
@@ -36,6 +36,7 @@ class Limit:
     Attributes:
         source: the document and version that states it; empty for the partition's own budget.
         rounded: whether the author is shown the part of others rounded up.
+        counted_for: the holder of the author's lineage, where the part of all others counts rounded up; else empty.
     """
 
     partition: str
@@ -44,6 +45,22 @@ class Limit:
     share: Fraction | None = None
     source: str = ""
     rounded: bool = False
+    counted_for: str = ""
+
+    @property
+    def counts_rounded(self) -> bool:
+        """Whether the part of others counts rounded up: in the accounts that the author shares."""
+        return bool(self.counted_for) and self.holder != self.counted_for
+
+    def before(self, facts: Facts) -> Loss:
+        """What counts of the account now; an account without charges is empty."""
+        account = facts.accounts.get((self.partition, self.holder))
+        nothing = Loss.zero(len(read_rule(facts.partitions[self.partition].terms).coordinates))
+        whole = counted_loss(facts, account) if account else nothing
+        if not self.counts_rounded:
+            return whole
+        own = facts.accounts.get((self.partition, self.counted_for))
+        return counted_with_others(whole, own.loss if own else nothing, self.cap.capacity)
 
     def to_json(self) -> c.Object:
         """The form in the charge's entry, for replay to check."""
@@ -67,11 +84,9 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, facts: Facts, limit: Limit, segments: tuple[Segment, ...], steps: int) -> Room:
-        """The current account; an account without charges is empty."""
+        """The current account."""
         rule = read_rule(facts.partitions[limit.partition].terms)
-        account = facts.accounts.get((limit.partition, limit.holder))
-        before = counted_loss(facts, account) if account else Loss.zero(len(rule.coordinates))
-        return cls(limit, rule, before, segments, steps)
+        return cls(limit, rule, limit.before(facts), segments, steps)
 
     @property
     def used(self) -> Fraction:
@@ -100,7 +115,7 @@ class Room(NamedTuple):
 
     def as_shown(self, accounts: Accounts, own: str) -> Room:
         """The room as shown to the holder of the account ``own``: never less used than it is."""
-        if not self.limit.rounded:
+        if not self.limit.rounded or self.limit.counts_rounded:
             return self
         part = self._own_part(accounts, own)
         return self._replace(before=part + others_rounded_up(self.before, part, self.limit.cap.capacity))
@@ -124,7 +139,9 @@ class Room(NamedTuple):
         if limit.holder not in {GLOBAL, own}:
             return Check(CODE, self.enough, silent(limit.partition, enough=self.enough), limit.holder)
         shown = self.as_shown(accounts, own)
-        if self.enough and not shown.enough:
+        if limit.counts_rounded:
+            text = f"{self.text()}; the part of others counts rounded up"
+        elif self.enough and not shown.enough:
             text = f"the global account of {limit.partition} has room; the part of others is shown rounded up only"
         else:
             text = (
@@ -199,6 +216,8 @@ class GroupLimit:
 
     def full(self, facts: Facts, segments: tuple[Segment, ...], steps: int) -> list[str]:
         """The partitions whose accounts have no room for a run."""
+        if self.limit.counts_rounded:
+            return [room.limit.partition for room in self.rooms(facts, segments, steps) if not room.enough]
         cap, holder, accounts, forgiven = self.limit.cap, self.limit.holder, facts.accounts, facts.forgiven
         rule, run = read_rule(facts.partitions[self.partitions[0]].terms), loss_of(segments, steps)
         # Many partitions usually have equal accounts.

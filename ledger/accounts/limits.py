@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ledger.accounts.headroom import CODE, Limit, silent
 from ledger.accounts.pricing import COMPUTED, Bound, ComputedPrices
@@ -27,7 +28,11 @@ def limits_on(
         _limit(bound, numbers, rounded=bound.holder == GLOBAL and caps[bound.partition.ref].rounded)
         for bound in _bounds(partitions, caps, author)
     ]
-    return [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
+    limits = [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
+    if any(stated.counts_rounded for stated in caps.values()):
+        # One such partition is enough: a charge on several is admitted on all of them or refused.
+        return [replace(limit, counted_for=holder_of(author.node)) for limit in limits]
+    return limits
 
 
 def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Bound]:

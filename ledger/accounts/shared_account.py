@@ -23,6 +23,16 @@ def others_rounded_up(whole: Loss, own: Loss, capacity: Sequence[int | None]) ->
     return Loss(tuple(map(_rounded_up, finite, capacity)), tuple(infinite))
 
 
+def counted_with_others(whole: Loss, own: Loss, capacity: Sequence[int | None]) -> Loss:
+    """What counts of an account with the part of others rounded up: ``whole``, or at most one step more.
+
+    Of an account that is rounded already it is the same, at every coordinate that has a capacity.
+    """
+    # After a decree less may count of the whole than of one's own part.
+    mine = Loss(tuple(map(min, own.finite, whole.finite)), tuple(map(min, own.infinite, whole.infinite)))
+    return mine + others_rounded_up(whole, mine, capacity)
+
+
 def least_of_others(shown: Loss, capacity: Sequence[int | None]) -> Loss:
     """The least that others may have if their part is shown as ``shown``; it follows from that and reveals no more."""
     return Loss(tuple(map(_one_step_less, shown.finite, capacity)), shown.infinite)

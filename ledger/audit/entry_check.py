@@ -122,6 +122,8 @@ def _check_pending(context: Context[MakeCharge], entry: Entry) -> PricedCharge:
         raise Malformed("body.refund", "is not what follows from the entries before")
     if entry.body.get("alerts", []) != priced.alerts(facts, numbers):
         _check_alerts(facts, priced, entry)
+    if any(limit.limit.counts_rounded for limit in priced.limits) and priced.full(facts):
+        raise Malformed("body.outcome", "is pending, but with the part of others rounded up there was no room")
     return priced
 
 

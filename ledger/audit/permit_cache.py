@@ -130,7 +130,9 @@ class PermitCache:
         elif run is None:
             return
         elif priced is not None:
-            if priced.verdict.until is not None:
+            # Where the part of others counts rounded up, the room is checked before the entry is applied.
+            exact = not any(limit.limit.counts_rounded for limit in priced.limits)
+            if exact and priced.verdict.until is not None:
                 self._charges.keep(run.alike, PermittedCharge(key, priced, RecordedPrices(entry), self._limits(priced)))
         elif entry.kind != CHARGE.name:
             cached = PERMIT if self._gate is None else verdict

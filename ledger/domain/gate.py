@@ -60,6 +60,7 @@ class Caps:
         share: the most of the partition's capacity that one lineage may use.
         alerts: shares of a capacity whose crossing the charge's entry reports.
         rounded: whether a decision shows the author the part of others in everyone's account rounded up.
+        counts_rounded: whether it also counts that part so, in every account that the author shares.
         lineage_source: the document and version that states it, for people; ``share_source`` likewise.
     """
 
@@ -70,6 +71,7 @@ class Caps:
     lineage_source: str = field(default="", compare=False)
     share_source: str = field(default="", compare=False)
     rounded: bool = field(default=False, compare=False)
+    counts_rounded: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

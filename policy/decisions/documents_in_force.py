@@ -14,6 +14,7 @@ from ledger.wire.field_types import TIME_MAX
 from policy.checks.field_readers import DAY_MS
 from policy.decisions.streams_in_force import slice_terms
 from policy.documents import LEVEL_SEALED, ContractDocument, DatasetDescription, Policy, Recommendation
+from policy.documents.policy import ROUNDED_DECISIONS
 
 # The gate runs inside the book's writer, where each document is needed for every command.
 _KEPT: Final = 256
@@ -63,8 +64,8 @@ def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument | None
     if least is None or least > epsilon:
         least, source = epsilon, ""
     everyone = epsilon if binds.caps_everyone else None
-    rounded = policy.shared_accounts == "rounded"
-    return Caps(everyone, least, share, policy.alerts, source, share_source, rounded)
+    rounded, counts = policy.shared_accounts != "exact", policy.shared_accounts == ROUNDED_DECISIONS
+    return Caps(everyone, least, share, policy.alerts, source, share_source, rounded, counts)
 
 
 def _least(*stated: tuple[Fraction | None, str]) -> tuple[Fraction | None, str]:

@@ -30,6 +30,7 @@ ALERTS_MAX: Final = 16
 AGE_DAYS_MAX: Final = 36_500
 NOTICE_HOURS_MAX: Final = 8_760
 PRIVATE_PREDICTION: Final = "private_prediction"
+ROUNDED_DECISIONS: Final = "rounded_decisions"
 REGISTRABLE: Final = ("budget", "level", "runs", "spent", "unit")
 """The values of a dataset that a policy may make public: its budget, Level, number of runs, ε so far, and unit."""
 
@@ -86,7 +87,8 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
             (attested), or by the clean room's statement (stated). Without it they never are, and a lapse posts the
             whole charge; with it a lapse posts the leased steps.
         register: what the public register shows of each dataset; nothing if absent.
-        shared_accounts: whether a consumer is shown the part of others in the global account exactly.
+        shared_accounts: how a consumer sees the part of others in accounts that it shares: rounded up, exactly, or
+            rounded up with its charges decided on the rounded part too, so that none tells it more.
         step_leases: a charge leases its steps before they are taken, so that a copy of its run ends.
         tuning: whether every trial is charged, or tuning happens on public data only.
     """
@@ -119,7 +121,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
     refund: Refund | None = None
     register: Annotated[tuple[Annotated[str, words(*REGISTRABLE)], ...], distinct(len(REGISTRABLE))] = ()
     sealed: Sealed | None = None
-    shared_accounts: Annotated[str, words("rounded", "exact")] = "rounded"
+    shared_accounts: Annotated[str, words("rounded", "exact", ROUNDED_DECISIONS)] = "rounded"
     step_leases: bool = False
     tuning: Annotated[str, words("charged", "public")] = "charged"
     watermark: bool = False
@@ -176,6 +178,7 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
         if any(low >= high for low, high in zip(self.alerts, self.alerts[1:], strict=False)):
             raise Inconsistent("alerts", "must rise")
         self._check_names()
+        self._check_shared_accounts()
         self._check_releases(levels)
 
     def _check_names(self) -> None:
@@ -186,6 +189,18 @@ class Policy(Document, frozen=True, dict=True, tag_field="kind", tag="policy"):
         for place, cap in enumerate(self.coalitions):
             if cap.epsilon_max > self.budget.epsilon_max:
                 raise Inconsistent(f"coalitions[{place}].epsilon_max", "must be at most budget.epsilon_max")
+
+    def _check_shared_accounts(self) -> None:
+        if self.shared_accounts != ROUNDED_DECISIONS:
+            return
+        if self.alerts:
+            rule = (
+                f"must be empty where shared_accounts is {ROUNDED_DECISIONS}: a charge's entry shows which it crosses"
+            )
+            raise Inconsistent("alerts", rule)
+        if {"runs", "spent"} & {*self.register}:
+            rule = f"must not name runs or spent where shared_accounts is {ROUNDED_DECISIONS}: they show the exact sum"
+            raise Inconsistent("register", rule)
 
     def _check_releases(self, levels: set[int]) -> None:
         if self.sealed is not None and LEVEL_SEALED not in levels:

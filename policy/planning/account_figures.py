@@ -14,7 +14,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ledger.accounts import account_loss
 from ledger.accounts.headroom import Limit, is_infinite
 from ledger.accounts.limits import limits_on
 from ledger.domain.decision import Rejected
@@ -29,7 +28,6 @@ from policy.decisions.charges import undeclared_coalitions
 from policy.decisions.documents_in_force import Binding, binding, caps_of, last_moment
 from policy.decisions.last_run import LastRun, LastRunBounds
 from policy.documents import ContractDocument
-from policy.planning.account_caps import empty_account
 from policy.planning.reported_values import Natural, Percent
 
 
@@ -150,8 +148,7 @@ class PartitionFigures:
 
     def _room(self, limit: Limit, words: str) -> _Room:
         rule, cap = self._rule, limit.cap
-        account = self.facts.accounts.get((limit.partition, limit.holder))
-        loss = account_loss.counted_loss(self.facts, account or empty_account(self.partition, limit.holder))
+        loss = limit.before(self.facts)
         runs = None if self.last is None else rule.runs(loss, cap, self.last.loss)
         used = rule.share(loss, cap)
         return _Room(words, used, used >= 1 or not rule.admits(loss, cap), runs, is_infinite(rule, loss, cap))

@@ -21,7 +21,8 @@ from ledger.domain.organisation_graph import coalitions_of
 from ledger.domain.partition_ranges import partitions_within
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
-from policy.decisions.documents_in_force import binding, bindings
+from policy.decisions.documents_in_force import Binding, binding, bindings
+from policy.documents.policy import ROUNDED_DECISIONS
 from policy.planning.account_caps import empty_account
 from policy.planning.hypothetical_facts import HypotheticalFacts
 
@@ -34,8 +35,15 @@ UNCERTAIN: Final = (
 
 def is_rounded(facts: Facts, partition: Partition, now: int) -> bool:
     """Whether consumers are shown the global account rounded: by default, unless the policy states ``exact``."""
-    binds = binding(facts, partition, now)
-    return binds is None or binds.policy.shared_accounts == "rounded"
+    return _is_rounded(binding(facts, partition, now))
+
+
+def _is_rounded(binds: Binding | None) -> bool:
+    return binds is None or binds.policy.shared_accounts != "exact"
+
+
+def _counts_rounded(binds: Binding | None) -> bool:
+    return binds is not None and binds.policy.shared_accounts == ROUNDED_DECISIONS
 
 
 def rounded_account(facts: Facts, partition: Partition, own_holder: str) -> Account:
@@ -63,10 +71,10 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
     """The states with shared accounts as shown to a holder; None if all are shown exactly.
 
     A run that fits in the state with the most fits the exact one, and a run that does not fit in the state with
-    the least does not.
+    the least does not. Where a policy has charges decided on the rounded part, both are the same state.
     """
-    bound = zip(partitions, bindings(facts, partitions, now), strict=True)
-    rounded = [partition for partition, binds in bound if binds is None or binds.policy.shared_accounts == "rounded"]
+    bound = bindings(facts, partitions, now)
+    rounded = [partition for partition, binds in zip(partitions, bound, strict=True) if _is_rounded(binds)]
     holders: dict[str, Fraction | None] = {GLOBAL: None, **_coalitions(facts, own_holder)}
     facts.fetch_accounts([partition.ref for partition in rounded], [*holders, own_holder])
     most, least = dict[tuple[str, str], Account](), dict[tuple[str, str], Account]()
@@ -78,6 +86,7 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
         return None
     # These accounts already count pending loss and decrees.
     no_forgiven = dict.fromkeys(most, None)
+    least = most if any(map(_counts_rounded, bound)) else least
     return ShownStates(
         *(HypotheticalFacts(facts, accounts=accounts, forgiven=no_forgiven) for accounts in (most, least))
     )
