@@ -234,13 +234,7 @@ show epsilon key signed world/sro-3.toml did:web:sro.localhost --since "$began"
 epsilon key signed world/sro-3.toml did:web:sro.localhost --since "$began" --json > signed.json
 expect '"recovery_quorum"' signed.json
 
-say "The issuer of access tokens: its next key is in the file that the service reads"
-show epsilon key new world/keys/issuer-2.pem > issuer-2.jwk
-cp world/issuer.jwks issuer-old.jwks
-sed -i 's#keys/issuer.pem#keys/issuer-2.pem#' world/profile.toml
-python3 -c 'import json; json.dump({"keys": [json.load(open("issuer-2.jwk"))]}, open("world/issuer.jwks", "w"))'
-
-say "The log: suspended, resumed, and replaced while no service runs by it, with a window in which both keys sign"
+say "The log: suspended and resumed by its operator, while no service runs"
 stop service
 show epsilon suspend-log-key world/profile.toml --reason "a laptop is missing"
 start service epsilon serve world/profile.toml
@@ -261,6 +255,14 @@ PYTHON
 show epsilon account world/tdc-2.toml
 stop service
 show epsilon suspend-log-key world/profile.toml --reason "it was found" --resume
+
+say "The issuer of access tokens: its next key is in the file that the service reads"
+show epsilon key new world/keys/issuer-2.pem > issuer-2.jwk
+cp world/issuer.jwks issuer-old.jwks
+sed -i 's#keys/issuer.pem#keys/issuer-2.pem#' world/profile.toml
+python3 -c 'import json; json.dump({"keys": [json.load(open("issuer-2.jwk"))]}, open("world/issuer.jwks", "w"))'
+
+say "The log: its key is replaced while no service runs by it, with a window in which both keys sign"
 show epsilon key new world/keys/log-2.pem > log-2.jwk
 show epsilon rotate-log-key world/profile.toml world/keys/log-2.pem --overlap 1000
 echo "A service that still has the old key does not start:"

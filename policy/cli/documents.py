@@ -52,6 +52,7 @@ def check(
         data = _read(file)
         kind, source = read_any(data)
         caps = _caps(kind, data, policy, plan)
+        warnings = _warnings(kind, data)
     except OSError as error:
         typer.echo(f"{error.filename}: {error.strerror}: name a document's file", err=True)
         raise typer.Exit(ExitCode.NOT_FOUND) from None
@@ -65,12 +66,14 @@ def check(
     same = digest(canonical_form(data, POLICY_DOCUMENT_BYTES_MAX))
     result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
     if as_json:
-        typer.echo(json.dumps({**result, "caps": [cap.to_json() for cap in caps]}))
+        typer.echo(json.dumps({**result, "caps": [cap.to_json() for cap in caps], "warnings": warnings}))
         return
     digest_shown = f", document {result['document']}" if is_verbose() else ""
     typer.echo(f"{file}: {source}{digest_shown}")
     for report in caps:
         typer.echo(report.text if report.fits else f"warning: {report.text}", err=not report.fits)
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def _read(file: Path) -> bytes:
@@ -78,6 +81,16 @@ def _read(file: Path) -> bytes:
 
     with file.open("rb") as opened:
         return opened.read(POLICY_DOCUMENT_BYTES_MAX + 1)
+
+
+def _warnings(kind: str, data: bytes) -> list[str]:
+    """What a valid policy leaves open, in sentences. Raises: Malformed."""
+    from policy.documents import Policy
+
+    if kind != "policy" or Policy.parse(data).step_leases:
+        return []
+    text = "step_leases is not true: two copies of a run may train under one charge, and one of their models leaves"
+    return [f"{text}; state step_leases: true"]
 
 
 def _caps(kind: str, data: bytes, policy: Path | None, plan: Path | None) -> Sequence[CapReport]:

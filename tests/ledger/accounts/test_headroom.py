@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from types import SimpleNamespace
+from typing import Final, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.accounts.headroom import Limit, Room
+from ledger.accounts.headroom import GroupLimit, Limit, Room
 from ledger.accounts.shared_account import STEPS
-from ledger.domain.facts import GLOBAL, Account
+from ledger.domain.facts import GLOBAL, Account, Facts
 from ledger.filters import Cap, Rule
 from ledger.filters.gaussian import GaussianRule
 from ledger.filters.pure_dp import PureSum
 from ledger.filters.reference_step_count import Reference
 from ledger.filters.renyi import Renyi
 from ledger.mechanisms.loss import Loss, Segment
+from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import DELTA_ONE, NAT
 
 DELTA: Final = Fraction(1, 100_000)
@@ -135,3 +137,51 @@ def test_the_part_of_others_is_shown_rounded_and_decides_exactly(
         assert more.check(accounts, OWN).text == check.text
     if found := TOLD.search(check.text.removesuffix(ROUNDED)):
         assert (found[4] == "<=") == check.passed
+
+
+@given(
+    st.sampled_from(sorted(RULES)),
+    st.lists(NUMBERS, min_size=3, max_size=3),
+    st.lists(NUMBERS, min_size=3, max_size=3),
+    st.lists(NUMBERS, min_size=3, max_size=3),
+    st.lists(NUMBERS.map(lambda bound: bound + 1), min_size=3, max_size=3),
+)
+def test_the_part_of_others_counts_rounded_where_the_policy_says_so(
+    kind: str, own: list[int], others: list[int], run: list[int], bounds: list[int]
+) -> None:
+    """What it admits the exact sum admits; all parts of others that one step holds are decided and shown alike."""
+    exact = room(kind, [a + b for a, b in zip(own, others, strict=True)], run, [*bounds])
+    limit = replace(exact.limit, counted_for=OWN)
+    width = len(exact.before.finite)
+    steps = [-(-bound // STEPS) for bound in bounds[:width]]
+    rounded = [-(-part // step) * step for part, step in zip(others[:width], steps, strict=True)]
+    texts = set()
+    for part in (others[:width], rounded):
+        facts = _shared(exact.rule, limit, own[:width], part)
+        counted = Room.of(facts, limit, exact.segments, 1)
+        assert [*counted.before.finite] == [a + b for a, b in zip(own[:width], rounded, strict=True)]
+        assert GroupLimit(limit, (limit.partition,)).full(facts, exact.segments, 1) == (
+            [] if counted.enough else [limit.partition]
+        )
+        assert not counted.enough or exact.enough
+        texts.add(counted.check(facts.accounts, OWN).text)
+    assert len(texts) == 1
+    # Its own account counts exactly.
+    mine = replace(limit, holder=OWN)
+    assert [*mine.before(_shared(exact.rule, mine, own[:width], others[:width])).finite] == own[:width]
+
+
+def _shared(rule: Rule, limit: Limit, own: list[int], others: list[int]) -> Facts:
+    """A state with everyone's account and one's own."""
+    nothing, ref = ZERO[len(own)], limit.partition
+    whole = Loss(tuple(a + b for a, b in zip(own, others, strict=True)), nothing.infinite)
+    accounts = {GLOBAL: whole, OWN: Loss(tuple(own), nothing.infinite)}
+    terms = c.dump(rule.to_json()).decode()
+    return cast(
+        "Facts",
+        SimpleNamespace(
+            partitions={ref: SimpleNamespace(terms=terms)},
+            accounts={(ref, holder): Account(ref, holder, loss, nothing) for holder, loss in accounts.items()},
+            forgiven={},
+        ),
+    )

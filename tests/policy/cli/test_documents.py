@@ -56,7 +56,7 @@ def test_a_schema_is_written_out() -> None:
 
 def checked(tmp_path: Path, *, contract: dict[str, Any] | None = None, run: object = None, **changes: Any) -> Result:  # noqa: ANN401 - JSON
     """``document check`` of a policy, or of a contract under it, and of a plan."""
-    files = {"policy": policy_document(**changes), "contract": contract, "plan": run}
+    files = {"policy": policy_document(**{"step_leases": True, **changes}), "contract": contract, "plan": run}
     for name, content in files.items():
         if content is not None:
             (tmp_path / name).write_text(json.dumps(content))
@@ -80,6 +80,18 @@ def test_each_cap_shows_what_could_run_and_from_which_epsilon_on(tmp_path: Path)
     assert 0 < int(steps) < 60
     assert "warning" not in checked(tmp_path, run=plan(60, "2"), lineage={"epsilon_max": least}).output
     assert "warning" not in checked(tmp_path, run=plan(int(steps), "2"), lineage={"epsilon_max": "1"}).output
+
+
+def test_a_policy_without_step_leases_is_a_warning(tmp_path: Path) -> None:
+    """In text and in JSON; one that asks for them has none, and a contract has none of its own."""
+    done = checked(tmp_path, step_leases=None)
+    assert done.exit_code == 0
+    assert "warning: step_leases is not true: two copies" in done.output
+    for leases, warnings in ((None, 1), (False, 1), (True, 0)):
+        (tmp_path / "policy").write_text(json.dumps(policy_document(step_leases=leases)))
+        done = RUN.invoke(app, ["document", "check", str(tmp_path / "policy"), "--json"])
+        assert len(json.loads(done.output)["warnings"]) == warnings
+    assert "warning" not in checked(tmp_path, contract=contract(BANKS[0]), run=plan(60, "2")).output
 
 
 def test_a_contract_is_tried_under_its_policy(tmp_path: Path) -> None:

@@ -74,10 +74,11 @@ def test_the_smaller_cap_of_a_lineage_binds(policy: str, agreed: str | None, lea
     assert caps.lineage_source.partition(" ")[0] == source
 
 
-@pytest.mark.parametrize("shown", ["rounded", "exact", None])
+@pytest.mark.parametrize("shown", ["rounded", "rounded_decisions", "exact", None])
 def test_shared_accounts_are_rounded_unless_the_policy_says_exact(shown: str | None) -> None:
     """In the caps of every charge."""
-    assert caps_of(EPSILON, _binding(shared_accounts=shown), None).rounded == (shown != "exact")
+    caps = caps_of(EPSILON, _binding(shared_accounts=shown), None)
+    assert (caps.rounded, caps.counts_rounded) == (shown != "exact", shown == "rounded_decisions")
 
 
 @pytest.mark.parametrize(
