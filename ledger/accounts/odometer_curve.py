@@ -1,7 +1,8 @@
 """The odometer of an account at other δ than its partition's, where the rule's proof holds at each.
 
-Under the rule ``renyi`` the weights of the orders are fixed when a partition opens, and with L the loss of all runs and
-r_α their sum at order α, Σ w_α·exp((α - 1)(L - r_α)) is a supermartingale whatever δ is: δ enters the conversion alone.
+Under the rule ``renyi`` the weights of the orders are fixed before a partition's first run, and with L the loss of all
+runs and r_α their sum at order α, Σ w_α·exp((α - 1)(L - r_α)) is a supermartingale whatever δ is: δ enters the
+conversion alone.
 So the odometer holds at every moment at each δ, taken by itself. Under the rule ``pure`` it holds at δ = 0, and so at
 every δ. The other rules share δ among checkpoints that were laid for their own: there the one point at it is proven.
 

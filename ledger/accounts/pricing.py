@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Protocol, TypeVar, TypeVarTuple, cast
@@ -19,11 +19,12 @@ from ledger.domain.facts import Partition
 from ledger.domain.outcomes import Code
 from ledger.filters import Cap, NoRoom, Rule, read_rule
 from ledger.mechanisms.decomposition import group_privacy
-from ledger.mechanisms.loss import Segment
+from ledger.mechanisms.loss import Segment, loss_of
 from ledger.mechanisms.mechanism import Mechanism
 from ledger.mechanisms.price_proofs import NotPriced
 from ledger.mechanisms.run_plan import RunPlan, group_of
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import write
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -189,6 +190,23 @@ def _priced(unit_records: int, plan: RunPlan) -> Iterator[Mechanism]:
         yield group_privacy(unit_records, plan.mechanism(plan.steps))
     except (NotPriced, ArithmeticError) as error:
         raise Rejected(Code.NOT_PRICED, str(error), "body.plan") from None
+
+
+def for_first_run(partition: Partition, segments: tuple[Segment, ...], steps: int) -> Partition:
+    """A partition with the rule it has from an admitted charge on, of so many steps at this price.
+
+    Its first charge may choose the rule: see :meth:`ledger.filters.Rule.for_first_run`.
+    """
+    if _is_chosen(partition.terms):
+        return partition
+    rule = read_rule(partition.terms).for_first_run(loss_of(segments, steps))
+    return replace(partition, terms=write(rule).decode())
+
+
+@lru_cache(maxsize=65_536)
+def _is_chosen(terms: str) -> bool:
+    """Whether no first charge chooses anything: read from the terms once, since every charge is checked for it."""
+    return not read_rule(terms).first_run_chooses
 
 
 @lru_cache(maxsize=65_536)

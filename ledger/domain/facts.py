@@ -102,7 +102,11 @@ class StreamVersion:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A slice of a dataset with its budget; ``terms`` is its rule, fixed for life, as canonical JSON."""
+    """A slice of a dataset with its budget.
+
+    Attributes:
+        terms: its rule as canonical JSON, as it opened; or as its first charge chose it, where that has a choice.
+    """
 
     ref: str
     provider: str

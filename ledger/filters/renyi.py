@@ -14,6 +14,9 @@ which keeps (ε, w_α·δ) by the fixed-order filter (Feldman, Zrnic 2021, Theor
 Weights belong to the partition and not to the cap, so a capacity never shrinks as ε grows. A lineage whose runs
 were admitted under several caps (contracts differ, policies change) was then admitted under the largest of them
 throughout, and keeps that one; with weights chosen anew for each cap it would keep it at up to twice δ only.
+
+A partition with a declared load opens with two divisions of δ, of which its first charge chooses one
+(:mod:`ledger.filters.renyi_orders` has why that is sound): the terms that a partition has from then on have one.
 """
 
 from __future__ import annotations
@@ -23,12 +26,21 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ledger.accounting.epsilon_report import slack
 from ledger.accounting.renyi import ACCEPTED, ISSUED, price
 from ledger.filters.capacity import Cap, NoRoom, used
-from ledger.filters.renyi_orders import ORDER_MAX, WEIGHT_ONE, choose_shares, load_prices, order_bound
+from ledger.filters.renyi_orders import (
+    ORDER_MAX,
+    WEIGHT_ONE,
+    Shares,
+    declared_shares,
+    load_prices,
+    opens,
+    order_bound,
+    undeclared_shares,
+)
 from ledger.filters.rule import SLACK, Coordinate, Opening, Rule, order
 from ledger.mechanisms.decomposition import to_steps
 from ledger.mechanisms.loss import Loss, Segment, cover
@@ -36,8 +48,22 @@ from ledger.mechanisms.mechanism import Mechanism
 from ledger.wire.exact_numbers import DELTA_ONE, NAT, ceil_slack
 from ledger.wire.field_types import Positive, between, constant
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import Record
 
 ORDERS_MAX: Final = 16
+Weights = Annotated[tuple[Annotated[int, between(0, WEIGHT_ONE)], ...], Meta(max_length=ORDERS_MAX)]
+
+
+class DeclaredDivision(Record, frozen=True):
+    """The division of δ for a declared load, which holds from the first charge on if that charge gains by it.
+
+    Attributes:
+        epsilons: the caps at opening under which both divisions are compared.
+        weights: as of the rule.
+    """
+
+    epsilons: Annotated[tuple[Fraction, ...], Meta(min_length=1, max_length=ORDERS_MAX)]
+    weights: Weights
 
 
 class Renyi(Rule, frozen=True, tag="renyi"):
@@ -46,16 +72,18 @@ class Renyi(Rule, frozen=True, tag="renyi"):
     Attributes:
         delta: of the partition's budget.
         orders: the integer orders, ascending; every account of the partition keeps its loss at all of them.
-        weights: per order, its share of δ in thousandths.
+        weights: per order, its share of δ in thousandths; 0 at an order that only the other division has.
         slack: δ units reserved for charges that are (ε, δ) black boxes; the orders share the rest.
         odometers: 2 where the rule's own and the PLD of the first run share δ less slack, half each; see :class:`Rule`.
+        declared: the other division of δ; absent where there is one, and once a first charge was admitted.
     """
 
     delta: Positive
     orders: Annotated[tuple[Annotated[int, between(2, ORDER_MAX)], ...], Meta(min_length=1, max_length=ORDERS_MAX)]
-    weights: Annotated[tuple[Annotated[int, between(1, WEIGHT_ONE)], ...], Meta(max_length=ORDERS_MAX)]
+    weights: Weights
     slack: Annotated[int, between(0, DELTA_ONE)] = constant(0)
     odometers: Literal[2] | None = None
+    declared: DeclaredDivision | None = None
     v: Literal[1] = constant(1)
 
     def __post_init__(self) -> None:
@@ -63,14 +91,16 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         super().__post_init__()
         if tuple(sorted(set(self.orders))) != self.orders:
             raise Malformed("orders", "must ascend")
-        if len(self.weights) != len(self.orders) or sum(self.weights) > WEIGHT_ONE:
-            raise Malformed("weights", f"must have one share per order, {WEIGHT_ONE} together at most")
+        divisions = {"weights": self.weights, **({"declared.weights": self.declared.weights} if self.declared else {})}
+        for name, weights in divisions.items():
+            if len(weights) != len(self.orders) or not 0 < sum(weights) <= WEIGHT_ONE:
+                raise Malformed(name, f"must have one share per order, {WEIGHT_ONE} together at most, and not only 0")
         if Fraction(self.slack, DELTA_ONE) >= self.delta:
             raise Malformed("slack", "must be less than δ")
 
     def __hash__(self) -> int:
         """A hash without δ, whose own hash is slow: rules with the same orders are few."""
-        return hash((self.orders, self.weights, self.slack))
+        return hash((self.orders, self.weights, self.slack, self.declared is None))
 
     @classmethod
     def choose(cls, opening: Opening) -> Renyi:
@@ -86,12 +116,50 @@ class Renyi(Rule, frozen=True, tag="renyi"):
             raise Malformed("delta", "must lie between 0 and 1")
         if not Fraction(slack, DELTA_ONE) < delta:
             raise Malformed("slack", "must be less than δ")
-        shares = choose_shares(caps, delta - Fraction(slack, DELTA_ONE), load_prices(load, relation) if load else {})
-        orders, weights = zip(*sorted(shares.items()), strict=True)
-        rule = cls(delta, orders, weights, slack, 2)
-        for epsilon in caps:
-            rule.cap(epsilon)
+        shared, prices = delta - Fraction(slack, DELTA_ONE), load_prices(load, relation) if load else {}
+        undeclared = undeclared_shares(caps, shared)
+        declared = declared_shares(caps, shared, prices) if prices else None
+        if declared is not None and not opens(undeclared, caps, shared):
+            undeclared, declared = declared, None
+        rule = cls._of_shares(delta, slack, undeclared, declared, caps)
+        for one in rule.divisions:
+            for epsilon in caps:
+                one.cap(epsilon)
         return rule
+
+    @classmethod
+    def _of_shares(
+        cls, delta: Fraction, slack: int, undeclared: Shares, declared: Shares | None, caps: tuple[Fraction, ...]
+    ) -> Renyi:
+        orders = tuple(sorted({*undeclared, *(declared or {})}))
+        weights, others = (tuple(shares.get(one, 0) for one in orders) for shares in (undeclared, declared or {}))
+        division = DeclaredDivision(tuple(dict.fromkeys(caps)), others) if declared else None
+        return cls(delta, orders, weights, slack, 2, division)
+
+    @property
+    def divisions(self) -> tuple[Renyi, ...]:
+        """The terms of which one holds from the first charge on: without a declaration, then with it."""
+        if self.declared is None:
+            return (self,)
+        without = structs.replace(self, declared=None)
+        return without, structs.replace(without, weights=self.declared.weights)
+
+    @property
+    def first_run_chooses(self) -> bool:
+        """With a declared load that gains something."""
+        return self.declared is not None
+
+    def for_first_run(self, run: Loss) -> Rule:
+        """The division that this first run chooses; see :mod:`ledger.filters.renyi_orders`."""
+        if self.declared is None:
+            return self
+        without, declared = self.divisions
+        epsilons, empty = self.declared.epsilons, Loss.zero(len(self.coordinates))
+        caps = [(without.cap(epsilon), declared.cap(epsilon)) for epsilon in epsilons]
+        if any(declared.share(run, with_it) > without.share(run, cap) for cap, with_it in caps):
+            return without
+        gains = any(declared.runs(empty, with_it, run) > without.runs(empty, cap, run) for cap, with_it in caps)
+        return declared if gains else without
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -124,6 +192,8 @@ class Renyi(Rule, frozen=True, tag="renyi"):
 
     def cap(self, epsilon: Fraction) -> Cap:
         """Capacities under a cap: a function of the terms and ε alone, and never less for a larger ε.
+
+        Before the first charge those of the undeclared division or, where that leaves none, of the declared one.
 
         Raises:
             NoRoom: if no order is open, with the least ε that would open one.
@@ -174,13 +244,13 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         at, bound = loss.at(len(self.orders)), cap.capacity[-1]
         return at is not None and bound is not None and at <= bound
 
-    def bounds(self, epsilon: Fraction) -> tuple[Fraction, ...]:
-        """B(α; ε, w·δ) per order, rounded down; not positive where the order is closed."""
+    def bounds(self, epsilon: Fraction) -> tuple[Fraction | None, ...]:
+        """B(α; ε, w·δ) per order, rounded down; not positive where the order is closed, None without a share of δ."""
         return self._bounds(epsilon, self.certain)
 
-    def _bounds(self, epsilon: Fraction, shared: Fraction) -> tuple[Fraction, ...]:
+    def _bounds(self, epsilon: Fraction, shared: Fraction) -> tuple[Fraction | None, ...]:
         return tuple(
-            order_bound(order, epsilon, shared * Fraction(weight, WEIGHT_ONE))
+            order_bound(order, epsilon, shared * Fraction(weight, WEIGHT_ONE)) if weight else None
             for order, weight in zip(self.orders, self.weights, strict=True)
         )
 
@@ -196,12 +266,14 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         """
         if loss.empty:
             return Fraction(0)
+        if self.declared is not None:
+            return max(one.odometer(loss) for one in self.divisions)
         if loss.infinite[-1] or loss.finite[-1] > self.slack:
             raise ArithmeticError("the account holds more than its slack")
         bounds = [
             Fraction(at, NAT) - bound
             for place, bound in enumerate(self._bounds(Fraction(0), self.odometer_delta))
-            if (at := loss.at(place)) is not None
+            if bound is not None and (at := loss.at(place)) is not None
         ]
         if not bounds:
             raise ArithmeticError("every order holds an infinite charge")
@@ -212,8 +284,11 @@ class Renyi(Rule, frozen=True, tag="renyi"):
 @lru_cache(maxsize=4_096)
 def _cap(rule: Renyi, numerator: int, denominator: int) -> Cap:
     # Two integers, because a fraction is hashed by a modular power.
-    epsilon = Fraction(numerator, denominator)
-    bounds = rule.bounds(epsilon)
-    if max(bounds) <= 0:
-        raise NoRoom(epsilon, max(epsilon - max(bounds), Fraction(0)) + Fraction(1, 1000))
-    return Cap(epsilon, (*(int(bound * NAT) if bound > 0 else None for bound in bounds), rule.slack))
+    epsilon, least = Fraction(numerator, denominator), list[Fraction]()
+    for one in rule.divisions:
+        bounds = one.bounds(epsilon)
+        most = max(bound for bound in bounds if bound is not None)
+        if most > 0:
+            return Cap(epsilon, (*(int(bound * NAT) if bound and bound > 0 else None for bound in bounds), rule.slack))
+        least.append(max(epsilon - most, Fraction(0)) + Fraction(1, 1000))
+    raise NoRoom(epsilon, min(least))

@@ -1,4 +1,4 @@
-"""How the orders of a partition with the rule ``renyi`` are chosen, and how they share δ; fixed when it opens.
+"""How the orders of a partition with the rule ``renyi`` are chosen, and how they share δ.
 
 Without a declared load most of δ goes to orders that are good for Gaussian-like runs; with one, part of it goes to the
 orders at which most runs like it fit. An order that is closed at the greatest cap stays closed, so the others have its
@@ -6,29 +6,43 @@ share.
 
 **A declaration may be wrong.** What it gives to one order it takes from others, and that shows: where an order α has
 a smaller share than without the declaration, and no order below α has as much capacity as α had, a loss that is exactly
-what fitted at α, as great at the orders below, and infinite above, is not admitted any more. So "never worse than none"
-cannot be had (``tests/ledger/filters/test_declared_loads.py`` finds such a loss wherever a declaration moves anything).
-What can be had is a bound, and :func:`choose_shares` keeps it for every cap of the opening, whatever is declared:
+what fitted at α, as great at the orders below, and infinite above, is not admitted any more. So no division that is
+fixed when the partition opens is never worse than none (``tests/ledger/filters/test_declared_loads.py`` finds such a
+loss wherever a declaration moves anything).
+
+**So the first run decides.** The terms of a partition with a declared load hold two divisions, the undeclared and the
+declared one. The first charge that is admitted chooses one of them, for good: the declared one if more runs like this
+first one fit with it under one of the caps of the opening, and under none of them does such a run take a greater share
+of the capacity; else the undeclared one. So a declaration costs nothing at all unless the first run gains by it.
+
+This is sound. The plan of the first charge is computed from public data, coins and outputs on other partitions. None of
+these depends on the one unit of this partition in which two neighbouring datasets differ, since partitions are disjoint
+in units. So it has the same distribution for both. Given the plan, the division is fixed before any output of the
+partition is there, and the filter and the odometers of :mod:`ledger.filters.renyi` keep their (ε, δ) with it; the
+average over plans then keeps it too. A later choice would depend on outputs, and could reach twice δ.
+
+**A load that begins as declared, and then changes,** may lose. The loss has a bound, which :func:`declared_shares`
+keeps for every cap of the opening, whatever is declared:
 
 * Runs whose divergence grows at least in proportion to the order, as that of Gaussian noise does, sampled or not: of
-  every n runs that fit without a declaration at least nine tenths of n fit, rounded down.
-* Any other runs: at least three quarters, rounded down.
+  every n runs that fit without a declaration at least three quarters of n fit, rounded down.
+* Any other runs: at least half, rounded down.
 
 Proof. Let a sum of losses r be admitted without a declaration at order α, so r(α) ≤ B(α), and let order β ≤ α have the
 capacity B' in the declared division. A Rényi divergence does not fall as its order grows (van Erven and Harremoës 2014,
 Theorem 3), so r(β) ≤ r(α), and k of the n equal runs fit at β if k/n ≤ B'/B(α). If it grows at least in proportion,
 r(β) ≤ (β/α)·r(α), and k/n ≤ (α/β)·B'/B(α) suffices. The best β for each α is taken, and the worst α. For other works
-than equal runs the same holds of the sum: if it was admitted, 9/10 of it, or 3/4, is.
+than equal runs the same holds of the sum: if it was admitted, 3/4 of it, or half, is.
 
-Within this bound a partition is divided so that nine tenths of the declared runs fit that would fit if the declaration
-had all of δ, or as many of them as the bound allows; and among such divisions by the one that keeps most of other runs.
-What gains no run moves nothing. So a right declaration may gain less than it could: see ``docs/rules.md``.
+Within this bound the declared division is one with which nine tenths of the declared runs fit that would fit if the
+declaration had all of δ, or as many of them as the bound allows; and among such divisions the one that keeps most of
+other runs. Where it gains no declared run there is one division only: see ``docs/rules.md``.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from operator import mul
+from operator import lt, mul
 from typing import Final
 
 from ledger.accounting.renyi import price
@@ -48,28 +62,36 @@ _EVERY: Final = {order: order for order in range(2, ORDER_MAX + 1)}
 _PARTS: Final = tuple(Fraction(part, 16) for part in range(16, -1, -1))
 """The part of δ that is divided as without a declaration."""
 _SUITS: Final = Fraction(9, 10)
-KEPT_IN_PROPORTION: Final = Fraction(9, 10)
+KEPT_IN_PROPORTION: Final = Fraction(3, 4)
 """The part of runs with at least proportionally growing divergence that fits whatever is declared."""
-KEPT_OF_ANY: Final = Fraction(3, 4)
+KEPT_OF_ANY: Final = Fraction(1, 2)
 Shares = dict[int, int]
 """Per order, its share of δ in thousandths; together at most a thousand."""
 
 
-def choose_shares(caps: tuple[Fraction, ...], delta: Fraction, load: dict[int, int]) -> Shares:
-    """The orders of a partition with these caps, and their shares of this δ; a load's price at each order, if any."""
-    undeclared = _open_shares(caps, delta, _EVERY, _UNDECLARED)
-    if not load:
-        return undeclared
-    declared = _open_shares(caps, delta, load, _DECLARED)
-    targets = [-int(-_SUITS * _runs(declared, epsilon, delta, load) // 1) for epsilon in caps]
-    best, chosen = ([0] * len(caps), Fraction(0)), undeclared
+def undeclared_shares(caps: tuple[Fraction, ...], delta: Fraction) -> Shares:
+    """The orders of a partition with these caps and no declared load, and their shares of this δ."""
+    return _open_shares(caps, delta, _EVERY, _UNDECLARED)
+
+
+def declared_shares(caps: tuple[Fraction, ...], delta: Fraction, load: dict[int, int]) -> Shares | None:
+    """The same with a load, given by its price at each order; None where that gains no run of the load.
+
+    Where the undeclared division leaves a cap closed, there is nothing to be worse than: then any that opens it.
+    """
+    undeclared, declared = undeclared_shares(caps, delta), _open_shares(caps, delta, load, _DECLARED)
+    targets = [-int(-_SUITS * int(_room(declared, epsilon, delta, load)) // 1) for epsilon in caps]
+    before = [_room(undeclared, epsilon, delta, load) for epsilon in caps]
+    best, chosen = ([-1] * len(caps), Fraction(0)), None
+    if opens(undeclared, caps, delta):
+        best = list(map(min, map(int, before), targets)), Fraction(1)
     for part in _PARTS:
         mixed = _without_closed(_mixed(declared, undeclared, part), max(caps), delta)
         feasible = _kept(mixed, undeclared, caps, delta)
-        if feasible is None or not _opens(mixed, caps, delta):
+        after = [_room(mixed, epsilon, delta, load) for epsilon in caps]
+        if feasible is None or not opens(mixed, caps, delta) or any(map(lt, after, before)):
             continue
-        fit = [_runs(mixed, epsilon, delta, load) for epsilon in caps]
-        good = list(map(min, fit, targets)), feasible
+        good = list(map(min, map(int, after), targets)), feasible
         if good > best:
             best, chosen = good, mixed
     return chosen
@@ -99,7 +121,7 @@ def _open_shares(
     below = [max(2, best[0] * tenths // 10) for tenths in (8, 6)]
     orders = list(dict.fromkeys((*best, *below)))
     candidates = [_without_closed(_split(orders, split), max(caps), delta) for split in splits]
-    return next((shares for shares in candidates if _opens(shares, caps, delta)), candidates[-1])
+    return next((shares for shares in candidates if opens(shares, caps, delta)), candidates[-1])
 
 
 def _split(orders: list[int], split: tuple[int, ...]) -> Shares:
@@ -153,18 +175,19 @@ def _bound_at(order: int, share: int, epsilon: Fraction, delta: Fraction) -> Fra
     return order_bound(order, epsilon, delta * Fraction(share, WEIGHT_ONE))
 
 
-def _opens(shares: Shares, caps: tuple[Fraction, ...], delta: Fraction) -> bool:
+def opens(shares: Shares, caps: tuple[Fraction, ...], delta: Fraction) -> bool:
+    """Whether these shares leave room under every cap."""
     return all(any(_bound_at(order, share, epsilon, delta) > 0 for order, share in shares.items()) for epsilon in caps)
 
 
-def _runs(shares: Shares, epsilon: Fraction, delta: Fraction, load: dict[int, int]) -> int:
-    """How many runs of the load fit under a cap."""
+def _room(shares: Shares, epsilon: Fraction, delta: Fraction, load: dict[int, int]) -> Fraction:
+    """How many runs of the load fit under a cap, and the part of one more."""
     fit = [
-        int(_bound_at(order, share, epsilon, delta) * NAT) // max(1, load[order])
+        _bound_at(order, share, epsilon, delta) * NAT / max(1, load[order])
         for order, share in shares.items()
         if order in load
     ]
-    return max(0, *fit, 0)
+    return max(Fraction(0), *fit, Fraction(0))
 
 
 def _best_order(epsilon: Fraction, delta: Fraction, price: dict[int, int]) -> int:

@@ -86,6 +86,20 @@ class Rule(Record, metaclass=AbstractRecordType, frozen=True, tag_field="kind"):
         return str(cls.__struct_config__.tag)
 
     @property
+    def first_run_chooses(self) -> bool:
+        """Whether a partition's first admitted charge chooses the rule from then on: :meth:`for_first_run`."""
+        return False
+
+    def for_first_run(self, run: Loss) -> Rule:
+        """The rule from a partition's first admitted charge on, given that charge's whole loss; here always this one.
+
+        A rule may leave a choice to the first charge, which no output of the partition has a part in. It prices every
+        run as before; capacities and the odometer are those of the rule that is returned.
+        """
+        del run
+        return self
+
+    @property
     @abstractmethod
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The coordinates of a loss."""

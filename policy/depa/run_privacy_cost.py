@@ -148,9 +148,10 @@ def _delta(stages: tuple[Training, ...], contract: Contract, terms: Terms) -> Fr
 def _runs(kind: str, run: Mechanism, delta: Fraction, budget: Fraction) -> int | str:
     try:
         rule = choose_rule(kind if delta else RULE_NAMES[0], Opening(delta, (budget,), run, RELATION))
-        cap = rule.cap(budget)
         segments = rule.segments(run, RELATION)
         loss = loss_of(segments, sum(segment.steps for segment in segments))
+        rule = rule.for_first_run(loss)
+        cap = rule.cap(budget)
         return rule.runs(Loss.zero(len(rule.coordinates)), cap, loss)
     except (Malformed, NoRoom, NotPriced, ArithmeticError) as error:
         return str(error)

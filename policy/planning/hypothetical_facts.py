@@ -9,7 +9,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, cast
 
-from ledger.domain.facts import Account, Contract, Facts, OpeningOrder, PolicyVersion, Span
+from ledger.domain.facts import Account, Contract, Facts, OpeningOrder, Partition, PolicyVersion, Span
 from ledger.domain.organisation_graph import END
 from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c
@@ -23,7 +23,7 @@ ALWAYS: Final = 0
 
 
 class HypotheticalFacts:
-    """The current state with some documents, policies, accounts and contracts replaced or added, by key."""
+    """The current state with some documents, policies, accounts, contracts and partitions replaced or added, by key."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is replaced
         self,
@@ -33,6 +33,7 @@ class HypotheticalFacts:
         accounts: Mapping[tuple[str, str], Account] | None = None,
         contracts: Mapping[str, Contract] | None = None,
         forgiven: Mapping[tuple[str, str], Loss | None] | None = None,
+        partitions: Mapping[str, Partition] | None = None,
     ) -> None:
         """Replace these; everything else is read from ``facts``. A None in ``forgiven`` removes what was forgiven."""
         self._facts, self._accounts = facts, accounts or {}
@@ -41,7 +42,8 @@ class HypotheticalFacts:
         self.accounts = _in_front(accounts, facts.accounts)
         self.contracts = _in_front(contracts, facts.contracts)
         self.organisations, self.keys, self.datasets = facts.organisations, facts.keys, facts.datasets
-        self.partitions, self.contract_heads, self.charges = facts.partitions, facts.contract_heads, facts.charges
+        self.partitions = _in_front(partitions, facts.partitions)
+        self.contract_heads, self.charges = facts.contract_heads, facts.charges
         # A None in a ChainMap reads like an absent value for ``get``.
         self.forgiven = cast("Mapping[tuple[str, str], Loss]", _in_front(forgiven, facts.forgiven))
         self.nodes, self.streams, self.audits = facts.nodes, facts.streams, facts.audits

@@ -137,7 +137,7 @@ def _is_closed(mild: WhatIf) -> bool:
     """Whether even the smallest plan is denied at every ε, or an account admits nothing."""
     try:
         return not mild.without_epsilon.permit or not mild.limits
-    except (Rejected, KeyError):
+    except (Rejected, Malformed, KeyError):
         return True
 
 
@@ -288,7 +288,9 @@ def _after(question: WhatIf, runs: int) -> WhatIf:
     pairs = ((ref, holder, cost) for ref, cost in costs.items() for holder in holders)
     accounts = {(ref, holder): _account_after(facts, ref, holder, cost, runs) for ref, holder, cost in pairs}
     contracts = {run.contract: contract._replace(runs=contract.runs + runs)}
-    return replace(question, facts=HypotheticalFacts(facts, accounts=accounts, contracts=contracts))
+    partitions = {partition.ref: partition for partition in question.with_rules(run.plan)}
+    after = HypotheticalFacts(facts, accounts=accounts, contracts=contracts, partitions=partitions)
+    return replace(question, facts=after)
 
 
 def _account_after(facts: Facts, ref: str, holder: str, cost: Loss, runs: int) -> Account:

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from ledger.accounting.calibration import most_steps
 from ledger.accounts.headroom import steps_that_fit
-from ledger.accounts.pricing import COMPUTED
+from ledger.accounts.pricing import COMPUTED, for_first_run
 from ledger.commands.entry import Entry
 from ledger.commands.organisation_lineage.coalition import Declare
 from ledger.commands.registration.document import EnterDocument
@@ -98,7 +98,7 @@ class CapReport(Record, frozen=True):
 
 def report_cap(partition: Partition, cap: NamedCap, declared: RunPlan | None) -> CapReport:
     """The runs that fit under one cap. Slow if the rule searches for its capacities in floats."""
-    rule, epsilon = read_rule(partition.terms), min(cap.epsilon, partition.epsilon)
+    epsilon = min(cap.epsilon, partition.epsilon)
     try:
         priced = _price_plan(partition, declared)
     except (Rejected, Malformed) as error:
@@ -106,6 +106,8 @@ def report_cap(partition: Partition, cap: NamedCap, declared: RunPlan | None) ->
         text = f"{_where(partition, cap)}: the declared plan has no price: {reason}"
         steps = declared.steps if declared else None
         return CapReport(epsilon, None, partition.ref, steps, cap.source, 0, text, usable=False)
+    charged = for_first_run(partition, priced.segments, priced.plan.steps) if priced else partition
+    rule = read_rule(charged.terms)
     steps = _steps(rule, _capacity(rule, epsilon, cap.share), priced)
     plan_steps = None if priced is None else priced.plan.steps
     fits = steps == (1 if plan_steps is None else plan_steps)

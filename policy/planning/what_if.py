@@ -17,7 +17,7 @@ from msgspec import Meta, structs
 from ledger.accounts.headroom import GroupLimit, Room
 from ledger.accounts.limits import limits_on
 from ledger.accounts.partition_groups import Group, group_by_caps, group_by_terms
-from ledger.accounts.pricing import COMPUTED
+from ledger.accounts.pricing import COMPUTED, for_first_run
 from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import decide_unsigned
@@ -30,6 +30,8 @@ from ledger.domain.facts import Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Check, Gate, Request, Verdict
 from ledger.domain.outcomes import Code
 from ledger.domain.partition_ranges import Ranges, partitions_within
+from ledger.filters import read_rule
+from ledger.mechanisms.loss import Segment
 from ledger.mechanisms.run_plan import RunPlan
 from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import EPSILON_MAX
@@ -219,9 +221,31 @@ class WhatIf:
 
     @cached_property
     def limits(self) -> list[GroupLimit]:
-        """Every cap that binds. Raises: Rejected, if one has no room for anything."""
-        caps = dict(self.without_epsilon.caps)
-        groups = group_by_caps(self.partitions, caps) if self.run.ranges else self.alike
+        """Every cap that binds. Raises: Rejected, Malformed, if one has no room for anything or the run no price."""
+        return self._limits(self.run.plan)
+
+    def with_rules(self, plan: RunPlan) -> tuple[Partition, ...]:
+        """The partitions with the rules that they have once a charge of this plan is admitted.
+
+        Raises:
+            Rejected, Malformed: if it has no price.
+        """
+        if not self._first_run_chooses:
+            return self.partitions
+        prices = self._prices(plan)
+        return tuple(for_first_run(partition, prices[partition.ref], plan.steps) for partition in self.partitions)
+
+    @cached_property
+    def _first_run_chooses(self) -> bool:
+        return any(read_rule(partition.terms).first_run_chooses for partition in self.partitions)
+
+    def _prices(self, plan: RunPlan) -> dict[str, tuple[Segment, ...]]:
+        body = self.body(plan)
+        return {partition.ref: COMPUTED.price(group[0], body) for group in self.alike for partition in group}
+
+    def _limits(self, plan: RunPlan) -> list[GroupLimit]:
+        caps, partitions = dict(self.without_epsilon.caps), self.with_rules(plan)
+        groups = group_by_caps(partitions, caps) if self.run.ranges else tuple((partition,) for partition in partitions)
         members = {group[0].ref: tuple(member.ref for member in group) for group in groups}
         firsts = tuple(group[0] for group in groups)
         limits = limits_on(self.facts, firsts, self.without_epsilon, self.author)
@@ -234,10 +258,10 @@ class WhatIf:
         Raises:
             Rejected, Malformed: if it has no price.
         """
-        body = self.body(plan)
-        prices = {partition.ref: COMPUTED.price(group[0], body) for group in self.alike for partition in group}
+        prices = self._prices(plan)
+        limits = self._limits(plan) if self._first_run_chooses else self.limits
         listed: list[Room] = []
-        for limit in self.limits:
+        for limit in limits:
             rooms = limit.rooms(self.facts, prices[limit.limit.partition], plan.steps)
             listed += {room.before: room for room in reversed([*rooms])}.values() if self.run.ranges else rooms
         return listed

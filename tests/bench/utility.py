@@ -138,8 +138,9 @@ def admitted(kind: str, load: Load, declared: Mechanism | None) -> str:
     """Whole turns before a rule refuses a run; ``-`` where the rule is not known or takes no such plan."""
     try:
         rule = choose_rule(kind, Opening(load.delta, (load.epsilon,), declared))
-        cap = rule.cap(load.epsilon)
         prices = {one: loss_of(rule.segments(one, RELATION), one.steps) for one, _ in load.bundle}
+        rule = rule.for_first_run(prices[next(iter(load.runs()))])
+        cap = rule.cap(load.epsilon)
     except (Malformed, NoRoom, NotPriced):
         return "-"
     loss, runs = Loss.zero(len(rule.coordinates)), 0

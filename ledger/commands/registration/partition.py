@@ -35,7 +35,8 @@ RuleTerms = Annotated[
     Terms,
     Meta(
         title="RuleTerms",
-        description="the rule by which charges are admitted, as it was fixed when the partition was opened",
+        description="the rule by which charges are admitted, as it was fixed when the partition was opened; of two "
+        "divisions of δ that its first charge chooses from, the chosen one from then on",
     ),
 ]
 BlockPrices = Annotated[tuple[Annotated[int, between(1, PRICE_MAX)], ...], Meta(min_length=1, max_length=TYPES_MAX)]

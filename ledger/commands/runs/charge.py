@@ -60,7 +60,8 @@ def decide(context: Context[MakeCharge]) -> Decision:
     cache.forget_room()
     priced = price(context)
     decided = _admit(context, priced)
-    if priced.verdict.until is not None and not context.body.base:
+    # A charge that chooses a rule has chosen it only once its entry is there.
+    if priced.verdict.until is not None and not context.body.base and not priced.chooses_rule(context.facts):
         derived = priced.derived()
         cache.keep(key, CachedCharge(priced, derived, priced.answered(), _canonical(derived)))
     return decided

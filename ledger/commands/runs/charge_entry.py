@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from ledger.accounts.account_sums import AccountSums, Prices, touched
 from ledger.accounts.partition_groups import group_by_terms
+from ledger.accounts.pricing import for_first_run
 from ledger.commands.command_fields import Count, Natural, NodeIndex, RecordedHolder
 from ledger.commands.command_kind import Recorded
 from ledger.commands.registration.partition import UnitRecords
@@ -179,13 +180,21 @@ class Charged(Struct, frozen=True):
     ranges: tuple[PartitionRange, ...] = ()
 
     def apply(self, state: MemoryState, index: int, sums: AccountSums) -> None:
-        """Add the charge, the key of its clean room and a run of its contract; its loss is pending."""
+        """Add the charge, the key of its clean room and a run of its contract; its loss is pending.
+
+        Of a partition that it is the first charge of, it may choose the rule, for good: it does if it is voided too.
+        """
         charge = self.charge_at(index, state)
         state.charges[charge.id] = charge
         state.keys[charge.key_id] = self.key_at(index)
         state.contracts[charge.contract] = state.contracts[charge.contract].counting(1)
         for places, segments in touched(state, charge):
             sums.add(places, segments, charge.steps, 0, 1)
+        for refs, segments in charge.price_groups:
+            for partition in map(state.partitions.__getitem__, refs):
+                chosen = for_first_run(partition, segments, charge.steps)
+                if chosen is not partition:
+                    state.partitions[partition.ref] = chosen
 
     def charge_at(self, index: int, state: MemoryState) -> Charge:
         """The charge that the entry at ``index`` makes; its partitions are open in ``state``. Raises: Malformed."""

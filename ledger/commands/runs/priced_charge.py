@@ -12,7 +12,7 @@ from ledger.accounts.account_sums import Prices
 from ledger.accounts.headroom import GroupLimit, Room
 from ledger.accounts.limits import limits_on
 from ledger.accounts.partition_groups import Group, group_by_caps, group_by_terms, group_runs, require_same_unit
-from ledger.accounts.pricing import Bound, ComputedPrices
+from ledger.accounts.pricing import Bound, ComputedPrices, for_first_run
 from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.context import Context
 from ledger.commands.runs.charge_entry import MakeCharge
@@ -35,6 +35,7 @@ class PricedCharge:
     """A charge on every account that it touches, before any of them is checked for room.
 
     Attributes:
+        partitions: with the rules that they have once it is admitted.
         groups: its partitions, grouped by equal terms and caps; without ranges each is a group.
         prices: of each group, under the name of its first partition.
         limits: of each group.
@@ -81,6 +82,10 @@ class PricedCharge:
     def answered(self) -> c.Object:
         """What its answer adds to the entry: the ε of the run."""
         return {"run_epsilon": [epsilon.to_json() for epsilon in self.epsilon]}
+
+    def chooses_rule(self, facts: Facts) -> bool:
+        """Whether it is the first charge of a partition, and chooses its rule."""
+        return any(facts.partitions[partition.ref].terms != partition.terms for partition in self.partitions)
 
     @property
     def refund(self) -> str:
@@ -161,6 +166,7 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
         member.ref: report.epsilon for group, report in zip(by_terms, reports, strict=True) for member in group
     }
     verdict = context.require_permit(epsilon=tuple((member.ref, epsilon_of[member.ref]) for member in partitions))
+    partitions = tuple(for_first_run(member, price_of[member.ref], body.plan.steps) for member in partitions)
     groups = group_by_caps(partitions, dict(verdict.caps)) if body.ranges else tuple((member,) for member in partitions)
     members = {group[0].ref: tuple(member.ref for member in group) for group in groups}
     limits = limits_on(context.facts, tuple(group[0] for group in groups), verdict, author, numbers)
