@@ -21,7 +21,7 @@ from tests.factories.people import LOG, SRO
 from tests.factories.stored import StoredWorld, no_step, open_world
 
 STEP: Final[c.Object] = {
-    "kind": "poisson_gaussian", "noise_multiplier": "0.6531", "probability": "1/186", "steps": 120, "v": 1
+    "kind": "poisson_gaussian", "noise_multiplier": "0.6531", "probability": "1/186", "steps": 80, "v": 1
 }  # fmt: skip
 HEAVY: Final[c.Object] = {"kind": "mechanism", "mechanism": STEP, "v": 1}
 """Little noise: as the first run it gains by its declaration."""
@@ -118,7 +118,7 @@ def test_of_several_first_charges_in_one_batch_the_first_entry_decides(world: St
     )
     assert [one.code.word for one in done] == ["pending"] * 3
     assert (rule(world), rule(world, "second")) == (undecided.divisions[1], undecided.divisions[0])
-    limits: Any = done[1].derived["limits"]
+    limits: Any = done[1].body["limits"]
     capacities = {one["partition"]: one["cap"]["capacity"] for one in limits if one["holder"] == "global"}
     assert capacities[both[0]] != capacities[both[1]]
     verify_book(world.url, LOG, no_step, gate=gate)
