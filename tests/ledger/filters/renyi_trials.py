@@ -131,7 +131,7 @@ def with_closed(delta: Fraction, epsilon: Fraction) -> Renyi:
         shares = (1_000 - sum(split[1 : len(chosen)]), *split[1 : len(chosen)])
         pairs = sorted(zip(chosen, shares, strict=True))
         rule = Renyi(delta, tuple(order for order, _ in pairs), tuple(share for _, share in pairs), 0, 2)
-        if any(bound > 0 for bound in rule.bounds(epsilon)):
+        if any(bound and bound > 0 for bound in rule.bounds(epsilon)):
             break
     rule.cap(epsilon)
     return rule

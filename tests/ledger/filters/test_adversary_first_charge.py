@@ -109,7 +109,7 @@ def test_no_first_charge_breaks_the_rule(batch: int) -> None:
     """Random libraries: every charge may be the first, two runs at a time, stopped, voided, refunded, both ways."""
     tried = trials(range(batch * 40, batch * 40 + 40))
     chosen = {
-        trial.rule.divisions.index(trial.rule.for_first_run(line[-1]))  # type: ignore[arg-type] # a division is of the rule
+        trial.rule.divisions.index(trial.rule.for_first_run(line[-1]))
         for trial in tried
         for line in Charging.per_step(
             trial.runs, [one.loss(trial.rule.orders) for one in trial.mechanisms], lambda _: True
