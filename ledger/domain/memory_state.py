@@ -117,7 +117,7 @@ class MemoryState:
     def exposures(self, spans: Iterable[Span]) -> Iterator[tuple[str, Loss, Loss]]:
         """Per partition: posted and pending loss of the charges in these spans."""
         self._authored.take(self.charges)
-        return sum_exposures(self.charges[name] for span in spans for name in self._authored.names(span))
+        return sum_exposures((self.charges[name], 1) for span in spans for name in self._authored.names(span))
 
 
 class Authored:
@@ -143,15 +143,13 @@ class Authored:
         return self._names.get(span.author, [])[first:before]
 
 
-def sum_exposures(charges: Iterable[Charge]) -> Iterator[tuple[str, Loss, Loss]]:
-    """Per partition, what these charges have posted and have pending."""
+def sum_exposures(charges: Iterable[tuple[Charge, int]]) -> Iterator[tuple[str, Loss, Loss]]:
+    """Per partition, what these charges, each with how many there are like it, have posted and have pending."""
     # Equal runs are counted, and their loss is computed once: most runs of a contract cost the same.
-    counts: Counter[tuple[tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...], bool, int | None]] = Counter(
-        (charge.price_groups, True, charge.steps)
-        if charge.state is ChargeState.PENDING
-        else (charge.price_groups, False, charge.steps_posted)
-        for charge in charges
-    )
+    counts: Counter[tuple[tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...], bool, int | None]] = Counter()
+    for charge, alike in charges:
+        waits = charge.state is ChargeState.PENDING
+        counts[charge.price_groups, waits, charge.steps if waits else charge.steps_posted] += alike
     sums: dict[str, tuple[Loss, Loss]] = {}
     for (prices, waits, steps), count in counts.items():
         for refs, segments in prices:

@@ -93,10 +93,18 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
         """The values of one-row tables that meet conditions."""
         return [self._mapping.load([row]) for row in self._select(*conditions)]
 
-    def where_any(self, conditions: Iterable[Any]) -> Iterator[V]:
-        """The values of one-row tables that meet one of these conditions, no two of which any value meets."""
+    def alike_any(self, conditions: Iterable[Any], same: Sequence[Any]) -> Iterator[tuple[V, int]]:
+        """One value of each group of rows that agree in ``same``, with how many there are; of one-row tables.
+
+        The rows meet one of these conditions, and none meets two. The database counts, and few rows are read.
+        """
+        (key,) = self._columns
         for some in _chunks(conditions):
-            yield from self.where(or_(*some))
+            first = select(func.min(key).label("first"), func.count().label("alike"))
+            groups = first.where(or_(*some)).group_by(*same).subquery()
+            chosen = select(self._table, groups.c.alike).join(groups, key == groups.c.first)
+            rows: Iterable[Any] = self._connection.execute(chosen)
+            yield from ((self._mapping.load([row[:-1]]), row[-1]) for row in rows)
 
     def count_any(self, conditions: Iterable[Any]) -> int:
         """How many rows meet one of these conditions, no two of which any row meets."""

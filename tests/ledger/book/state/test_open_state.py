@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import example, given, settings
+from sqlalchemy import create_engine
 
 from ledger.book.book import BookStopped
 from ledger.book.writer_state import WriterState
@@ -18,9 +19,10 @@ from ledger.domain.facts import Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import END
 from ledger.organisation_lineage.exposure import known_spans, subtract
-from ledger.store.database_state import PROJECTIONS
+from ledger.store.database_state import PROJECTIONS, DatabaseState, write_state
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import ShortReads
+from ledger.store.tables import metadata
 from ledger.wire import canonical_json as c
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.lease_tables import lease_id
@@ -51,6 +53,19 @@ def same(state: WriterState, whole: MemoryState) -> None:
             assert list(facts.exposures(asked)) == list(whole.exposures(asked))
 
 
+def same_rows(whole: MemoryState) -> None:
+    """The sums that a database makes of its rows, counting equal ones, are those over each charge by itself."""
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        metadata.create_all(connection)
+        write_state(connection, whole)
+        stored = DatabaseState(connection)
+        for node in whole.nodes:
+            spans = known_spans(whole.nodes, node, END)
+            assert list(stored.exposures(spans)) == list(whole.exposures(spans))
+    engine.dispose()
+
+
 def kept(state: WriterState) -> int:
     """How many records, names and sums are in memory, but for the index of names."""
     parts = sum(map(len, state.facts.in_memory_parts().values()))
@@ -75,6 +90,7 @@ def test_what_is_settled_answers_as_if_it_had_stayed(sequence: list[tuple[str, i
         pending = {name for name, one in play.world.state.charges.items() if one.steps_posted is None}
         assert set(state.facts.open_charges.open) <= pending
     same(state, play.world.state)
+    same_rows(play.world.state)
 
 
 def test_a_span_that_ends_between_cuts_is_refused() -> None:
