@@ -129,7 +129,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     key, terms = _derived(secret, b"console"), console or LoginTerms()
     pages = Console(context, tokens, trusted, clock, streams, url=base, key=key, terms=terms)
     _mount(app, pages, urlsplit(base).path)
-    app.add_middleware(Requests, metrics=metrics, quotas=quotas)
+    app.add_middleware(Requests, metrics=metrics, quotas=quotas, respond=pages.respond)
     return app
 
 

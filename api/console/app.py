@@ -21,7 +21,7 @@ from api.auth.access_tokens import Issuer, Tokens
 from api.auth.authentication import caller_of_token
 from api.auth.authorisation import Caller
 from api.console.frame import headers
-from api.console.frame.addresses import address, local_path, served_below, service_path
+from api.console.frame.addresses import ROOT, address, local_path, served_below, service_path
 from api.console.frame.assets import read_asset
 from api.console.frame.pages import ConsolePage, Inputs, Page
 from api.console.frame.problem_pages import ProblemPage
@@ -33,6 +33,7 @@ from api.console.session.sealed_cookies import SealedCookies
 from api.console.session.session import Session, form_token, is_form_token
 from api.console.view_list import NAVIGATION, PAGES
 from api.console.views.live.run_streams import RunStreams
+from api.http.problems import Problem
 from api.routes.events import Streams
 from api.routes.read_routes import ReadContext, View
 from ledger.store.snapshot import Snapshot
@@ -209,6 +210,16 @@ class Console:
         if session is None and self._cookies.is_sent(SESSION, _cookies(request)):
             response.headers.append("set-cookie", self._cookies.set(SESSION, "", 0))
         return response
+
+    def respond(self, problem: Problem, scope: Scope) -> Response:
+        """A problem of the service itself, as when it is busy: a page for a page, and JSON for the API."""
+        answer = problem.response()
+        if not scope["path"].startswith(f"{ROOT}/"):
+            return answer
+        with served_below(self._path):
+            page = self._problem(Request(scope), ProblemPage.of_problem(problem))
+        page.headers.update({name: answer.headers[name] for name in ("retry-after",) if name in answer.headers})
+        return page
 
     def _session(self, request: Request) -> Session | None:
         return self._logins.session(_cookies(request))

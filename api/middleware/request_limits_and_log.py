@@ -13,7 +13,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from time import perf_counter
@@ -65,18 +65,25 @@ class Answering:
         yield from self._quotas.headers(_caller(self._scope), self._scope)
 
 
+Respond = Callable[[Problem, Scope], ASGIApp]
+"""The answer that says a problem to who sent a request: JSON to a program, a page to a person."""
+
+
 class Requests:
     """ASGI middleware, outermost of the application's own."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a request is held to
         self,
         app: ASGIApp,
         metrics: Metrics,
         quotas: CallerQuotas,
+        *,
         in_flight_max: int = IN_FLIGHT_MAX,
         answer_s: float = ANSWER_S,
+        respond: Respond = lambda problem, _: problem.response(),
     ) -> None:
-        """Wrap ``app``."""
+        """Wrap ``app``; ``respond`` makes the answer to a request that gets none from it."""
+        self._respond = respond
         self._quotas = quotas
         self._in_flight_max, self._answer_s = in_flight_max, answer_s
         self._app = app
@@ -96,7 +103,9 @@ class Requests:
         request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
         answering, begun = Answering(send, request_id, scope, self._quotas), perf_counter()
         if self._in_flight >= self._in_flight_max:
-            await _problem(Problem(ServiceCode.BUSY, "too many requests are being answered"), scope, receive, answering)
+            await self._problem(
+                Problem(ServiceCode.BUSY, "too many requests are being answered"), scope, receive, answering
+            )
         else:
             await self._within_time(scope, receive, answering)
         seconds = perf_counter() - begun
@@ -117,7 +126,7 @@ class Requests:
             await asyncio.wait({task}, timeout=self._answer_s)
             if not task.done() and not answering.status:
                 late = Problem(ServiceCode.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
-                await _problem(late, scope, receive, answering)
+                await self._problem(late, scope, receive, answering)
                 answering.over = True
                 self._late.add(task)
                 task.add_done_callback(self._late.discard)
@@ -138,14 +147,13 @@ class Requests:
         except Exception as error:  # noqa: BLE001 - whatever it was, the caller gets a problem
             problem = failed(scope["method"], scope["path"], error)
             if not answering.status:
-                await _problem(problem, scope, receive, answering)
+                await self._problem(problem, scope, receive, answering)
         finally:
             self._in_flight -= 1
             self._metrics.in_flight.set(self._in_flight)
 
-
-async def _problem(problem: Problem, scope: Scope, receive: Receive, answering: Answering) -> None:
-    await problem.response()(scope, receive, answering.send)
+    async def _problem(self, problem: Problem, scope: Scope, receive: Receive, answering: Answering) -> None:
+        await self._respond(problem, scope)(scope, receive, answering.send)
 
 
 def _operation(scope: Scope) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.app import create_app
+from api.console.frame.headers import POLICY
 from api.server.http_server import LOOPBACK, base_url, listen, serving
 from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.factories.people import HOSPITAL
@@ -68,6 +70,23 @@ def test_below_a_proxy_s_path_every_address_begins_with_it(world: ServedWorld) -
         assert http.get(style.removeprefix(PREFIX)).status_code == 200
         missing = http.get("/console/nothing")
         assert (missing.status_code, f'href="{PREFIX}/console/' in missing.text) == (404, True)
+
+
+def test_a_service_that_is_busy_says_so_on_a_page(world: ServedWorld) -> None:
+    """With when to ask again, as the API says it in JSON; a page is never blank, and never for programs."""
+    door = listen(LOOPBACK, 0)
+    url, trusted = base_url(door), [world.everybody.issuer()]
+    app = create_app(world.book, world.keys, url=url, log=world.log, clock=world.clock, issuers=trusted)
+    (requests,) = [one for one in app.user_middleware if "in_flight_max" in signature(one.cls).parameters]
+    requests.kwargs["in_flight_max"] = 0
+    with serving(app, door), browser(url) as http:
+        for path in ("/console/", "/console/datasets", "/console/login"):
+            page = http.get(path)
+            assert (page.status_code, page.headers["retry-after"]) == (503, "2")
+            assert page.headers["content-type"].startswith("text/html")
+            assert "too many requests are being answered" in page.text
+            assert page.headers["content-security-policy"] == POLICY
+        assert http.get("/v1/checkpoint").json()["code"] == "busy"
 
 
 def test_a_session_is_of_every_process_with_the_same_secret(world: ServedWorld) -> None:
