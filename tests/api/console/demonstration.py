@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from api.console.view_list import PAGES
 from api.dev_issuer.issuer import Person
 from client.keys.signer import load_private
-from tests.api.console.test_statements import last_time
+from tests.api.console.long_book import last_time
 from tests.factories.people import Clock
 from tests.factories.service import ServedWorld, open_world
 from tests.factories.stored import copy
@@ -41,7 +41,7 @@ _OF_SOMETHING: Final = {
     "/knowledge/{provider}/{dataset}": f"/knowledge/{_HOSPITAL}/digits",
     "/lineage/{did}": "/lineage/did:web:banyan-cedar.demo.invalid",
     "/log/{index}": "/log/41",
-    "/merger": f"/merger?first={_BANK}&second=did:web:cedar-bank.demo.invalid",
+    "/merger": f"/merger?first={_BANK}&second=did:web:sesame-clinics.demo.invalid",
     "/partitions/{provider}/{dataset}/{partition}": f"/partitions/{_PARTITION}",
     "/policies/{domain}": "/policies/health",
     "/runs/{id}": "/runs/banyan-bank-run-6",

@@ -17,8 +17,8 @@ import pytest
 from api.dev_issuer.issuer import Person
 from tests.api.console import demonstration
 from tests.api.console.conftest import Looked
+from tests.api.console.long_book import PATHS, last_time
 from tests.api.console.page_addresses import addresses
-from tests.api.console.test_statements import GROWN, last_time
 from tests.api.console.visitors import ANYONE, PEOPLE, browser, log_in
 from tests.api.console.walk import Walker
 from tests.bench.grown import grown
@@ -171,7 +171,7 @@ def long_book(walker: Walker, tmp_path_factory: pytest.TempPathFactory) -> Itera
     book = copy(grown(100_000), folder / "book.sqlite")
     people = {**PEOPLE, "AUDITOR": Person(AUDITOR, ("AUDITOR",))}
     people = {role: people[role] for role in ROLES}
-    paths = [f"/console{path}" for path in (*GROWN, "/meaning", "/operations")]
+    paths = [f"/console{path}" for _, path in PATHS if not path.endswith((".json", "bytes"))]
     with (
         open_world(folder, clock=Clock(last_time(book)), log_key=LOG_KEY, database=f"sqlite:///{book}") as world,
         _visited(world, people, paths, walker) as visited,

@@ -20,6 +20,8 @@ import httpx
 ROOT: Final = Path(__file__).parents[3]
 DRIVER: Final = ROOT / ".venv" / "browser"
 REQUIRED: Final = "required"
+PATIENCE_MS: Final = 300_000
+"""How long a browser may take for anything: no test is about time, and the machine may be busy."""
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -47,7 +49,7 @@ def launched() -> Iterator[Any]:
     path = browser_path()
     assert path is not None
     with _module("playwright.sync_api").sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=PATIENCE_MS)
         yield chromium
         chromium.close()
 
@@ -62,6 +64,7 @@ class Walker(NamedTuple):
     def open(self, role: str, **terms: object) -> Window:
         """A window of somebody who is logged in; ``terms`` are those of a context of Playwright's."""
         context = self.chromium.new_context(**terms)
+        context.set_default_timeout(PATIENCE_MS)
         for name, value in self.people[role].cookies.items():
             context.add_cookies([{"name": name, "url": self.url, "value": value}])
         return Window(context.new_page(), self.url)
