@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -23,6 +24,7 @@ from api.console.charts.svg import (
     path,
     vertical_axis,
 )
+from api.console.charts.window import Window
 from api.console.frame.cells import rounded
 from ledger.wire.exact_numbers import format_number
 
@@ -41,40 +43,79 @@ class Point(NamedTuple):
     whole: Fraction | None
 
 
+def usual_window(points: Sequence[Point], now: int, forecast: Sequence[tuple[int, Fraction]] = ()) -> Window:
+    """From the first of the runs, of which there is one, to now; a forecast looks as far ahead as they look back."""
+    first, today = points[0].time, max(now, points[-1].time, points[0].time + 1)
+    ahead = max((time for time, _ in forecast), default=today)
+    return Window(first, min(ahead, 2 * today - first) if ahead > today else today)
+
+
 def burn_down(
     points: Sequence[Point],
     caps: Sequence[tuple[str, Fraction]],
     now: int,
     forecast: Sequence[tuple[int, Fraction]] = (),
+    window: Window | None = None,
 ) -> Markup | None:
     """The picture until ``now`` (ms), and of a forecast's times and ε from then on; None where nothing is to draw."""
     if not points:
         return None
     shown = [point for point in points if point.posted is not None and point.whole is not None]
-    ahead = [float(epsilon) for _, epsilon in forecast]
-    top = max([float(cap) for _, cap in caps] + [float(point.whole or 0) for point in shown] + ahead)
-    first, today = points[0].time, max(now, points[-1].time, points[0].time + 1)
-    last = max([today, *(time for time, _ in forecast)])
-    across = Scale(first, last, LEFT, _END)
-    up = Scale(0, top * _ROOM, HEIGHT - BOTTOM, TOP)
-    posted = _steps([(across(point.time), up(float(point.posted or 0))) for point in shown], up(0), across(today))
-    whole = _steps([(across(point.time), up(float(point.whole or 0))) for point in shown], up(0), across(today))
+    top = max([float(cap) for _, cap in caps] + [float(point.whole or 0) for point in shown]) * _ROOM
+    window = window or usual_window(points, now, forecast)
+    across, up = Scale(window.first, window.last, LEFT, _END), Scale(0, top, HEIGHT - BOTTOM, TOP)
+    inside = [point for point in shown if window.first <= point.time <= window.last]
+    earlier = [point for point in shown if point.time < window.first][-1:]
+    today = across(max(now, points[-1].time))
+    posted, whole = (
+        _steps(
+            [(across(max(point.time, window.first)), up(float(getattr(point, name)))) for point in (*earlier, *inside)],
+            up(0),
+            today,
+        )
+        for name in ("posted", "whole")
+    )
     parts = [
         *vertical_axis(up, "ε at the partition's δ", right=_END),
         path([*whole, *reversed(posted)], "pending", closed=True),
         path(posted, "posted"),
-        *(_hover(point, across, up) for point in shown),
-        path([(across(time), up(float(epsilon))) for time, epsilon in forecast], "forecast"),
+        *(_hover(point, across, up) for point in inside),
+        path([(across(x), up(y)) for x, y in _piece(forecast, window, top)], "forecast"),
         *_caps(caps, up),
         element("line", x1=float(LEFT), x2=_END, y1=up(0), y2=up(0), class_="axis"),
-        label(_day(first), LEFT, HEIGHT - BOTTOM + 20, class_="soft"),
-        label(_day(last), across(last), HEIGHT - BOTTOM + 20, "end", "soft"),
+        *_dates(window, now, across),
     ]
-    words = f"ε after each of {len(points)} runs, with what is pending as a band; " + ", ".join(
+    words = f"ε after each of {len(inside)} runs, with what is pending as a band; " + ", ".join(
         f"{name} {rounded(cap, up=False)}" for name, cap in caps
     )
     words += "; dotted, an extrapolation" if forecast else ""
     return drawing(words, parts)
+
+
+def _dates(window: Window, now: int, across: Scale) -> list[Markup]:
+    """Both ends of the time, and now where it lies between them."""
+    y = HEIGHT - BOTTOM + 20
+    marks = [
+        label(_day(window.first), LEFT, y, class_="soft"),
+        label(_day(window.last), _END, y, "end", "soft"),
+    ]
+    if window.first < now < window.last:
+        x = across(now)
+        marks.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(HEIGHT - BOTTOM), class_="today"))
+        marks.append(label("now", x, TOP - 8, "middle", "soft"))
+    return marks
+
+
+def _piece(line: Sequence[tuple[int, Fraction]], window: Window, top: float) -> list[tuple[float, float]]:
+    """What of a rising line lies in the window and below the top."""
+    found: list[tuple[float, float]] = []
+    for (x, start), (x_end, end) in pairwise(line):
+        y, wide, high = float(start), max(1, x_end - x), float(end - start)
+        begins = max(0.0, (window.first - x) / wide)
+        ends = min(1.0, (window.last - x) / wide, (top - y) / high if high > 0 else 1.0)
+        if begins < ends:
+            found += [(x + part * wide, y + part * high) for part in (begins, ends)]
+    return found
 
 
 def _hover(point: Point, across: Scale, up: Scale) -> Markup:

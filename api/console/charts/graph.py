@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
 from api.console.charts.svg import WIDTH, drawing, element, label
 
-_ROW: Final = 92
-_BOX_HEIGHT: Final = 40
+_ROW: Final = 116
+_BOX_HEIGHT: Final = 62
+_LINE: Final = 16
 _GAP: Final = 16
 _LETTER: Final = 7.2
 """The width of a letter at the size of labels, about."""
@@ -20,11 +22,12 @@ VERTICES_MAX: Final = 60
 
 
 class Vertex(NamedTuple):
-    """A vertex by its number, with its words; ``chosen`` is the one that the page is about."""
+    """A vertex by its number, with its words and since when; ``chosen`` is the one that the page is about."""
 
     number: int
     words: str
     chosen: bool
+    since: str = ""
 
 
 class Edge(NamedTuple):
@@ -83,13 +86,22 @@ def _rows(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> list[list[Vertex
 
 
 def _box(vertex: Vertex, x: float, y: float, width: float) -> list[Markup]:
-    letters = max(3, int(width / _LETTER))
-    words = vertex.words if len(vertex.words) <= letters else f"{vertex.words[: letters - 1]}…"
+    title = element("title", f"{vertex.words}, since {vertex.since}" if vertex.since else vertex.words)
     kind = "node chosen" if vertex.chosen else "node"
-    box = element(
-        "rect", element("title", vertex.words), x=x - width / 2, y=y, width=width, height=_BOX_HEIGHT, rx=5, class_=kind
-    )
-    return [box, label(words, x, y + _BOX_HEIGHT / 2 + 4, "middle")]
+    box = element("rect", title, x=x - width / 2, y=y, width=width, height=_BOX_HEIGHT, rx=5, class_=kind)
+    lines = _lines(vertex.words, max(3, int(width / _LETTER)))
+    written = [*((words, "") for words in lines), (vertex.since, "soft")]
+    top = y + (_BOX_HEIGHT - len(written) * _LINE) / 2 + 12
+    return [box, *(label(words, x, top + place * _LINE, "middle", soft) for place, (words, soft) in enumerate(written))]
+
+
+def _lines(words: str, letters: int) -> list[str]:
+    """Words on two lines at most, the rest cut."""
+    if len(words) <= letters:
+        return [words]
+    lines = wrap(words, letters)
+    rest = " ".join(lines[1:])
+    return [lines[0], rest if len(rest) <= letters else f"{rest[: letters - 1]}…"]
 
 
 def _arrow(start: tuple[float, float], end: tuple[float, float], *, cut: bool) -> Markup:

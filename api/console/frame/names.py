@@ -8,6 +8,7 @@ from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
 from api.console.frame.reader import Reader
+from ledger.domain.facts import GLOBAL, holder_of
 from ledger.domain.gate import Check
 
 
@@ -39,4 +40,13 @@ CHECK_COLUMNS: Final = ("Result", "What was compared", "Code", "Required by")
 def check(checked: Check) -> tuple[Cell, ...]:
     """One check as a row: a code names what fails, so the result is a word of its own."""
     result = cells.mark("passed" if checked.passed else "failed", passed=checked.passed)
-    return result, cells.text(checked.text), cells.text(checked.code), cells.text(checked.source or "–")
+    return result, cells.text(checked.text), cells.text(checked.code), Cell(required_by(checked), exact=checked.source)
+
+
+def required_by(checked: Check) -> str:
+    """What a check comes from, in words: a document, or the account that must have room."""
+    source = checked.source or "–"
+    if source == GLOBAL:
+        return "everyone's account"
+    node = source.removeprefix(holder_of(0).removesuffix("0"))
+    return f"the account of lineage {node}" if node != source else source

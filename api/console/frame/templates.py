@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from api.console.frame import cells
 from api.console.frame.addresses import address, service_path
 from api.console.frame.assets import asset
+from api.console.frame.names import required_by
 from api.console.frame.next_commands import next_command
 
 _FOLDER: Final = files("api.console") / "templates"
@@ -27,6 +28,7 @@ def _environment(*folders: str) -> Environment:
         auto_reload=False,
     )
     made.globals.update(address=address, asset=asset, cells=cells, next_command=next_command, service_path=service_path)
+    made.globals.update(required_by=required_by)
     return made
 
 

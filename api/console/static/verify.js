@@ -56,11 +56,11 @@ async function rootOfInclusion(index, count, hash, proof) {
     if (last === 0) { throw new Error("the proof is too long"); }
     if (at % 2 === 1 || at === last) {
       root = await nodeHash(sibling, root);
-      steps.push("left " + hex(sibling));
+      steps.push({ left: true, hash: sibling, root });
       while (at % 2 === 0 && at !== 0) { at = Math.floor(at / 2); last = Math.floor(last / 2); }
     } else {
       root = await nodeHash(root, sibling);
-      steps.push("right " + hex(sibling));
+      steps.push({ left: false, hash: sibling, root });
     }
     at = Math.floor(at / 2); last = Math.floor(last / 2);
   }
@@ -69,9 +69,10 @@ async function rootOfInclusion(index, count, hash, proof) {
 }
 
 async function checkConsistency(old, fresh, proof) {
+  const steps = [];
   if (old.size === fresh.size) {
     if (proof.length || !equal(old.root, fresh.root)) { throw new Error("two histories of one size: the log has forked"); }
-    return;
+    return steps;
   }
   const power = Math.log2(old.size) % 1 === 0;
   const path = power ? [old.root, ...proof] : proof;
@@ -84,15 +85,56 @@ async function checkConsistency(old, fresh, proof) {
     if (at % 2 === 1 || at === last) {
       first = await nodeHash(one, first);
       second = await nodeHash(one, second);
+      steps.push({ left: true, hash: one, root: second, old: true, from: path[0] });
       while (at % 2 === 0 && at !== 0) { at = Math.floor(at / 2); last = Math.floor(last / 2); }
     } else {
       second = await nodeHash(second, one);
+      steps.push({ left: false, hash: one, root: second, from: path[0] });
     }
     at = Math.floor(at / 2); last = Math.floor(last / 2);
   }
   if (last !== 0 || !equal(first, old.root) || !equal(second, fresh.root)) {
     throw new Error("the log does not go on from what this browser saw: history was rewritten");
   }
+  return steps;
+}
+
+const shape = (name, attributes, ...inside) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) { made.setAttribute(key, value); }
+  made.append(...inside);
+  return made;
+};
+
+// A proof as a picture, and the same as a list: from below upwards, each hash of the proof joins what was computed, on its
+// side, until the root. Of a consistency proof, what the older log had already has a full line, what came since a broken one.
+function drawProof(begin, hash, end, steps) {
+  const row = 56, wide = 560, middle = wide / 2, height = 40 + row * steps.length + 30;
+  const box = (x, y, words, kind) => [
+    shape("rect", { x: x - 84, y, width: 168, height: 30, rx: 4, class: kind }),
+    shape("text", { x, y: y + 20, "text-anchor": "middle" }, words),
+  ];
+  const short = (hash) => hex(hash).slice(0, 12) + "…";
+  const parts = [], words = [begin + ": " + hex(hash)];
+  let below = height - 36;
+  parts.push(...box(middle, below, begin, "node chosen"));
+  for (const [place, one] of steps.entries()) {
+    const above = below - row, x = one.left ? 92 : wide - 92, last = place === steps.length - 1;
+    const kind = steps.some((step) => step.old) && !one.old ? "arrow cut" : "arrow";
+    parts.push(
+      shape("path", { d: "M" + middle + " " + below + "V" + (above + 30), class: "arrow" }),
+      shape("path", { d: "M" + x + " " + below + "L" + middle + " " + (above + 30), class: kind }),
+      ...box(x, below, short(one.hash), "node"), ...box(middle, above, last ? end : short(one.root), last ? "node chosen" : "node"),
+    );
+    words.push("with " + hex(one.hash) + (one.left ? " on its left" : " on its right") + ": " + hex(one.root));
+    below = above;
+  }
+  const title = "From " + begin + " by " + steps.length + " hashes to " + end + "; the list below has each";
+  document.getElementById("drawn").replaceChildren(
+    shape("svg", { viewBox: "0 0 " + wide + " " + height, role: "img", "aria-label": title }, shape("title", {}, title), ...parts));
+  const list = document.getElementById("proof");
+  list.replaceChildren(...words.map((one) => Object.assign(document.createElement("li"), { textContent: one })));
+  document.getElementById("drawing").hidden = false;
 }
 
 const kept = {
@@ -108,12 +150,14 @@ async function verifyCheckpoint(section, vkey) {
   const name = "epsilon-checkpoint " + vkey;
   const before = kept.read(name);
   let words = "the key that you pinned signed it; this browser saw this log for the first time";
+  document.getElementById("drawing").hidden = true;
   if (before) {
     const old = { size: before.size, root: Uint8Array.from(before.root) };
     if (old.size > fresh.size) { throw new Error("the log is shorter than this browser has seen it: an older copy is served"); }
     if (old.size > 0) {
       const answer = await (await fetch(section.dataset.consistency + old.size + "?new=" + fresh.size, { cache: "no-store" })).json();
-      await checkConsistency(old, fresh, answer.proof.map(unbase64url));
+      const steps = await checkConsistency(old, fresh, answer.proof.map(unbase64url));
+      if (steps.length) { drawProof("of the " + old.size + " seen before", steps[0].from, "root of " + fresh.size + " entries", steps); }
     }
     words = "the key that you pinned signed it, and it goes on from the " + old.size + " entries that this browser saw before";
   }
@@ -131,11 +175,10 @@ async function verifyInclusion(section, vkey) {
   const data = new Uint8Array(await (await fetch(section.dataset.bytes, { cache: "no-store" })).arrayBuffer());
   const checkpoint = await openNote(text.slice(gap + 2), key);
   if (index >= checkpoint.size) { throw new Error("the checkpoint is older than the entry"); }
-  const found = await rootOfInclusion(index, checkpoint.size, await leafHash(data), lines.slice(2).map(unbase64));
+  const leaf = await leafHash(data);
+  const found = await rootOfInclusion(index, checkpoint.size, leaf, lines.slice(2).map(unbase64));
   if (!equal(found.root, checkpoint.root)) { throw new Error("the entry's bytes are not in this log"); }
-  const list = document.getElementById("proof");
-  list.replaceChildren(...found.steps.map((one) => Object.assign(document.createElement("li"), { textContent: one })));
-  list.hidden = false;
+  drawProof("entry " + index, leaf, "root of " + checkpoint.size + " entries", found.steps);
   return "these " + data.length + " bytes are entry " + index + " of the " + checkpoint.size + " under a checkpoint that your key signed.";
 }
 

@@ -10,22 +10,24 @@ from api.console.frame.addresses import address, given
 from api.console.frame.cells import Cell
 from api.console.frame.entry_rows import ENTRY_COLUMNS, entry_row, newest_first, parse_index, read_filter
 from api.console.frame.names import CHECK_COLUMNS, check, organisation, partition
-from api.console.frame.pages import Inputs, Page, Pages
+from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
 from api.console.frame.tables import Table
 from api.console.views.planner import advice_tables
 from api.http.problems import Problem
 from api.routes import log as log_routes
-from api.routes import planning
+from api.routes import planning, registry
 from api.routes.overviews import decision_checks
 from api.wire.command_answers import Decision
 from ledger.commands.registry import KINDS
 from ledger.commands.runs.charge import CHARGE
 from ledger.domain.decision import Rejected
 from ledger.domain.gate import Check
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import convert
+from policy.decisions.documents_in_force import dataset_of, policy_in_force
 from policy.planning.plan_report import PlanReport
 
 PAGES: Final = Pages()
@@ -60,6 +62,7 @@ def decision(reader: Reader, inputs: Inputs) -> Page:
         ("Kind", cells.text(answer.kind.replace("_", " "))),
         ("By", organisation(reader, answer.actor)),
         ("Time", cells.moment(answer.time)),
+        *_policies(reader, answer),
         ("Entry, with its receipt", cells.count(answer.index, address("log", str(answer.index)))),
         ("Signed with", cells.digest(answer.key_id)),
     ]
@@ -76,6 +79,27 @@ def decision(reader: Reader, inputs: Inputs) -> Page:
     }
     changes = () if now is None else advice_tables(now)
     return Page("decision.html", f"Decision on {answer.id}", (_checks(checks), *changes, _names_table(answer)), values)
+
+
+def _policies(reader: Reader, answer: Decision) -> list[tuple[str, Cell]]:
+    """The version of each policy that bound the partitions of a charge when it was decided."""
+    request = answer.request if isinstance(answer.request, dict) else {}
+    facts = reader.facts
+    assert isinstance(facts, Snapshot)
+    refs = _refs(request.get("partitions"))[:ROWS_MAX]
+    facts.fetch_partitions(refs)
+    opened = [found for ref in refs if (found := facts.partitions.get(ref)) is not None]
+    domains = dict.fromkeys(dataset_of(facts, one).domain for one in opened)
+    linked = reader.may(registry.read_policy)
+    versions = ((domain, policy_in_force(facts, domain, answer.time, answer.index)) for domain in domains)
+    return [
+        (
+            f"Policy of {domain} in force",
+            cells.text(f"version {version.version}", address("policies", domain) if linked else ""),
+        )
+        for domain, version in versions
+        if version is not None
+    ]
 
 
 def _planned_now(reader: Reader, answer: Decision) -> PlanReport | None:

@@ -31,6 +31,8 @@ _KINDS: Final = {
     "coalition": "a coalition under one cap",
 }
 
+_DAY_LETTERS: Final = len("2026-11-28")
+
 
 @PAGES.page("/lineage", "Lineage", lineage_routes.read_lineage)
 def lineage(reader: Reader, inputs: Inputs) -> Page:
@@ -89,7 +91,10 @@ def _drawn(nodes: Iterable[LineageNode], own: int | None, following: str = "") -
         for arrow in node.parents
         if arrow.node in names
     ]
-    vertices = [Vertex(node.index, node.name, node.index == own) for node in ordered]
+    vertices = [
+        Vertex(node.index, node.name, node.index == own, cells.moment(node.time).text[:_DAY_LETTERS])
+        for node in ordered
+    ]
     rows = tuple(
         (
             cells.count(node.index, address("log", str(node.index))),
@@ -126,7 +131,7 @@ def merger(reader: Reader, inputs: Inputs) -> Page:
         rows = tuple(
             (
                 partition(item.partition),
-                Cell(item.after.name, exact=item.after.holder),
+                cells.text("the two together"),
                 cells.text(", ".join(f"{before.name} {before.used}" for before in item.before)),
                 cells.share(item.after.used.share, str(item.after.used)),
                 cells.bound(item.after.epsilon_max),

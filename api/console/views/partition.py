@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from api.console.charts.burn_down import Point, burn_down
+from api.console.charts.burn_down import Point, burn_down, usual_window
+from api.console.charts.window import Window, chosen_window
 from api.console.frame import cells
 from api.console.frame.account_rows import ACCOUNT_COLUMNS, account_cells
 from api.console.frame.addresses import address
@@ -25,6 +27,7 @@ from ledger.filters import read_rule
 from ledger.store.snapshot import Snapshot
 
 PAGES: Final = Pages()
+_MINUTE_MS: Final = 60_000
 
 
 @PAGES.page(
@@ -57,6 +60,9 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
         ("Closes", cells.moment(answer.closes)),
         ("Entry", cells.count(answer.index, address("log", str(answer.index)))),
     ]
+    now, window = reader.view.time, None
+    if points:
+        window = chosen_window(inputs.get("from"), inputs.get("until"), usual_window(points, now, ahead))
     caps = [("budget", opened.epsilon)]
     if held.bounds is not None and held.bounds.lineage_epsilon_max < opened.epsilon:
         caps.append(("cap on one lineage", held.bounds.lineage_epsilon_max))
@@ -66,7 +72,9 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
         (_accounts(reader, held), _runs_table(reader, history), _forecast_table(forecast)),
         {
             "about": about,
-            "chart": burn_down(points, caps, reader.view.time, ahead),
+            "chart": burn_down(points, caps, now, ahead, window),
+            "window": None if window is None else window.fields(),
+            "every": "" if window is None else _every(ref, points, ahead, now),
             "forecast": None if forecast is None else _forecast_facts(forecast),
             "listed": history.complete,
             "whole": reader.caller.watches(opened),
@@ -74,6 +82,13 @@ def partition(reader: Reader, inputs: Inputs) -> Page:
             "command": shlex.join(["epsilon", "account", "tdp.toml", ref, "--proof", "proof.json"]),
         },
     )
+
+
+def _every(ref: str, points: Sequence[Point], ahead: Sequence[tuple[int, Fraction]], now: int) -> str:
+    """The page with the whole of the time that its chart can show, the extrapolation included."""
+    last = max([now, points[-1].time, *(time for time, _ in ahead)])
+    first, until = Window(points[0].time, last + _MINUTE_MS).fields()
+    return address("partitions", *ref.rsplit("/", 2), **{"from": first, "until": until})
 
 
 def _may_watch(reader: Reader, provider: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from fractions import Fraction
 from math import ceil
 from typing import Final
 
@@ -31,6 +32,7 @@ _ANY_PIPELINE: Final = c.digest(b"")
 """Stands for the pipeline that a run would name, where a policy asks for one."""
 _DEFAULTS: Final = {
     "probability": "0.05",
+    "batch": "",
     "noise": "2",
     "epsilon": "",
     "steps": "100",
@@ -38,6 +40,8 @@ _DEFAULTS: Final = {
     "contract": "",
     "partition": "",
 }
+_PARTS: Final = 10**6
+"""A probability that follows from a batch is in millionths."""
 STEPS_MAX: Final = 10**9
 """Steps of a planned run."""
 
@@ -77,9 +81,13 @@ def _choices(reader: Reader) -> dict[str, object]:
 
 
 def _settled(reader: Reader, given: dict[str, str]) -> dict[str, str]:
-    """The plan with steps for its epochs, and noise for its ε, where those are given. Raises: Malformed, Rejected."""
+    """The plan with numbers for its batch, epochs and ε, where those are given. Raises: Malformed, Rejected."""
     found = dict(given)
-    probability = parse_positive(given["probability"], "probability")
+    opened = reader.facts.partitions.get(given["partition"])
+    seen = opened is not None and reader.caller.sees_partition(opened, reader.facts)
+    if given["batch"] and opened is not None and seen:
+        found["probability"] = format_number(_probability(parse_positive(given["batch"], "batch"), opened.records))
+    probability = parse_positive(found["probability"], "probability")
     if probability > 1:
         raise Malformed("probability", "must be at most 1")
     if given["epochs"]:
@@ -87,12 +95,16 @@ def _settled(reader: Reader, given: dict[str, str]) -> dict[str, str]:
         if steps > STEPS_MAX:
             raise Malformed("epochs", f"must take at most {STEPS_MAX:,} steps")
         found["steps"] = str(steps)
-    opened = reader.facts.partitions.get(given["partition"])
-    if given["epsilon"] and opened is not None and reader.caller.sees_partition(opened, reader.facts):
+    if given["epsilon"] and opened is not None and seen:
         epsilon = parse_positive(given["epsilon"], "epsilon")
         noise = calibrate_noise(probability, _whole(found["steps"]), epsilon, opened.delta, opened.relation)
         found["noise"] = format_number(noise)
     return found
+
+
+def _probability(batch: Fraction, records: int) -> Fraction:
+    """With which each of the records is taken to have so many on average; a little more rather than less."""
+    return Fraction(ceil(batch / records * _PARTS), _PARTS)
 
 
 def _whole(steps: str) -> int:
@@ -137,10 +149,14 @@ def _command(given: dict[str, str]) -> list[str]:
     return ["epsilon", "plan", "run", "tdc.toml", "charge.json", "--contract", given["contract"]]
 
 
+def _outcome(found: PlanReport) -> str:
+    return "would be charged" if found.decision.permit else found.decision.outcome.replace("_", " ")
+
+
 def _facts(found: PlanReport) -> list[tuple[str, Cell]]:
     runs = found.runs
     return [
-        ("Decision", cells.mark(found.decision.outcome.replace("_", " "), passed=found.decision.permit)),
+        ("Decision", cells.mark(_outcome(found), passed=found.decision.permit)),
         ("Such runs that fit", cells.text(f"{runs.more} or more" if runs.or_more else runs.more)),
         ("Steps that fit", cells.count(found.steps_most.steps)),
         ("Epochs that fit", cells.bound(found.steps_most.epochs)),

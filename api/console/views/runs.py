@@ -95,7 +95,7 @@ def _facts(reader: Reader, known: ChargeWithProgress) -> list[tuple[str, Cell]]:
     facts = [
         ("State", cells.text(known.state)),
         ("By", organisation(reader, known.actor)),
-        ("Contract", cells.digest(known.contract)),
+        ("Contract", _contract(reader, known.contract)),
         ("Steps charged", cells.count(known.steps)),
         ("Steps posted", cells.count(known.steps_posted)),
         ("Deadline", cells.moment(known.deadline)),
@@ -111,6 +111,14 @@ def _facts(reader: Reader, known: ChargeWithProgress) -> list[tuple[str, Cell]]:
     if known.model is not None:
         facts.append(("Model", cells.digest(known.model)))
     return facts
+
+
+def _contract(reader: Reader, digest: str) -> Cell:
+    """The contract of a run by its id, where it is on record; its digest is behind it."""
+    agreed = reader.facts.contracts.get(digest)
+    return (
+        cells.digest(digest) if agreed is None else Cell(agreed.id, exact=digest, href=address("contracts", agreed.id))
+    )
 
 
 def _line(line: RunEpsilon, words: str) -> tuple[Cell, ...]:

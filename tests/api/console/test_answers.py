@@ -98,6 +98,33 @@ def test_the_planner_finds_steps_for_epochs_and_noise_for_an_epsilon(looked: Loo
         assert 'class="problem"' in text, wrong
 
 
+def test_the_planner_takes_records_of_a_step_for_its_probability(looked: Looked) -> None:
+    """So many of the partition's thousand, on average."""
+    own, http = looked.pairs.own, looked.browsers["TDC"]
+    asked = {"partition": own.partition, "contract": own.contract, "noise": "2", "steps": "100"}
+    with looked.pairs.world.book.read() as facts:
+        records = facts.partitions[own.partition].records
+    by_batch = f"/console/planner?{httpx.QueryParams({**asked, 'batch': str(records // 20)})}"
+    by_probability = f"/console/planner?{httpx.QueryParams({**asked, 'probability': '0.05'})}"
+    assert _rows(http, by_batch, "epsilon") == _rows(http, by_probability, "epsilon")
+    assert 'name="probability" value="0.05"' in http.get(by_batch).text
+    for wrong in (str(records + 1), "0", "x"):
+        text = http.get(f"/console/planner?{httpx.QueryParams({**asked, 'batch': wrong})}").text
+        assert 'class="problem"' in text, wrong
+
+
+def test_a_decision_names_the_policy_that_bound_it(looked: Looked) -> None:
+    """By its version, with the page of the policy for those who may open it."""
+    page = looked.browsers["SRO"].get(addresses(looked.pairs)["/decisions/{id}"]).text
+    assert re.search(
+        r"<dt>Policy of health in force</dt><dd><a href=\"/console/policies/health\"><bdi>version 1</bdi>", page
+    )
+    assert (
+        f'href="/console/decisions/{looked.pairs.own.run}"'
+        in looked.browsers["SRO"].get(f"/console/runs/{looked.pairs.own.run}").text
+    )
+
+
 def test_what_models_reached_on_public_data_is_what_was_measured(looked: Looked) -> None:
     """The means of the runs that are written down, by data and ε; and the planner shows them with an answer."""
     lines = (ROOT / "docs" / "training.jsonl").read_text("utf-8").splitlines()

@@ -6,6 +6,9 @@ one. ``EPSILON_BROWSER=required`` fails without; else the run says at its end th
 
 from __future__ import annotations
 
+import base64
+import json
+import re
 from typing import Final
 
 from api.console.view_list import PAGES
@@ -52,6 +55,7 @@ def test_the_browser_verifies_a_proof_and_notices_a_forgery(looked: Looked, walk
     assert "must be name+id+key" in window.verdict("nothing")
     window.goto("/console/log")
     assert "for the first time" in window.verdict(key)
+    assert window.page.is_hidden("#drawing")
     assert "goes on from" in window.verdict(key)
     for kept, words in (
         ("{size: 999, root: []}", "an older copy is served"),
@@ -60,4 +64,33 @@ def test_the_browser_verifies_a_proof_and_notices_a_forgery(looked: Looked, walk
         stored = f"([key]) => localStorage.setItem(key, JSON.stringify({kept}))"
         window.page.evaluate(stored, [f"epsilon-checkpoint {key}"])
         assert words in window.verdict(key)
+    window.close()
+
+
+def test_the_browser_draws_the_proofs_that_it_verified(looked: Looked, walker: Walker) -> None:
+    """Each hash as a box that joins from its side until the root, for both proofs; and the same as a list."""
+    key, http = looked.pairs.world.log.vkey, looked.browsers["AUDITOR"]
+    window = walker.open("AUDITOR")
+    page = window.page
+    window.goto("/console/log/7")
+    window.verdict(key)
+    hashes = len(page.inner_text("#receipt").split("\n\n")[0].splitlines()) - 2
+    assert page.locator("#drawn rect").count() == 2 * hashes + 1
+    assert page.locator("#drawn text").first.text_content() == "entry 7"
+    assert page.locator("#proof li").count() == hashes + 1
+    sizes = re.findall(r"/console/log/checkpoints/(\d+)/bytes", http.get("/console/log/checkpoints").text)
+    older = next(one for one in sizes if int(one) & int(one) - 1 and int(one) != looked.pairs.world.size)
+    root = [*base64.b64decode(http.get(f"/console/log/checkpoints/{older}/bytes").text.splitlines()[2])]
+    window.goto("/console/log")
+    seen = json.dumps({"size": int(older), "root": root})
+    page.evaluate("([key, seen]) => localStorage.setItem(key, seen)", [f"epsilon-checkpoint {key}", seen])
+    assert f"goes on from the {older} entries" in window.verdict(key)
+    assert page.is_visible("#drawn svg")
+    assert page.locator("#drawn .cut").count() > 0
+    assert (
+        page.locator("#proof li")
+        .last.evaluate("one => one.textContent")
+        .endswith(base64.b64decode(page.inner_text("#note").splitlines()[2]).hex())
+    )
+    assert (window.noted, window.hindrances()) == ([], [])
     window.close()

@@ -37,7 +37,7 @@ def public_results() -> Table:
             cells.text(result.data),
             cells.loss(result.epsilon),
             cells.loss(result.delta),
-            cells.text(f"{float(result.right):.1%}"),
+            cells.text(f"{float(100 * result.right):.1f} %"),
             cells.count(result.runs),
         )
         for result in sorted(RESULTS, key=lambda result: (result.epsilon, result.data))
