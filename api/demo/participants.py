@@ -82,11 +82,12 @@ def policy(sro: Organisation, attester: c.Object, now: int) -> c.Object:
 
 
 def sealing_policy(before: c.Object, tdp: Organisation, now: int) -> c.Object:
-    """The policy's second version: one data set has Level 2, and answers of votes are permitted."""
+    """The policy's second version: a data set has Level 2, answers of votes are permitted, and budgets are public."""
     taken = before["mechanisms"]
     assert isinstance(taken, list)
     level: c.Object = {"dataset": SEALED, "level": 2, "provider": tdp.did}
-    return {**before, "effective": format_time(now), "levels": [level], "mechanisms": [*taken, "gdp"], "version": 2}
+    changes: c.Object = {"levels": [level], "mechanisms": [*taken, "gdp"], "register": ["budget", "level", "spent"]}
+    return {**before, **changes, "effective": format_time(now), "version": 2}
 
 
 def dataset(tdp: Organisation) -> c.Object:
