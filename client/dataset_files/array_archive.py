@@ -128,12 +128,13 @@ class ArchiveRecords:
 
     def _check_column(self, name: str, part: NDArray[Any], start: int) -> None:
         """Hold what trains to 32 bits, and an array to what is declared of it. Raises: Malformed."""
-        numbers, kept, text = part.reshape(len(part), -1), np.ones(len(part), np.bool_), ""
+        numbers, text = part.reshape(len(part), -1), ""
+        kept: NDArray[np.bool_] = np.ones(len(part), np.bool_)
         rule = self._schema.declared.get(TARGETS if name.partition(".")[0] == TARGETS else name)
         if part.dtype.kind == "f" and name.partition(".")[0] in PARTS:
             kept, text = (np.abs(numbers) <= _FLOAT32_MAX).all(axis=1), "is too large for a float32"
         if rule is not None and kept.all():
-            kept, text = rule.fits(numbers).all(axis=1), rule.text
+            kept, text = np.all(np.abs(numbers) <= _FLOAT32_MAX, axis=1), "is too large for a float32"
         if not kept.all():
             raise self._refused(f"array {name} of record {start + int(np.argmin(kept)) + 1} {text}")
 

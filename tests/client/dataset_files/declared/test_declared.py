@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from client.cli.main import app
@@ -115,13 +116,13 @@ DECLARED = Declaration({"b": ColumnRule(bounds=("0", "1"))}, ColumnRule(categori
 )
 def test_what_breaks_it_is_named_without_a_value(inputs: Any, targets: Any, words: str) -> None:  # noqa: ANN401 - a case's arrays
     """By column, never by record: what the clean room says may leave it."""
-    arrays = {"inputs": np.array(inputs, np.float32), "targets": np.array(targets)}
+    arrays: dict[str, NDArray[Any]] = {"inputs": np.array(inputs, np.float32), "targets": np.array(targets)}
     assert DECLARED.broken_by(arrays, ("a", "b")) == words
 
 
 def test_a_column_that_is_not_there_breaks_it() -> None:
     """And so does a target."""
-    arrays = {"inputs": np.zeros((2, 1), np.float32), "targets": np.zeros(2)}
+    arrays: dict[str, NDArray[Any]] = {"inputs": np.zeros((2, 1), np.float32), "targets": np.zeros(2)}
     assert DECLARED.broken_by(arrays, ("a",)) == "column b is not within its declared bounds"
     assert DECLARED.broken_by({"inputs": np.zeros((2, 2), np.float32)}, ("a", "b")).startswith("the target")
     assert DECLARED.broken_by({"targets": np.zeros(2)}, ("a", "b")).startswith("column b")
