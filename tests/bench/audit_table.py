@@ -2,8 +2,8 @@
 
 Of each kind ten audits of a run whose noise is half of what is charged, and forty of one with the plan's noise, with
 fresh coins and noise each time: of one full step, or of the page's hundred sampled steps (``--plan sampled``).
-One JSON object a kind and noise: the claim, the least and the greatest bound, how many bounds lay above the claim, and
-at which audit the pipeline would have been frozen.
+One JSON object a kind and noise: the claim, the least and the most right guesses and bound, how many bounds lay above
+the claim, and at which audit the pipeline would have been frozen.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def row(name: str, part: Fraction, audits: int, plan_name: str) -> dict[str, Any
         "noise": str(part),
         "audits": audits,
         "epsilon_claimed": float(claim),
+        "right_least": reached[0].correct,
+        "right_most": reached[-1].correct,
         "bound_least": float(epsilon_least(reached[0], DELTA)),
         "bound_most": float(epsilon_least(reached[-1], DELTA)),
         "above": above,

@@ -29,10 +29,10 @@ LIGHT: Final = plan(40, "16")
 """The first run that gains nothing by it."""
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[StoredWorld]:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StoredWorld]:
     """Partitions with the heavy load declared, and one without; memory, rows and replay are compared at the end."""
-    with open_world(tmp_path) as made:
+    with open_world(tmp_path, request.param) as made:
         made.is_checked = True
         wider: Any = {**policy(), "effective": format_time(NOW), "mechanisms": [*MECHANISMS], "version": 2}
         opened = made.submit(
