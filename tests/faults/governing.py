@@ -65,7 +65,9 @@ class Governing(Lineage):
         if (post is not None or run.leases) and (post is None or post != run.post):
             return "conflict"
         announced = run.notices.get(model, [])[-1:]
-        leaves = self.released and not self._newest(run).revoked and announced and announced[0] <= now
+        # A run whose post names no model has the first that it announced.
+        own = run.model is not None or model == next(iter(run.notices), None)
+        leaves = self.released and not self._newest(run).revoked and own and announced and announced[0] <= now
         return "permitted" if leaves else "policy_denied"
 
     def _newest(self, run: Run) -> Contract:
