@@ -134,7 +134,7 @@ class ArchiveRecords:
         if part.dtype.kind == "f" and name.partition(".")[0] in PARTS:
             kept, text = (np.abs(numbers) <= _FLOAT32_MAX).all(axis=1), "is too large for a float32"
         if rule is not None and kept.all():
-            kept, text = np.all(np.abs(numbers) <= _FLOAT32_MAX, axis=1), "is too large for a float32"
+            kept, text = np.all(rule.fits(numbers), axis=1), rule.text
         if not kept.all():
             raise self._refused(f"array {name} of record {start + int(np.argmin(kept)) + 1} {text}")
 

