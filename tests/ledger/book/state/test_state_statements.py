@@ -121,11 +121,12 @@ def test_no_commit_waits_for_a_state_that_is_being_hashed(
     """Not if more entries come meanwhile than a statement may lie behind: then a later state is stated instead."""
     for module in (state_statements, state_statement, journal):
         monkeypatch.setattr(module, "DISTANCE_MAX", 8)
-    monkeypatch.setattr(state_statements, "EVERY", 2)
-    world.clock.now += WAIT_MS
     stating(world)
     hashing, held = world.book._writer._state.statements._hashing, threading.Event()  # noqa: SLF001 - held up
     hashing.submit(held.wait)
+    # Due only now: the writer looks by itself, and would have begun to hash.
+    monkeypatch.setattr(state_statements, "EVERY", 2)
+    world.clock.now += WAIT_MS
     # A writer that waits would do so for ever.
     late = threading.Timer(LIMIT_S, held.set)
     late.start()
