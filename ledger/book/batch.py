@@ -53,6 +53,8 @@ LAPSES_MAX: Final = 1_000
 """Lapses that one batch records at most, so that a long absence does not make one endless transaction."""
 _BARE: Final = {code: b'{"outcome":"%b"}' % code.word.encode() for code in Code if not code.refused}
 """The canonical bytes of a body that holds the outcome alone beside the request."""
+_OF_ONE_CHARGE: Final = (Post, ReleaseKey, TakeGeneration, LeaseSteps, Settle)
+"""Commands that name a charge. A tuple: a union in the condition would be built anew for every command."""
 LAPSE_ID: Final = "lapse-"
 """How the ids of lapses begin, and no other."""
 
@@ -170,7 +172,7 @@ class Batch:
     def _record_in_time(self, pending: PendingCommand) -> Outcome:
         """Record a command; the charge that it names lapses first if it is overdue: others may be before it in line."""
         body = pending.body
-        if isinstance(body, Post | ReleaseKey | TakeGeneration | LeaseSteps | Settle):
+        if isinstance(body, _OF_ONE_CHARGE):
             charge = self.state.facts.charges.get(body.charge)
             if charge is not None and charge.state is ChargeState.PENDING and charge.deadline < self._now:
                 self.record(self._recorder.lapse(charge.id))

@@ -55,6 +55,8 @@ AGAIN_MAX: Final = 4
 """How often a command is priced again in a row because what others recorded meanwhile changed the prices it needs."""
 
 _BUSY: Final = f"too many runs are being priced; waited {WAIT_S:.0f} seconds"
+_PRICED: Final = (MakeCharge, OpenPartition, ReportAudit)
+"""Commands that are priced before they are decided."""
 
 
 def read_submission(one: Submission) -> PendingCommand | Outcome:
@@ -231,7 +233,7 @@ class CommandPricing:
 
 
 def _is_priced(pending: PendingCommand) -> bool:
-    return isinstance(pending.body, MakeCharge | OpenPartition | ReportAudit)
+    return isinstance(pending.body, _PRICED)
 
 
 def _key(pending: PendingCommand) -> Hashable:

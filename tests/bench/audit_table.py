@@ -25,7 +25,7 @@ GUESSES: Final = 400
 ONE_STEP: Final = Plan(Fraction(1), Fraction(3, 2), Fraction(1), 1, 5_000)
 """All records in one step: what is seen of a canary is a Gaussian that its coin shifts by two thirds of a deviation."""
 SAMPLED: Final = Plan(Fraction(1, 50), Fraction(4, 5), Fraction(1, 2), 100, 320)
-PLANS: Final = {"one-step": (ONE_STEP, 10_000), "sampled": (SAMPLED, 30_000)}
+PLANS: Final = {"one-step": (ONE_STEP, 30_000), "sampled": (SAMPLED, 30_000)}
 """With how many canaries each."""
 MODELS: Final[dict[str, MakeModel]] = {"MLP": multilayer, "CNN": convolutional, "transformer, LoRA": adapted}
 AUDITS: Final = ((Fraction(1, 2), 10), (Fraction(1), 40))
