@@ -45,28 +45,38 @@ _BELOW_NAT: Final = 8.0
 _ABOVE_NAT: Final = 15.0
 _POINTS_LEAST: Final = 192
 _POINTS_A_NAT: Final = 64
+_CACHED: Final = 8_192
+"""Points whose transforms fit a processor's cache: those of eight types at once take twice as long as one by one."""
 
 Laws = tuple["LatticeLaw", "LatticeLaw"]
 
 
-def lattice_step(epsilon: Fraction) -> float:
-    """The distance of two points of the lattice in nats; ε is one of its points."""
-    return float(epsilon) / max(_POINTS_LEAST, math.ceil(_POINTS_A_NAT * epsilon))
+def lattice_step(epsilon: Fraction, coarser: int = 1) -> float:
+    """The distance of two points of the lattice in nats; ε is one of its points.
+
+    Args:
+        epsilon: of the budget.
+        coarser: how many times fewer points there are, for searches whose results are computed anew.
+    """
+    return float(epsilon) / -(-max(_POINTS_LEAST, math.ceil(_POINTS_A_NAT * epsilon)) // coarser)
 
 
 class Potential:
     """V at every number of ticks that was needed, and at every point of the lattice."""
 
-    def __init__(self, epsilon: Fraction, delta: Fraction, blocks: Sequence[tuple[Laws, int]]) -> None:
+    def __init__(
+        self, epsilon: Fraction, delta: Fraction, blocks: Sequence[tuple[Laws, int]], coarser: int = 1
+    ) -> None:
         """Begin with V_0.
 
         Args:
             epsilon: of the budget; ``delta`` likewise.
             blocks: the laws of loss of a block of each type, and its price in ticks.
+            coarser: of the lattice of these laws; see :func:`lattice_step`.
         """
         self.epsilon = epsilon
         self._tolerance = float(delta) * TOLERANCE
-        self.step = lattice_step(epsilon)
+        self.step = lattice_step(epsilon, coarser)
         self._zero = math.ceil(_BELOW_NAT / self.step)
         points = self._zero + math.ceil((float(epsilon) + _ABOVE_NAT) / self.step) + 1
         losses = self.step * (np.arange(points) - self._zero)
@@ -117,7 +127,7 @@ class Potential:
     def _expected(self, laws: Laws) -> Callable[[int], NDArray[np.float64]]:
         """E V_b(l + L) at each number of ticks b, computed once however many prices are tried."""
         law = _Transform([laws], len(self._values[0][0]), self.step)
-        return cache(lambda ticks: law.expected([law.spectrum(self._table(ticks))])[0])
+        return cache(lambda ticks: law.greatest([(0, law.spectrum(self._table(ticks)))]))
 
     def _pays(self, expected: Callable[[int], NDArray[np.float64]], ticks: int, most: int, part: float) -> bool:
         slack = part * ticks * self._tolerance
@@ -127,10 +137,9 @@ class Potential:
         """V at a number of ticks: one row for each order of the pair, one column for each point."""
         while len(self._values) <= ticks:
             budget, value = len(self._values), self._values[-1]
-            fits = [place for place, price in enumerate(self._prices) if price <= budget]
-            if fits:
-                before = [self._spectra[-self._prices[place]] for place in fits]
-                value = np.maximum(value, self._law.expected(before, fits).max(axis=0))
+            before = [(place, self._spectra[-price]) for place, price in enumerate(self._prices) if price <= budget]
+            if before:
+                value = np.maximum(value, self._law.greatest(before))
             self._values.append(value)
             self._spectra.append(self._law.spectrum(value))
         return self._values[ticks]
@@ -161,14 +170,17 @@ class _Transform:
         transformed: NDArray[np.complex128] = fft.rfft(padded)
         return transformed
 
-    def expected(self, spectra: Sequence[NDArray[np.complex128]], blocks: Sequence[int] = (0,)) -> NDArray[np.float64]:
-        """E V(l + L) of these blocks, each of its own V, at every point l and in both orders; at most 1."""
+    def greatest(self, before: Sequence[tuple[int, NDArray[np.complex128]]]) -> NDArray[np.float64]:
+        """The greatest E V(l + L) of blocks, each of its own V, at every point l and in both orders; at most 1."""
         from scipy import fft
 
-        chosen = [*blocks]
-        sums = fft.irfft(self._laws[chosen] * np.stack(spectra), self._length)[:, :, : self._points]
-        reached: NDArray[np.float64] = np.clip(sums + self._infinite[chosen], 0.0, 1.0)
-        return reached
+        reached = np.zeros((2, self._points))
+        together = max(1, _CACHED // self._length)
+        for some in (before[start : start + together] for start in range(0, len(before), together)):
+            places = [place for place, _ in some]
+            sums = fft.irfft(self._laws[places] * np.stack([spectrum for _, spectrum in some]), self._length)
+            np.maximum(reached, (sums[:, :, : self._points] + self._infinite[places]).max(axis=0), out=reached)
+        return np.minimum(reached, 1.0)
 
 
 def _padded(law: LatticeLaw, span: int) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Final
 
 from ledger.accounting.pld_counting import count_capacity, estimate_count
@@ -35,12 +36,17 @@ _PRICES: Final = 12
 """The greatest price that the search tries, in ticks."""
 _FEW: Final = 2
 """With more kinds of steps than this the search is coarser, so that eight take five seconds of a core at most:
-rougher counts of what fits alone, one round, and prices of fewer ticks until the last."""
+rougher counts of what fits alone, one round, prices of fewer ticks until the last, and a coarser lattice."""
+_COARSER: Final = 4
+"""How many times fewer points the lattice of such a search has. It ranks price lines, and every one that is returned is
+computed anew on the lattice of the rule."""
 _PRICES_OF_MANY: Final = 24
 """With more kinds the greatest price is this many ticks divided by their number, and at least four."""
+_OFFERED: Final = TYPES_MAX + 1
+"""Price lines of many kinds that are offered: each is computed anew."""
 _ROUNDS: Final = 2
 _MOVES: Final = (1.0, 0.6, 0.8, 1.25, 1.6)
-"""Factors by which one kind's price is moved; a price line takes about a tenth of a second."""
+"""Factors by which one kind's price is moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +84,14 @@ class Corner:
 def choose_prices(opening: Opening) -> Corner:
     """The declared corner, or the one that admits the most loads. Raises: Malformed."""
     search = _Search(opening)
-    if opening.prices is None:
-        return max(search.corners(), key=search.loads)
-    return search.corner(_declared(opening.prices, len(search.blocks)))
+    prices = search.best() if opening.prices is None else _declared(opening.prices, len(search.blocks))
+    return search.corner(prices)
 
 
 def corners(opening: Opening) -> list[Corner]:
     """Price lines to choose from, in descending order of the first kind's runs. Raises: Malformed."""
-    tried = _Search(opening).corners()
-    different = {corner.alone: corner for corner in tried if max(corner.prices) <= corner.capacity}
+    offered = _Search(opening).corners()
+    different = {corner.alone: corner for corner in offered if max(corner.prices) <= corner.capacity}
     return sorted(different.values(), key=lambda one: one.alone, reverse=True)
 
 
@@ -106,6 +111,7 @@ class _Search:
                 "load", f"must be of 1 to {TYPES_MAX} kinds of Poisson-sampled Gaussian steps: they are the types"
             )
         self._many = len(runs) > _FEW
+        self._coarser = _COARSER if self._many else 1
         self._runs = tuple(runs.values())
         self._fit = [self._fits(step) for step in runs]
         most = TICKS_MAX if len(runs) == 1 else TICKS_MAX // _PRICED
@@ -113,6 +119,7 @@ class _Search:
             _block(step, min(counts), fit, most) for (step, counts), fit in zip(runs.items(), self._fit, strict=True)
         )
         self._tried: dict[tuple[int, ...], Corner] = {}
+        """On the lattice of the search."""
 
     def _fits(self, step: PoissonGaussian) -> int:
         """How many of these steps keep the budget alone."""
@@ -122,8 +129,23 @@ class _Search:
             raise Malformed("epsilon", f"has no room for one step of noise {format_number(step.noise_multiplier)}")
         return fit
 
+    def best(self) -> tuple[int, ...]:
+        """The prices that admit the most loads, of all that the search tries."""
+        return max(self._search(), key=self.loads).prices
+
     def corners(self) -> list[Corner]:
-        """The corner of every price line that was tried."""
+        """The corner of every price line that was tried; of many kinds, of the best lines for each and for all."""
+        if not self._many:
+            return self._search()
+        tried = sorted(self._search(), key=self.loads, reverse=True)
+        most = [max(tried, key=lambda one: one.alone[kind]).prices for kind in range(len(self.blocks))]
+        lines = dict.fromkeys((tried[0].prices, *most, *(one.prices for one in tried)))
+        return [self.corner(prices) for prices in islice(lines, _OFFERED)]
+
+    def _search(self) -> list[Corner]:
+        """Try price lines. Raises: Malformed."""
+        if self._tried:
+            return list(self._tried.values())
         ratios = [block.steps / fit for block, fit in zip(self.blocks, self._fit, strict=True)]
         self._corner_near(ratios)
         for _ in range(1 if self._many else _ROUNDS):
@@ -131,26 +153,32 @@ class _Search:
                 moved = [[*ratios[:place], ratios[place] * by, *ratios[place + 1 :]] for by in _MOVES]
                 ratios = max(moved, key=lambda candidate: self.loads(self._corner_near(candidate)))
         if self._many:
-            self.corner(whole_prices(ratios, _PRICES))
+            self._try(whole_prices(ratios, _PRICES))
         return list(self._tried.values())
 
     def _corner_near(self, ratios: Sequence[float]) -> Corner:
-        return self.corner(whole_prices(ratios, max(4, _PRICES_OF_MANY // len(ratios)) if self._many else _PRICES))
+        return self._try(whole_prices(ratios, max(4, _PRICES_OF_MANY // len(ratios)) if self._many else _PRICES))
 
-    def corner(self, prices: tuple[int, ...]) -> Corner:
-        """The corner of these prices. Raises: Malformed."""
+    def _try(self, prices: tuple[int, ...]) -> Corner:
         if prices not in self._tried:
-            self._tried[prices] = self._evaluated(prices)
+            self._tried[prices] = self._evaluated(prices, self._coarser)
         return self._tried[prices]
 
-    def _evaluated(self, prices: tuple[int, ...]) -> Corner:
+    def corner(self, prices: tuple[int, ...]) -> Corner:
+        """The corner of these prices, on the lattice of the rule. Raises: Malformed."""
+        found = self._tried.get(prices) if self._coarser == 1 else None
+        found = found or self._evaluated(prices, 1)
+        if found.capacity < min(prices):
+            raise Malformed("prices", f"leave no room for a block: the budget is {found.capacity} ticks")
+        return found
+
+    def _evaluated(self, prices: tuple[int, ...], coarser: int) -> Corner:
         types = tuple(
             StepType(block.noise_multiplier, block.probability, block.steps, price)
             for block, price in zip(self.blocks, prices, strict=True)
         )
-        capacity = potential(self._epsilon, self._certain, types).capacity(self._epsilon, self._certain, TICKS_MAX)
-        if capacity < min(prices):
-            raise Malformed("prices", f"leave no room for a block: the budget is {capacity} ticks")
+        induction = potential(self._epsilon, self._certain, types, coarser)
+        capacity = induction.capacity(self._epsilon, self._certain, TICKS_MAX)
         costs = self._costs(types)
         return Corner(types, capacity, tuple(capacity // cost for cost in costs), capacity // sum(costs))
 

@@ -83,21 +83,21 @@ def dominating(step: Mechanism) -> PoissonGaussian | None:
 
 
 @lru_cache(maxsize=4)
-def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...]) -> Potential:
-    """The potential of a catalogue, computed as far as needed. Raises: NotPriced."""
+def potential(epsilon: Fraction, delta: Fraction, types: tuple[StepType, ...], coarser: int = 1) -> Potential:
+    """The potential of a catalogue, computed as far as needed; ``coarser`` ones are for searches. Raises: NotPriced."""
     from ledger.accounting.loss_potential import Potential
 
-    blocks = [(laws_of(step_type.block, ZERO_OUT, epsilon), step_type.ticks) for step_type in types]
-    return Potential(epsilon, delta, blocks)
+    blocks = [(laws_of(step_type.block, ZERO_OUT, epsilon, coarser), step_type.ticks) for step_type in types]
+    return Potential(epsilon, delta, blocks, coarser)
 
 
 @lru_cache(maxsize=32)
-def laws_of(mechanism: Mechanism, relation: str, epsilon: Fraction) -> Laws:
+def laws_of(mechanism: Mechanism, relation: str, epsilon: Fraction, coarser: int = 1) -> Laws:
     """Its laws of loss, on the lattice of a budget. Raises: NotPriced."""
     from ledger.accounting.loss_lattice import lattice_laws
     from ledger.accounting.loss_potential import lattice_step
 
     try:
-        return lattice_laws(compose(mechanism, relation, INTERVAL), lattice_step(epsilon))
+        return lattice_laws(compose(mechanism, relation, INTERVAL), lattice_step(epsilon, coarser))
     except GridTooLarge as error:
         raise NotPriced(f"{mechanism.kind}: {error}") from None

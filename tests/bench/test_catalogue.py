@@ -11,7 +11,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from ledger.filters import Opening
-from ledger.filters.catalogue_prices import choose_prices
+from ledger.filters.catalogue_prices import choose_prices, corners
 from ledger.mechanisms.mechanism import Composed, PoissonGaussian
 from tests.bench.compare import Side, compare
 
@@ -60,6 +60,19 @@ def test_a_partition_opens(benchmark: BenchmarkFixture, kinds: int, budget: tupl
             process_time,
         ),
         Side("for one", 1, lambda: opening(1, budget), choose_prices, process_time),
+        3,
+        limit=OPENED_S,
+    )
+    assert reported.within, reported.line
+
+
+def test_prices_are_offered(benchmark: BenchmarkFixture) -> None:
+    """Within the same time: the lines of eight kinds to choose from, against the one that opens without a choice."""
+    budget = Fraction(8), Fraction(1, 100_000)
+    reported = compare(
+        benchmark,
+        Side("prices offered for 8 kinds of steps, ε 8", 1, lambda: opening(8, budget), corners, process_time),
+        Side("the best alone", 1, lambda: opening(8, budget), choose_prices, process_time),
         3,
         limit=OPENED_S,
     )

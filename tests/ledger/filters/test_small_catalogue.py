@@ -55,7 +55,10 @@ def test_its_corners_are_as_written_down() -> None:
 
 
 def test_more_than_two_kinds_take_shorter_ways_to_as_many_loads() -> None:
-    """One round, at most eight ticks a block for three kinds, and the best ratios once more at up to twelve."""
+    """One round, at most eight ticks a block for three kinds, and the best ratios once more at up to twelve.
+
+    They are ranked on a coarser lattice; what is offered is of the rule's own.
+    """
     kinds = (
         PoissonGaussian(Fraction(1, 5), Fraction(3), 30),
         PoissonGaussian(Fraction(1, 10), Fraction(2), 40),
@@ -67,7 +70,7 @@ def test_more_than_two_kinds_take_shorter_ways_to_as_many_loads() -> None:
         [[9, 12, 16], 3, [2, 2, 3], 145],
         [[9, 11, 25], 4, [9, 10, 9], 694],
     ]
-    assert len(found) == 10
+    assert len(found) == 9
 
 
 @pytest.mark.parametrize(
