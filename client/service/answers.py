@@ -19,7 +19,7 @@ class Answer:
     Attributes:
         repeated: the service had this very command already; everything else is the same answer again.
         warnings: caps that it states and under which no run, or not the declared plan, could be admitted; of a quote,
-            that an account which is shared with others may have no room.
+            that an account which is shared with others may have no room, or that the run would be a first charge.
         envelope: of a key release, the data keys sealed to the clean room; None from an authorise-only store.
     """
 

@@ -27,6 +27,7 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.planning.account_caps import cap_of, partition_bounds
 from policy.planning.burn_rate import Projection, projection
+from policy.planning.first_charge import first_charge_warning
 from policy.planning.plan_search import (
     MoreRuns,
     blocking_checks,
@@ -109,6 +110,8 @@ def report(
     seen_as = question if shown is None else replace(question, facts=shown.most)
     least = question if shown is None else replace(question, facts=shown.least)
     decision = seen_as.decision if shown is None else _uncertain(seen_as.decision, least)
+    if decision.permit and not decision.detail:
+        decision = structs.replace(decision, detail=first_charge_warning(question.partitions))
     own = not search and decision.permit
     return PlanReport(
         advice=None if decision.permit else advise(seen_as),
