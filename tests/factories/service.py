@@ -235,9 +235,9 @@ class ServedWorld(World):
         body: c.Object = {"document": first.document, "signatures": [one.signature for one in stored]}
         return first.document, self.service.submit(signers[0], actor, kind, body, replaces=first.replaces)
 
-    def open_partition(self, name: str) -> str:
-        """Another partition like the first, under its own data key; its reference."""
-        body = {**OPENED, "data_key": f"digits-{name}", "partition": name}
+    def open_partition(self, name: str, **changes: c.Json) -> str:
+        """Another partition like the first but for ``changes``, under its own data key; its reference."""
+        body = {**OPENED, "data_key": f"digits-{name}", "partition": name, **changes}
         self.service.submit(self.hospital, HOSPITAL, "partition", body, f"partition-{name}")
         return f"{HOSPITAL}/digits/{name}"
 

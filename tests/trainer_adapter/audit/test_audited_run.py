@@ -128,7 +128,9 @@ def test_an_audit_is_an_entry_beside_its_claim(place: Place) -> None:
     assert not [*(place.folder / "runs" / "faithful").glob("model*")]
 
 
-def test_a_quarter_of_the_noise_freezes_the_pipeline_by_the_fourth_audit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quarter_of_the_noise_freezes_the_pipeline_by_the_fourth_audit(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each alerts; a model of that pipeline then stays, and one of another leaves."""
     jobs = [place.job(name, PLAN) for name in ("same", "other")]
     (place.folder / "other.py").write_text("# another pipeline\n")

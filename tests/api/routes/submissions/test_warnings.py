@@ -81,3 +81,24 @@ def test_what_is_refused_has_a_problem_and_no_warnings(world: ServedWorld) -> No
     with pytest.raises(Refused) as caught:
         world.enter("policy", {**world.policy(), "lineage": {"epsilon_max": "0.001"}, "version": 3}, SRO, world.sro)
     assert "version_not_next" in [reason.code for reason in caught.value.reasons]
+
+
+def test_a_quote_says_that_the_run_would_be_a_first_charge(world: ServedWorld) -> None:
+    """Of a partition with a declared load, until one is charged; of no other partition, and of no charge."""
+    load: c.Object = {
+        "kind": "poisson_gaussian", "noise_multiplier": "0.6531", "probability": "1/186", "steps": 80, "v": 1
+    }  # fmt: skip
+    declared = world.open_partition("2027-q1", load={"kind": "mechanism", "mechanism": load, "v": 1})
+    contract = c.digest(c.dump(contract_document(world.begun)))
+    body, later = (
+        {**world.charge_body(contract, CleanRoom(name)), "partitions": [PARTITION, declared]} for name in ("1", "2")
+    )
+
+    def quoted() -> tuple[str, ...]:
+        return world.service.quote(world.bank, BANK_A, later).warnings
+
+    (warning,) = quoted()
+    assert f"as the first charge of {declared}, and the first charge chooses the division of δ" in warning
+    assert world.service.quote(world.bank, BANK_A, {**later, "partitions": [PARTITION]}).warnings == ()
+    charged = world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
+    assert (charged.outcome, charged.warnings, quoted()) == ("pending", (), ())
