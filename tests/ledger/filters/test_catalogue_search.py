@@ -58,7 +58,7 @@ BUDGETS: Final = [(Fraction(3), Fraction(1, 1483)), (Fraction(8), Fraction(1, 10
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=["3", "8"])
-@pytest.mark.parametrize(("kinds", "chosen", "offered"), [(3, 40, 115), (8, 110, 210)])
+@pytest.mark.parametrize(("kinds", "chosen", "offered"), [(3, 40, 115), (8, 125, 270)])
 def test_opening_for_many_kinds_is_bounded_work(
     monkeypatch: pytest.MonkeyPatch, kinds: int, chosen: float, offered: float, budget: tuple[Fraction, Fraction]
 ) -> None:
