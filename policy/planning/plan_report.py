@@ -27,7 +27,6 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record
 from policy.planning.account_caps import cap_of, partition_bounds
 from policy.planning.burn_rate import Projection, projection
-from policy.planning.first_charge import first_charge_warning
 from policy.planning.plan_search import (
     MoreRuns,
     blocking_checks,
@@ -36,7 +35,7 @@ from policy.planning.plan_search import (
     runs_that_fit,
 )
 from policy.planning.reported_values import Natural
-from policy.planning.shared_account import UNCERTAIN, ShownStates
+from policy.planning.shared_account import UNCERTAIN, ShownStates, first_charge_warning
 from policy.planning.streams.slice_status import OPEN, slice_status
 from policy.planning.what_if import DecisionReport, WhatIf
 

@@ -4,6 +4,8 @@ What others have posted and have pending is one amount, rounded up as :mod:`ledg
 policy may state ``shared_accounts: exact``. Reports to a consumer on a run before it is charged are decided on such
 states only, the accounts of its coalitions included: answers on the exact sum would reveal that sum after enough
 requests.
+
+The charge of another may also be the first of a partition, and choose its rule: :func:`first_charge_warning` says so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Account, Facts, Partition, holder_of
 from ledger.domain.organisation_graph import coalitions_of
-from ledger.domain.partition_ranges import partitions_within
+from ledger.domain.partition_ranges import in_words, partitions_within
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from policy.decisions.documents_in_force import Binding, binding, bindings
@@ -31,6 +33,27 @@ UNCERTAIN: Final = (
     "shown rounded up, and by that the run does not fit; a refusal costs nothing"
 )
 """The report on a run that may or may not fit."""
+_NAMES_MAX: Final = 500
+"""Characters of names: a client takes a warning of a thousand."""
+
+
+def first_charge_warning(partitions: Sequence[Partition]) -> str:
+    """A sentence that names those of them whose rule the first charge chooses; empty if there is none.
+
+    A quote reports what the quoted run would choose: the charge of another before it may choose otherwise, for good
+    (:meth:`ledger.filters.Rule.for_first_run`).
+    """
+    refs = [one.ref for one in partitions]
+    open_refs = [one.ref for one in partitions if read_rule(one.terms).first_run_chooses]
+    if not open_refs:
+        return ""
+    names = in_words(refs, open_refs)
+    if len(names) > _NAMES_MAX:
+        names = f"{len(open_refs)} of its {len(refs)} partitions"
+    return (
+        f"this run is planned as the first charge of {names}, and the first charge chooses the division of δ: if "
+        "another run is charged first, fewer such runs may fit, or none"
+    )
 
 
 def is_rounded(facts: Facts, partition: Partition, now: int) -> bool:

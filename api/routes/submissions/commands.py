@@ -46,7 +46,7 @@ from ledger.domain.partition_ranges import partitions_within
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from policy.planning.first_charge import first_charge_warning
+from policy.planning.shared_account import first_charge_warning
 from policy.planning.usable_caps import command_caps, declared_load
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]

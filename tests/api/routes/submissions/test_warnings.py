@@ -90,9 +90,9 @@ def test_a_quote_says_that_the_run_would_be_a_first_charge(world: ServedWorld) -
     }  # fmt: skip
     declared = world.open_partition("2027-q1", load={"kind": "mechanism", "mechanism": load, "v": 1})
     contract = c.digest(c.dump(contract_document(world.begun)))
-    body, later = (
-        {**world.charge_body(contract, CleanRoom(name)), "partitions": [PARTITION, declared]} for name in ("1", "2")
-    )
+    both: c.Object = {"partitions": [PARTITION, declared]}
+    body: c.Object = {**world.charge_body(contract, CleanRoom("1")), **both}
+    later: c.Object = {**world.charge_body(contract, CleanRoom("2")), **both}
 
     def quoted() -> tuple[str, ...]:
         return world.service.quote(world.bank, BANK_A, later).warnings
