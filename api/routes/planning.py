@@ -21,6 +21,7 @@ from api.wire.responses import BINARY, takes
 from client.http.endpoints import BYTES_TYPE
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.commands.entry import Entry
+from ledger.commands.registration.partition import PARTITION
 from ledger.commands.runs.charge import CHARGE
 from ledger.domain.command import COMMAND_BYTES_MAX
 from ledger.domain.decision import Rejected
@@ -42,7 +43,7 @@ from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
 from policy.planning.shared_account import fetch_shared_accounts, states_as_shown
-from policy.planning.usable_caps import CapReport, declared_load, document_caps
+from policy.planning.usable_caps import CapReport, Declared, declared_load, document_caps
 from policy.planning.what_if import PlannedRun, WhatIf
 
 RATE_DAYS: Final = 30
@@ -199,8 +200,22 @@ def ask_policy_impact(view: View, raw: Document, at: At = None) -> PolicyImpact:
     if len(pending) > PENDING_MAX:
         detail = f"more than {PENDING_MAX} charges are pending: use 'epsilon policy impact' on the book itself"
         raise Problem(Code.CONFLICT, detail)
-    changes = impact(view.facts, raw, _moment(view, at), pending, declared_load(view.facts.entry))
+    # Every account may change: each table is read once, and not each row.
+    view.facts.nodes.fetch()
+    view.facts.forgiven.fetch_many([*view.facts.accounts.fetch()])
+    view.facts.charges.fetch_keys(pending)
+    contracts = [*view.facts.contract_heads.fetch().values()]
+    view.facts.contracts.fetch_keys(contracts)
+    view.facts.documents.fetch_keys(contracts)
+    changes = impact(view.facts, raw, _moment(view, at), pending, _declared(view.facts))
     return PolicyImpact.project(changes, replaces=tag_replaced(view.facts, "policy", raw, view.caller))
+
+
+def _declared(facts: Snapshot | PastSnapshot) -> Declared:
+    """The plan that each partition was opened for; all openings of a whole log are read at once."""
+    if isinstance(facts, PastSnapshot):
+        return declared_load(facts.entry)
+    return declared_load(dict(facts.newest_of([PARTITION.name], 0, facts.size)).__getitem__)
 
 
 @ROUTES.route("/v1/cap-reports", _ERRORS, slow=True, takes=takes(BINARY, BYTES_TYPE))
@@ -210,7 +225,7 @@ def ask_cap_report(view: View, raw: Document) -> Page[CapReport]:
     kind, _ = read_any(raw)
     if kind not in {"contract", "policy"}:
         raise Malformed("kind", "must be 'contract' or 'policy', which have caps")
-    caps = document_caps(facts, kind, raw, view.time, declared_load(facts.entry))
+    caps = document_caps(facts, kind, raw, view.time, _declared(facts))
     seen = tuple(cap for cap in caps if caller.sees_partition(facts.partitions[cap.partition], facts))
     return Page(items=seen, next_cursor=None)
 

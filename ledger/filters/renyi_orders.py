@@ -42,6 +42,7 @@ other runs. Where it gains no declared run there is one division only: see ``doc
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from operator import lt, mul
 from typing import Final
 
@@ -71,7 +72,13 @@ Shares = dict[int, int]
 
 def undeclared_shares(caps: tuple[Fraction, ...], delta: Fraction) -> Shares:
     """The orders of a partition with these caps and no declared load, and their shares of this δ."""
-    return _open_shares(caps, delta, _EVERY, _UNDECLARED)
+    return dict(_undeclared(caps, delta))
+
+
+@lru_cache(maxsize=256)
+def _undeclared(caps: tuple[Fraction, ...], delta: Fraction) -> tuple[tuple[int, int], ...]:
+    # Partitions of one dataset mostly open with the same terms, and to try every order takes over ten milliseconds.
+    return tuple(_open_shares(caps, delta, _EVERY, _UNDECLARED).items())
 
 
 def declared_shares(caps: tuple[Fraction, ...], delta: Fraction, load: dict[int, int]) -> Shares | None:

@@ -93,7 +93,7 @@ class DatabaseState:
 
     def fetch_partitions(self, refs: Sequence[str]) -> None:
         """Read partitions, with their datasets, streams and policies, in four steps."""
-        self.partitions.fetch_keys(refs)
+        self.partitions.fetch_many(refs)
         found = [partition for ref in refs if (partition := self.partitions.get(ref)) is not None]
         datasets = [*{(partition.provider, partition.dataset) for partition in found}]
         self.datasets.fetch_keys(datasets)
@@ -102,8 +102,8 @@ class DatabaseState:
 
     def fetch_accounts(self, partitions: Sequence[str], holders: Sequence[str]) -> None:
         """Read accounts, and what was forgiven of them, in one step."""
-        for held in (self.accounts, self.forgiven):
-            held.fetch_keys([(ref, holder) for holder in holders for ref in partitions])
+        for held, table in ((self.accounts, t.ACCOUNTS.table), (self.forgiven, t.FORGIVEN.table)):
+            held.fetch_many([(ref, who) for who in holders for ref in partitions], table.c.holder.in_(holders))
 
     def keys_of(self, did: str) -> list[SigningKey]:
         """Every key that was ever an organisation's, in the order of their entries."""

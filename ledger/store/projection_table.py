@@ -19,6 +19,8 @@ V = TypeVar("V")
 
 _KEYS_MAX: Final = 256
 """Keys of one query."""
+_BETWEEN_FROM: Final = 4_096
+"""So many keys are read by what lies between them: more than one charge on all its partitions has."""
 _CONDITIONS_MAX: Final = 200
 """Conditions of one query; SQLite takes no expression deeper than 1,000."""
 
@@ -126,6 +128,15 @@ class ProjectionTable(Mapping[K, V], Generic[K, V]):
             parts = [key if isinstance(key, tuple) else (key,) for key in some]
             found = self.fetch(tuple_(*self._columns).in_(parts))
             self._known.update((key, None) for key in some if key not in found)
+
+    def fetch_many(self, keys: Sequence[K], *conditions: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own types
+        """The same; of thousands of keys in one query, for whatever lies between them and meets the conditions."""
+        missing = [key for key in keys if key not in self._known]
+        if len(missing) > _BETWEEN_FROM:
+            first: list[Any] = [key[0] if isinstance(key, tuple) else key for key in missing]
+            found = self.fetch(self._columns[0].between(min(first), max(first)), *conditions)
+            self._known.update((key, None) for key in missing if key not in found)
+        self.fetch_keys(keys)
 
     def page(self, after: K | None, most: int, **same: str) -> list[tuple[K, V]]:
         """The next values in order of their keys; those with ``same`` values in these columns alone. They are kept."""

@@ -120,14 +120,16 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
     """
     policy, after = with_policy_published(facts, data)
     at = max(now, policy.effective)
-    opened = [facts.partitions[ref] for ref in sorted(facts.partitions) if not facts.partitions[ref].retired]
+    refs = sorted(facts.partitions)
+    facts.fetch_partitions(refs)
+    opened = [partition for ref in refs if not (partition := facts.partitions[ref]).retired]
     mine = [partition for partition in opened if dataset_of(facts, partition).domain == policy.domain]
     bounds = {
         partition.ref: (partition_bounds(facts, partition, at), partition_bounds(after, partition, at))
         for partition in mine
     }
     changed = [partition for partition in mine if bounds[partition.ref][0] != bounds[partition.ref][1]]
-    accounts = tuple(change for partition in changed for change in _accounts(facts, partition, bounds[partition.ref]))
+    accounts = tuple(_accounts(facts, changed, bounds))
     datasets = sorted({(partition.provider, partition.dataset) for partition in changed})
     before = policy_in_force(facts, policy.domain, at)
     old = read_policy(facts.documents[before.document]) if before else None
@@ -213,14 +215,14 @@ def _text(value: object) -> str:
             return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _accounts(facts: Facts, partition: Partition, bounds: BoundsChange) -> Iterator[AccountChange]:
-    """The global account, and those of lineages with members, whose cap or quota changes."""
-    holders = [
-        who for ref, who in facts.accounts if ref == partition.ref and (who == GLOBAL or _has_members(facts, who))
-    ]
-    for holder in sorted(holders):
-        account = facts.accounts[partition.ref, holder]
-        before, after = (account_status(facts, account, bound) for bound in bounds)
+def _accounts(facts: Facts, changed: list[Partition], bounds: dict[str, BoundsChange]) -> Iterator[AccountChange]:
+    """The global accounts, and those of lineages with members, whose cap or quota changes, by partition and holder."""
+    refs = {partition.ref for partition in changed}
+    for ref, holder in sorted(key for key in facts.accounts if key[0] in refs):
+        if holder != GLOBAL and not _has_members(facts, holder):
+            continue
+        account = facts.accounts[ref, holder]
+        before, after = (account_status(facts, account, bound) for bound in bounds[ref])
         if (before.epsilon_max, before.share_max) != (after.epsilon_max, after.share_max):
             yield AccountChange(after, before, after.over and not before.over, before.over and not after.over)
 

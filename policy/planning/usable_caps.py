@@ -203,6 +203,7 @@ def policy_caps(facts: Facts, policy: Policy, declared: Declared) -> Iterator[Ca
 
 def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: Declared) -> Iterator[CapReport]:
     """The caps that bind a contract's runs on the open partitions of its datasets, of all documents the least."""
+    known: dict[Hashable, CapReport | None] = {}
     for partition in _open(facts):
         if DatasetName(partition.dataset, partition.provider) not in contract.datasets:
             continue
@@ -210,7 +211,7 @@ def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: 
         if binds is None or (binds.age_days_max is not None and last_moment(partition, binds.age_days_max) < now):
             continue
         stated = contract_states(partition.epsilon, caps_of(partition.epsilon, binds, contract), binds.policy, contract)
-        yield from cap_reports((partition,), stated, declared)
+        yield from cap_reports((partition,), stated, declared, known)
 
 
 def coalition_caps(facts: Facts, epsilon: Fraction, declared: Declared) -> Iterator[CapReport]:
@@ -235,12 +236,23 @@ def document_caps(facts: Facts, kind: str, data: bytes, now: int, declared: Decl
 
 
 def _open(facts: Facts) -> Iterator[Partition]:
-    return (partition for ref in sorted(facts.partitions) if not (partition := facts.partitions[ref]).retired)
+    refs = sorted(facts.partitions)
+    facts.fetch_partitions(refs)
+    return (partition for ref in refs if not (partition := facts.partitions[ref]).retired)
 
 
-def cap_reports(partitions: Iterable[Partition], stated: Sequence[Stated], declared: Declared) -> Iterator[CapReport]:
-    """Partitions of equal terms are computed once; limits on one run are reported only with a declared plan."""
-    reports: dict[Hashable, CapReport | None] = {}
+def cap_reports(
+    partitions: Iterable[Partition],
+    stated: Sequence[Stated],
+    declared: Declared,
+    known: dict[Hashable, CapReport | None] | None = None,
+) -> Iterator[CapReport]:
+    """Partitions of equal terms are computed once; limits on one run are reported only with a declared plan.
+
+    Args:
+        known: what earlier calls computed, by terms and limit.
+    """
+    reports = {} if known is None else known
     for partition in partitions:
         plan = declared(partition)
         for limit in stated:

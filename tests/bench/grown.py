@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -57,7 +57,7 @@ def grown(entries: int, kept: Path = FOLDER) -> Path:
         with tempfile.TemporaryDirectory(dir=kept) as folder:
             with open_world(Path(folder)) as opened:
                 _first(opened)
-            _grow(opened, entries)
+            grow(opened, _pairs, entries)
             copy(opened.path, Path(folder) / "whole")
             (Path(folder) / "whole").rename(path)
     return path
@@ -77,7 +77,8 @@ def _first(opened: StoredWorld) -> None:
     assert found.code.word == "pending", found
 
 
-def _grow(opened: StoredWorld, entries: int) -> None:
+def grow(opened: StoredWorld, making: Callable[[StoredWorld, Entry], Iterator[Entry]], entries: int) -> None:
+    """Lengthen a closed book to so many entries, those that ``making`` makes from its newest one."""
     engine = engine_of(opened.url, writes=True)
     with engine.begin() as connection:
         table = ENTRY
@@ -85,7 +86,7 @@ def _grow(opened: StoredWorld, entries: int) -> None:
         stated = _Stated(dict(DatabaseState(connection).documents))
         for data in old:
             stated.apply(Entry.parse(data), data)
-        _append(connection, stated, _pairs(opened, Entry.parse(old[-1])), entries)
+        _append(connection, stated, making(opened, Entry.parse(old[-1])), entries)
         write_state(connection, stated.state)
     engine.dispose()
 

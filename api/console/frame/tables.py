@@ -42,6 +42,11 @@ class Table:
         return (_BYTE_ORDER_MARK + file.getvalue()).encode()
 
 
+def first_of(caption: str, count: int, most: int) -> str:
+    """A caption that says how many rows there are, where only the first ``most`` are shown."""
+    return caption if count <= most else f"{caption}: the first {most} of {count}"
+
+
 def defused(value: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
     return f"'{value}" if value.startswith(_FORMULA) else value

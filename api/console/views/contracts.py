@@ -13,7 +13,7 @@ from api.console.frame.document_fields import Versions, document_fields
 from api.console.frame.names import organisation, partition
 from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
-from api.console.frame.tables import Table
+from api.console.frame.tables import Table, first_of
 from api.routes import planning, registry
 from api.routes.overviews import contract_proposals
 from api.routes.overviews.contract_proposals import ContractProposal
@@ -197,6 +197,8 @@ def _signatures(reader: Reader, known: ContractProposal) -> Table:
 def _caps(reader: Reader, data: bytes) -> Table:
     """What could run under it, on the partitions that are open now. Raises: Malformed."""
     found = reader.read(planning.ask_cap_report, data).items
-    rows = tuple((partition(cap.partition), cells.mark(cap.text, passed=cap.usable)) for cap in found)
+    closed_first = sorted(found, key=lambda cap: cap.usable)[:ROWS_MAX]
+    rows = tuple((partition(cap.partition), cells.mark(cap.text, passed=cap.usable)) for cap in closed_first)
     empty = "No partition of its datasets is open under a policy in force."
-    return Table("caps", "What could run under its caps", ("Partition", "Cap"), rows, empty)
+    caption = first_of("What could run under its caps", len(found), ROWS_MAX)
+    return Table("caps", caption, ("Partition", "Cap"), rows, empty)

@@ -15,7 +15,7 @@ from api.console.frame.cells import Cell
 from api.console.frame.names import organisation, partition
 from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
-from api.console.frame.tables import Table
+from api.console.frame.tables import Table, first_of
 from api.routes import lineage as lineage_routes
 from api.routes import planning, registry
 from api.routes.overviews import lineage_graph
@@ -137,11 +137,12 @@ def merger(reader: Reader, inputs: Inputs) -> Page:
                 cells.bound(item.after.epsilon_max),
                 cells.mark("over its cap" if item.after.over else "within", passed=not item.after.over),
             )
-            for item in found.items
+            for item in sorted(found.items, key=lambda item: not item.after.over)[:ROWS_MAX]
         )
         columns = ("Partition", "Whose account", "Before", "Used together", "Cap in ε", "State")
         empty = "Together they would know of no run on data that you may watch."
-        tables = (Table("merged", "Accounts after the merger", columns, rows, empty),)
+        caption = "Accounts after the merger, those over their cap first"
+        tables = (Table("merged", first_of(caption, len(found.items), ROWS_MAX), columns, rows, empty),)
     words = ["epsilon", "lineage", "merge", "sro.toml", "DID_THAT_CONTINUES", first or "DID", second or "DID"]
     values = {"first": first, "second": second, "command": shlex.join(words)}
     return Page("merger.html", "What if two merge", tables, values)

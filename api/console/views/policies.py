@@ -11,7 +11,7 @@ from api.console.frame.document_fields import document_fields
 from api.console.frame.names import organisation, partition
 from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
-from api.console.frame.tables import Table
+from api.console.frame.tables import Table, first_of
 from api.routes import planning, registry
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import to_json
@@ -125,14 +125,14 @@ def _impact_tables(impact: Impact) -> tuple[Table, ...]:
         Table("fields", "What it says", ("Field", "Now", "Then"), fields, "No field changes."),
         Table(
             "partitions",
-            "Partitions whose bounds change",
+            first_of("Partitions whose bounds change", len(impact.partitions), CHANGES_MAX),
             ("Partition", "Level now", "Cap now", "Level then", "Cap then"),
             partitions,
             "No open partition changes.",
         ),
         Table(
             "accounts",
-            "Accounts whose cap changes",
+            first_of("Accounts whose cap changes", len(impact.accounts), CHANGES_MAX),
             ("Partition", "Whose", "Used now", "Used then", "Effect"),
             accounts,
             "No account changes.",

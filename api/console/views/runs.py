@@ -10,7 +10,7 @@ from api.console.frame.cells import Cell
 from api.console.frame.names import organisation, partition, run
 from api.console.frame.pages import ROWS_MAX, Inputs, Page, Pages
 from api.console.frame.reader import Reader
-from api.console.frame.tables import Table
+from api.console.frame.tables import Table, first_of
 from api.console.views.live.run_frame import run_frame
 from api.routes import accounts
 from api.routes.overviews.inbox import pending_runs
@@ -83,7 +83,7 @@ def _epsilon_table(reader: Reader, charge: str) -> Table:
     rows += [_line(line, f"with its ancestry, {line.runs} runs") for line in found.with_ancestry]
     return Table(
         "epsilon",
-        "What it reveals",
+        first_of("What it reveals", len(rows), PARTITIONS_MAX),
         ("Partition", "Of", "ε", "at δ", "Proven by", "Unit", "Neighbours"),
         tuple(rows[:PARTITIONS_MAX]),
         "No ε is proven of it.",

@@ -14,7 +14,7 @@ from ledger.commands.entry import Entry
 from ledger.wire import canonical_json as c
 from tests.api.console.visitors import PEOPLE, browser, log_in
 from tests.bench.grown import ENDLESS, grown
-from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG_KEY, Clock
+from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG_KEY, STRANGER, Clock
 from tests.factories.service import ServedWorld, open_world
 from tests.factories.stored import copy
 
@@ -22,14 +22,20 @@ RICHEST: Final = {"/operations": "OPERATOR", "/planner": "TDC"}
 """By page, who sees most on it, where that is not the SRO."""
 _PARTITION: Final = f"{HOSPITAL}/digits/2026-q4"
 _CONTRACT: Final = c.digest(c.dump(ENDLESS))
-_PLANNED: Final = f"/planner?contract={_CONTRACT}&partition={_PARTITION}&probability=0.05&noise=1000&steps=1"
+
+
+def planned(ref: str) -> str:
+    """The planner's answer for a run on a partition."""
+    return f"/planner?contract={_CONTRACT}&partition={ref}&probability=0.05&noise=1000&steps=1"
+
+
 LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "/": ("/",),
     "/contracts": ("/contracts",),
     "/contracts/{id}": (f"/contracts/{ENDLESS['id']}",),
     "/datasets": ("/datasets",),
     "/datasets/{provider}/{dataset}": (f"/datasets/{HOSPITAL}/digits",),
-    "/decisions": ("/decisions", "/decisions?kind=post", "/decisions?kind=policy", f"/decisions?actor={BANK_B}"),
+    "/decisions": ("/decisions", "/decisions?kind=post", "/decisions?kind=policy", f"/decisions?actor={STRANGER}"),
     "/decisions/{id}": ("/decisions/run-0",),
     "/decisions/{id}/checks": ("/decisions/run-0/checks",),
     "/knowledge": ("/knowledge",),
@@ -47,7 +53,7 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
     "/models": ("/models",),
     "/operations": ("/operations",),
     "/partitions/{provider}/{dataset}/{partition}": (f"/partitions/{_PARTITION}",),
-    "/planner": (_PLANNED,),
+    "/planner": (planned(_PARTITION),),
     "/policies": ("/policies",),
     "/policies/{domain}": ("/policies/health",),
     "/policy-impact": ("/policy-impact",),
@@ -75,17 +81,23 @@ class LongBook(NamedTuple):
         """The browser of who sees most on a page."""
         return self.browsers[RICHEST.get(page, "SRO")]
 
-    def pages(self) -> Iterator[tuple[str, str]]:
-        """Each page with each of its addresses on this book."""
-        return ((page, path.format(size=self.world.size)) for page, path in PATHS)
+    def get(self, page: str, path: str) -> httpx.Response:
+        """A page in its richest role, by one of its addresses in :data:`LONG`."""
+        return self.of(page).get(f"/console{path}".format(size=self.world.size))
 
 
 @contextmanager
 def served_long(entries: int, folder: Path) -> Iterator[LongBook]:
     """A copy of a generated book, at a moment just after its last entry, while the block runs."""
     folder.mkdir(exist_ok=True)
-    book = copy(grown(entries), folder / "book.sqlite")
-    roles = ("SRO", *{*RICHEST.values()})
+    with served_file(copy(grown(entries), folder / "book.sqlite"), folder) as served:
+        yield served
+
+
+@contextmanager
+def served_file(book: Path, folder: Path) -> Iterator[LongBook]:
+    """A book of the tests' own people, at a moment just after its last entry, while the block runs."""
+    roles = ("SRO", "TDP", *{*RICHEST.values()})
     with (
         open_world(folder, clock=Clock(last_time(book)), log_key=LOG_KEY, database=f"sqlite:///{book}") as world,
         world.issuing({role.lower(): PEOPLE[role] for role in roles}) as issuer,
