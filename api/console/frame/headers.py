@@ -21,7 +21,8 @@ PAGE: Final = {
     "cache-control": "no-store",
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
-    "referrer-policy": "no-referrer",
+    # Without any referrer a browser names no origin either, and a form could not be held to its site.
+    "referrer-policy": "same-origin",
     "vary": "cookie",
     "x-frame-options": "DENY",
 }

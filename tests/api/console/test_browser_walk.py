@@ -16,6 +16,7 @@ from tests.api.console.conftest import Looked
 from tests.api.console.page_addresses import addresses
 from tests.api.console.visitors import ANYONE
 from tests.api.console.walk import Walker
+from tests.factories.documents import policy
 
 _RICHEST: Final = {"/operations": "OPERATOR", "/planner": "TDC"}
 WIDTH: Final = 1280
@@ -93,4 +94,21 @@ def test_the_browser_draws_the_proofs_that_it_verified(looked: Looked, walker: W
         .endswith(base64.b64decode(page.inner_text("#note").splitlines()[2]).hex())
     )
     assert (window.noted, window.hindrances()) == ([], [])
+    window.close()
+
+
+def test_a_form_of_a_page_is_taken_from_a_browser(looked: Looked, walker: Walker) -> None:
+    """With the origin that the browser itself names: a draft is answered, and a person logs out."""
+    window = walker.open("SRO", viewport={"width": WIDTH, "height": 800})
+    page = window.page
+    window.goto("/console/policy-impact")
+    draft = policy(looked.pairs.world.begun, looked.pairs.world.attester, lineage={"epsilon_max": "2"}, version=9)
+    page.fill("textarea", json.dumps(draft))
+    page.click("main form button")
+    page.wait_for_selector("#fields")
+    assert page.locator("#fields tbody tr").count() > 1
+    assert (window.noted, window.hindrances()) == ([], [])
+    page.click(".person button")
+    page.wait_for_url("**/console/login*")
+    assert window.goto("/console/policy-impact") == 401
     window.close()
