@@ -21,7 +21,7 @@ PAGE: Final = {
     "cache-control": "no-store",
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
-    # Without any referrer a browser names no origin either, and a form could not be held to its site.
+    # With no-referrer a browser sends the origin of a form as null, and no form could be held to its site.
     "referrer-policy": "same-origin",
     "vary": "cookie",
     "x-frame-options": "DENY",

@@ -9,6 +9,7 @@ documentation show and which is a third of a PNG; the browser makes them itself.
 from __future__ import annotations
 
 import base64
+import json
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from api.dev_issuer.issuer import Person
 from tests.api.console import demonstration
 from tests.api.console.visitors import browser, log_in
 from tests.api.console.walk import ROOT, Walker, Window, launched
+from tests.factories.service import ServedWorld
 
 INTO: Final = ROOT / "docs" / "pictures" / "console"
 PAGE: Final = ROOT / "docs" / "console.md"
@@ -80,8 +82,22 @@ def main(demo: Path) -> None:
                 continue
             window = windows["operator" if path == "/operations" else "regulator"]
             assert window.goto(address) == 200, path
+            if path == "/policy-impact":
+                _ask_draft(window, world)
+            if path == "/log/{index}":
+                window.verdict(world.log.vkey)
             take(window, INTO / name_of(path))
         _report(demo, Path(folder), windows["regulator"])
+
+
+def _ask_draft(window: Window, world: ServedWorld) -> None:
+    """Ask what a stricter cap on one lineage would change."""
+    with world.book.read() as facts:
+        newest = json.loads(facts.documents[facts.policies["health"][-1].document])
+    draft = {**newest, "lineage": {**newest["lineage"], "epsilon_max": "3"}, "version": newest["version"] + 1}
+    window.page.fill("textarea", json.dumps(draft, indent=1, sort_keys=True))
+    window.page.click("main form button")
+    window.page.wait_for_selector("#accounts")
 
 
 def _report(demo: Path, folder: Path, window: Window) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from pathlib import Path
 from typing import Final
 
 from api.console.view_list import PAGES
@@ -107,6 +108,9 @@ def test_a_form_of_a_page_is_taken_from_a_browser(looked: Looked, walker: Walker
     page.click("main form button")
     page.wait_for_selector("#fields")
     assert page.locator("#fields tbody tr").count() > 1
+    with page.expect_download() as download:
+        page.click("#partitions + .under button")
+    assert Path(download.value.path()).read_text("utf-8-sig").startswith('"Partition","Level now"')
     assert (window.noted, window.hindrances()) == ([], [])
     page.click(".person button")
     page.wait_for_url("**/console/login*")
