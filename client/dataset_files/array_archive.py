@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.dataset_files.declared.declaration import Declaration
-from client.dataset_files.person_tokens import PERSON, TOKEN_BYTES, PersonTokens
+from client.dataset_files.person_tokens import PERSON, PersonTokens
 from client.dataset_files.record_encoding import Batch
 from client.dataset_files.record_parts import INPUTS, PARTS, TARGETS, assembled, names_of
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import DTYPES, RecordLayout
+from client.dataset_files.token_counts import TOKEN_BYTES
 from ledger.wire.malformed import Malformed
 
 BATCH_BYTES: Final = 1 << 22
@@ -105,6 +106,8 @@ class ArchiveRecords:
                 if self._persons is not None:
                     rows[PERSON] = self._persons.of(identities, str(self._path), start + 1)
                 yield Batch(rows, identities, self._person_keys(parts) or identities)
+        if self._persons is not None:
+            self._persons.check()
 
     def _identities(self, parts: dict[str, NDArray[Any]], rows: NDArray[np.void]) -> list[bytes]:
         if not self._schema.identity:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from client.dataset_files.token_counts import TOKEN_BYTES, TokenCounts
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -26,7 +27,6 @@ JOIN: Final = "join"
 """The array of a sealed file that holds the tokens of a join."""
 PERSON: Final = "person"
 """The array that holds the tokens of a file's own persons, where it has no tokens of a join."""
-TOKEN_BYTES: Final = 32
 _OF_JOIN: Final = "a join takes {most} of each"
 _OF_UNIT: Final = "leave it out, or name users, where the unit is the user and one may have more"
 
@@ -44,7 +44,9 @@ class PersonTokens:
         """
         self._key, self._rows_max = key, rows_max
         self._advice = _OF_JOIN.format(most=rows_max) if joined else _OF_UNIT
-        self._seen: Counter[bytes] = Counter()
+        self._counts, self._count = TokenCounts(), 0
+        self._starts: list[tuple[int, str, int]] = []
+        """Of each file: how many records came before it, its name, and the number of its first record."""
 
     @classmethod
     def of_file(cls) -> PersonTokens:
@@ -52,22 +54,35 @@ class PersonTokens:
         return cls(os.urandom(TOKEN_BYTES), joined=False)
 
     def of(self, persons: Sequence[bytes], where: str, first: int) -> NDArray[np.uint8]:
-        """The tokens of some records, shape (records, 32).
+        """The tokens of the next records, shape (records, 32).
 
         Args:
             persons: what each record's person is.
             where: the file; ``first`` is the number of its record that comes first.
 
         Raises:
-            Malformed: naming the record, if a person has more than ``rows_max`` of them.
+            OSError: of a temporary file.
         """
-        tokens = [hmac.digest(self._key, person, "sha256") for person in persons]
-        for place, token in enumerate(tokens):
-            self._seen[token] += 1
-            if self._seen[token] > self._rows_max:
-                bound = "another record has" if self._rows_max == 1 else f"{self._rows_max} other records have"
-                raise Malformed(where, f"record {first + place} is of a person that {bound}: {self._advice}")
-        return np.frombuffer(b"".join(tokens), np.uint8).reshape(len(tokens), TOKEN_BYTES)
+        tokens = b"".join(hmac.digest(self._key, person, "sha256") for person in persons)
+        found = np.frombuffer(tokens, np.uint8).reshape(len(persons), TOKEN_BYTES)
+        if not self._starts or self._starts[-1][1] != where:
+            self._starts.append((self._count, where, first))
+        self._count += len(persons)
+        self._counts.add(found)
+        return found
+
+    def check(self) -> None:
+        """Once all records have come: hold each person to ``rows_max`` of them.
+
+        Raises:
+            Malformed: naming the first record that is one too many.
+            OSError: of a temporary file.
+        """
+        place = self._counts.excess(self._rows_max)
+        if place is not None:
+            start, where, first = self._starts[bisect_right(self._starts, place, key=lambda one: one[0]) - 1]
+            bound = "another record has" if self._rows_max == 1 else f"{self._rows_max} other records have"
+            raise Malformed(where, f"record {first + place - start} is of a person that {bound}: {self._advice}")
 
 
 def join_person(cells: Sequence[str]) -> bytes:

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from client.dataset_files.column_misfit import CLASSES, EMPTY, VALUES, Misfit, columns_shown, some, together
 from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.declared.declaration import Declaration
-from client.dataset_files.person_tokens import JOIN, PERSON, TOKEN_BYTES, PersonTokens, join_person
+from client.dataset_files.person_tokens import JOIN, PERSON, PersonTokens, join_person
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import RecordLayout, Rows
 from client.dataset_files.table_chunks import Chunk, Column, Table
+from client.dataset_files.token_counts import TOKEN_BYTES
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
@@ -138,6 +139,9 @@ class TableRecords:
             if most is not None and seen > most:
                 raise Malformed(chunk.where, f"has more records than records_max declares, which is {most}")
             yield batch
+        for tokens in (self._tokens, self._persons_seen):
+            if tokens is not None:
+                tokens.check()
 
     def _misfits(self, chunk: Chunk, later: Iterator[Chunk]) -> list[Misfit]:
         """The first of each column in some records and those after them in the same file."""

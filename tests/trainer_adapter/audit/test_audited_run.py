@@ -1,4 +1,4 @@
-"""An audited run in a clean room: the page's job, from charge to entry; four with a quarter of the noise freeze the pipeline."""
+"""An audited run in a clean room: the page's job, from charge to entry; four of weak noise freeze the pipeline."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def audit(place: Place, name: str, *changes: tuple[str, str]) -> AuditReport:
 
 
 def weaken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on the engine adds a quarter of the charged noise: each audit finds that, where a half escapes one of many."""
+    """From here on the engine adds a quarter of the charged noise: each audit finds that, where a half may escape."""
     whole: Callable[..., Any] = AuditedRun._checked_engine  # noqa: SLF001 - the fault that audits are to find
 
     def faulty(self: AuditedRun, *given: Any) -> Any:  # noqa: ANN401
