@@ -16,8 +16,8 @@ UNIT   := $(addprefix tests/ledger/,accounting accounts commands crypto domain f
           $(addprefix tests/policy/,attestation checks decisions depa documents planning)
 # Of `make depa`: at Level 2 no model leaves.
 LEVEL  ?= 1
-# Seconds of processor time that all tests together may use. Alone on two cores they take half of it: other work on the
-# same cores doubles the processor time of the same instructions, so that only more than that says that a test grew.
+# Seconds of processor time that all tests together may use. Alone on two cores they take two thirds of it; other work on the
+# same cores adds the rest, as processors share what they compute with.
 TEST_CPU_S ?= 3000
 UNIT_CPU_S ?= 180
 # Worker processes of what waits for nothing.

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client.dataset_files.declared.declaration import Declaration
-from client.dataset_files.person_tokens import PERSON, PersonTokens
 from client.dataset_files.record_encoding import Batch
 from client.dataset_files.record_parts import INPUTS, PARTS, TARGETS, assembled, names_of
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import DTYPES, RecordLayout
-from client.dataset_files.token_counts import TOKEN_BYTES
+from client.dataset_files.tokens.person_tokens import PERSON, PersonTokens
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES
 from ledger.wire.malformed import Malformed
 
 BATCH_BYTES: Final = 1 << 22

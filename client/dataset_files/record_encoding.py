@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from client.dataset_files.column_misfit import CLASSES, EMPTY, VALUES, Misfit, columns_shown, some, together
 from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.declared.declaration import Declaration
-from client.dataset_files.person_tokens import JOIN, PERSON, PersonTokens, join_person
 from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.sealed_records import RecordLayout, Rows
 from client.dataset_files.table_chunks import Chunk, Column, Table
-from client.dataset_files.token_counts import TOKEN_BYTES
+from client.dataset_files.tokens.person_tokens import JOIN, PERSON, PersonTokens, join_person
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

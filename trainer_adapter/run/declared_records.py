@@ -15,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from client.dataset_files.person_tokens import JOIN, PERSON
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
-from client.dataset_files.token_counts import TOKEN_BYTES
+from client.dataset_files.tokens.person_tokens import JOIN, PERSON
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES
 from ledger.wire.malformed import Malformed
 
 CHUNK_BYTES: Final = 1 << 22

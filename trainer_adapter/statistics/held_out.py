@@ -16,9 +16,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from client.dataset_files.person_tokens import JOIN
 from client.dataset_files.record_parts import INPUTS, TARGETS
 from client.dataset_files.stored_partition import PartitionData
+from client.dataset_files.tokens.person_tokens import JOIN
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import of_users
 from trainer_adapter.statistics.columns import RecordColumns

@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.dataset_files.person_tokens import JOIN
 from client.dataset_files.record_parts import INPUTS, TARGETS
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
-from client.dataset_files.token_counts import TOKEN_BYTES
+from client.dataset_files.tokens.person_tokens import JOIN
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES
 from ledger.mechanisms.statistics_plans import StagedPlan, StatisticsPlan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment

@@ -17,7 +17,7 @@ from torch import nn
 from client.dataset_files.declared.column_rule import ColumnRule
 from client.dataset_files.declared.declaration import Declaration
 from client.dataset_files.sealed_records import RecordLayout, write_sealed
-from client.dataset_files.token_counts import TOKEN_BYTES
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES
 from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.statistics import Categories, Count

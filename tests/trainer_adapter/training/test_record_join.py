@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from client.dataset_files.person_tokens import JOIN
 from client.dataset_files.sealed_records import RecordLayout, SealedRecords, write_sealed
 from client.dataset_files.stored_partition import PartitionData
-from client.dataset_files.token_counts import TOKEN_BYTES
+from client.dataset_files.tokens.person_tokens import JOIN
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES
 from ledger.wire.malformed import Malformed
 from trainer_adapter.training.record_join import join_records
 

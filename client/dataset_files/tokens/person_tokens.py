@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from client.dataset_files.token_counts import TOKEN_BYTES, TokenCounts
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES, TokenCounts
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 

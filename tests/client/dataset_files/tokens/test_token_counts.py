@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from client.dataset_files import token_counts
-from client.dataset_files.token_counts import TOKEN_BYTES, TokenCounts
+from client.dataset_files.tokens import token_counts
+from client.dataset_files.tokens.token_counts import TOKEN_BYTES, TokenCounts
 
 # Ends of zeros, which numpy's texts drop, and first bytes that choose the file.
 TOKENS = st.sampled_from(
