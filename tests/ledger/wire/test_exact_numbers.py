@@ -82,6 +82,13 @@ def test_costs_round_up_and_capacities_down(nats: Fraction, places: int) -> None
     assert nats <= Fraction(exact_numbers.ceil_decimal(nats, places)) < nats + unit
 
 
+@given(st.fractions(min_value=0, max_value=1))
+def test_a_part_of_delta_rounds_up(delta: Fraction) -> None:
+    """By less than one unit."""
+    units, one = exact_numbers.ceil_slack(delta), Fraction(1, exact_numbers.DELTA_ONE)
+    assert delta <= units * one < delta + one
+
+
 @given(st.fractions(min_value=-1000, max_value=0))
 def test_a_negative_number_is_told_with_its_sign(number: Fraction) -> None:
     """Rounding keeps its direction below zero."""
