@@ -51,17 +51,22 @@ def report(  # noqa: PLR0913 - one argument an option
     ] = None,
     log: LogFile = None,
     *,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Write the page as report.pdf too, by the Chromium of this machine.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the evidence on a dataset: one page to read or print, and the files that prove its numbers."""
     from api.report.dataset_report import Subject
     from api.report.folder import write_report
+    from api.report.pdf import pdf_printer
     from ledger.audit.evidence_book import EvidenceBook
     from ledger.cli.input_files import need_key
     from ledger.store.log_key.rotation_proofs import trusted
     from ledger.store.snapshot import Log
 
     with book_engine(book) as engine, engine.begin() as connection:
+        printer = pdf_printer("--pdf") if pdf else None
         provider, name = _names(dataset)
         size, now = _point(Log(connection), as_of)
         key = need_key(log, None if "://" in book else Path(book))
@@ -70,7 +75,7 @@ def report(  # noqa: PLR0913 - one argument an option
             facts = EvidenceBook(connection, size, trust, step)
         folder = into or Path(f"report-{name}-{size}")
         subject = Subject(provider, name, facts.time if now is None else now)
-        done = write_report(facts, key, subject, folder)
+        done = write_report(facts, key, subject, folder, printer)
     result = {"entries": done.entries, "files": done.files, "folder": str(done.folder)}
     checked = f"check it by `python {done.folder}/check.py --log log.vkey`"
     words = (

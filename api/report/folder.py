@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -27,6 +27,8 @@ from ledger.verifier import LogKey, Policy
 _TEMPLATES: Final = str(files("api.report") / "templates")
 _SIGNED_BY: Final = re.compile(r"^— (\S+) ", re.MULTILINE)
 PAGE: Final = "report.html"
+PAPER: Final = "report.pdf"
+Printer = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +40,22 @@ class Written:
     files: int
 
 
-def write_report(book: EvidenceBook, key: LogKey, subject: Subject, folder: Path) -> Written:
+def write_report(
+    book: EvidenceBook, key: LogKey, subject: Subject, folder: Path, printer: Printer | None = None
+) -> Written:
     """Write the report of one dataset, whole or not at all.
 
     Args:
         key: the log's, as the command was given it.
         subject: what it is about.
         folder: which is not there yet; what lies above it is.
+        printer: makes a PDF of the page (:func:`api.report.pdf.pdf_printer`); None for none.
 
     Raises:
         UnknownDataset: if the book has no such dataset at that size.
         FileExistsError: if there is something of that name.
         OSError: if it cannot be written.
+        Malformed: if it cannot be printed.
     """
     evidence = Evidence(book)
     report = dataset_report(evidence, subject)
@@ -60,6 +66,9 @@ def write_report(book: EvidenceBook, key: LogKey, subject: Subject, folder: Path
             path = made / name
             path.parent.mkdir(exist_ok=True)
             create_file(path, data, mode=SHARED)
+            count += 1
+        if printer is not None:
+            create_file(made / PAPER, printer(page), mode=SHARED)
             count += 1
     return Written(folder, book.size, count)
 
@@ -91,6 +100,7 @@ h3 { font-size: 1rem; margin: 1.25rem 0 0.4rem; }
 [data-source] { text-decoration: underline dotted; text-underline-offset: 0.2em; }
 td a, dd a { text-decoration: none; }
 section.partition { border-top: 2px solid var(--line); margin-top: 2rem; }
+@page { margin: 15mm; }
 @media print { section.partition { break-before: page; } a { text-decoration: none; } }
 """
 

@@ -37,7 +37,8 @@ def browser_path() -> str | None:
     return found
 
 
-def _module(name: str) -> Any:  # noqa: ANN401 - of a folder that no checker reads
+def driver_module(name: str) -> Any:  # noqa: ANN401 - of a folder that no checker reads
+    """A module that lies beside the driver."""
     if str(DRIVER) not in sys.path:
         sys.path.append(str(DRIVER))
     return import_module(name)
@@ -48,7 +49,7 @@ def launched() -> Iterator[Any]:
     """The browser itself, without a window, while the block runs. Raises: AssertionError, without one."""
     path = browser_path()
     assert path is not None
-    with _module("playwright.sync_api").sync_playwright() as playwright:
+    with driver_module("playwright.sync_api").sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], timeout=PATIENCE_MS)
         yield chromium
         chromium.close()
@@ -98,7 +99,7 @@ class Window:
 
     def hindrances(self) -> list[str]:
         """What axe finds that hinders people, each with the places on the page."""
-        found = _module("axe_playwright_python.sync_playwright").Axe().run(self.page).response["violations"]
+        found = driver_module("axe_playwright_python.sync_playwright").Axe().run(self.page).response["violations"]
         return [f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']]}" for one in found]
 
     def is_wider_than(self, width: int) -> bool:
