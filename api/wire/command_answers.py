@@ -52,8 +52,8 @@ _QUOTED: Final = {
     "warnings": Annotated[
         tuple[str, ...] | None,
         Meta(
-            description="of a quote or a dry run: that an account which is shared with others may have no room; of a "
-            "quote too, that the run would be the first charge of a partition and choose its rule"
+            description="of a quote or a dry run: that an account which is shared with others may have no room, or "
+            "that the run would be the first charge of a partition and choose its rule"
         ),
     ]
 }

@@ -25,6 +25,7 @@ from api.http.body import Batch
 from api.http.grouped_reads import GroupedReads
 from api.http.problems import Problem
 from api.http.query_parameters import DryRun
+from api.routes.submissions.quote_warnings import quote_warnings
 from api.wire.command_answers import batch_schema
 from api.wire.command_requests import batch_request_schema
 from api.wire.responses import json_response, recorded_answer, shows, status_of, takes, warned, with_headroom
@@ -93,7 +94,9 @@ def _render(context: _Decided, charges: list[Submission | Problem], outcomes: li
         outcome = next(left)
         if outcome.code.refused:
             return _problem(with_headroom(context.book, outcome, charge.command, context.caller))
-        return {**recorded_answer(outcome), **warned(outcome), "status": 200 if context.dry else status_of(outcome)}
+        if not context.dry:
+            return {**recorded_answer(outcome), **warned(outcome), "status": status_of(outcome)}
+        return {**recorded_answer(outcome), **warned(outcome, quote_warnings(context.book, charge)), "status": 200}
 
     return json_response(
         {"outcomes": [outcome_of(charge) if isinstance(charge, Submission) else _problem(charge) for charge in charges]}

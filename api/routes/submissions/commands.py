@@ -29,6 +29,7 @@ from api.keys.key_release import KeyReleases, log_withheld
 from api.keys.watermark_keys import WatermarkKeys
 from api.routes.models.watermarks import check_watermark
 from api.routes.submissions.if_match import VERSIONED, check_version
+from api.routes.submissions.quote_warnings import quote_warnings
 from api.wire.command_answers import WARNED, answer_to
 from api.wire.command_requests import command_schema
 from api.wire.responses import answer, shows, takes, warned, with_headroom
@@ -42,11 +43,9 @@ from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import POST
 from ledger.domain.facts import Partition
-from ledger.domain.partition_ranges import partitions_within
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
-from policy.planning.shared_account import first_charge_warning
 from policy.planning.usable_caps import command_caps, declared_load
 
 IfMatch = Annotated[str | None, Header(description="the tag of the version that a document replaces")]
@@ -121,9 +120,11 @@ class _Decider(NamedTuple):
                 outcome = await self._with_epsilon(caller, outcome, CHARGE.read_body(submission.command))
             elif outcome.answered:
                 outcome = structs.replace(outcome, body={**outcome.body, **outcome.answered})
-            quoted = request.dry and request.kind == CHARGE.name
-            find = self._warnings if request.kind in WARNED else self._quote_warnings if quoted else None
-            warnings = await run_sync(find, caller, submission) if find else []
+            warnings = list[str]()
+            if request.kind in WARNED:
+                warnings = await run_sync(self._warnings, caller, submission)
+            elif request.dry and request.kind == CHARGE.name:
+                warnings = await run_sync(quote_warnings, self.book, submission)
             return answer(outcome, warned(outcome, warnings), 200 if request.dry else None)
 
     async def _with_epsilon(self, caller: Caller, outcome: Outcome, run: MakeCharge) -> Outcome:
@@ -148,16 +149,6 @@ class _Decider(NamedTuple):
         except Exception:  # noqa: BLE001 - whatever it was, the document is recorded
             _LOG.exception("the answer to a command does not have its warnings")
             return []
-
-    def _quote_warnings(self, caller: Caller, submission: Submission) -> list[str]:
-        """That a run is quoted as the first charge of a partition, whose rule it would choose."""
-        del caller
-        body = CHARGE.read_body(submission.command)
-        with self.book.read() as facts:
-            warning = first_charge_warning(
-                [facts.partitions[ref] for ref in partitions_within(facts, body.partitions, body.ranges)]
-            )
-        return [warning] if warning else []
 
     def _let_in(self, request: _CommandRequest, facts: Snapshot) -> tuple[Caller, Submission]:
         """The caller and the submission of a command that may go to the book. Raises: Malformed, Problem."""

@@ -73,10 +73,11 @@ def recomputed(found: Corner, budget: tuple[Fraction, Fraction]) -> int:
     return potential(epsilon, delta, found.types).capacity(epsilon, delta, catalogue_prices.TICKS_MAX)
 
 
-def test_what_is_chosen_and_offered_is_of_the_rules_own_lattice() -> None:
+@pytest.mark.parametrize("kinds", [3, 8])
+def test_what_is_chosen_and_offered_is_of_the_rules_own_lattice(kinds: int) -> None:
     """Capacity by capacity; declared prices open with the capacity that was offered."""
     budget = BUDGETS[0]
-    requested = opening(3, budget)
+    requested = opening(kinds, budget)
     rule = Catalogue.choose(requested)
     offers = corners(requested)
     assert rule.capacity == recomputed(choose_prices(requested), budget)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from client.http.endpoints import BATCH
 from client.http.problems import Refused
 from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
+from tests.api.routes.submissions.test_dry_runs_and_batches import batch
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
 from tests.factories.service import ServedWorld, contract_document
@@ -100,5 +102,13 @@ def test_a_quote_says_that_the_run_would_be_a_first_charge(world: ServedWorld) -
     (warning,) = quoted()
     assert f"as the first charge of {declared}, and the first charge chooses the division of δ" in warning
     assert world.service.quote(world.bank, BANK_A, {**later, "partitions": [PARTITION]}).warnings == ()
+
+    def tried() -> list[tuple[str, ...]]:
+        dry = [(f"dry-{at}", one, f"{BATCH}?dry_run=true") for at, one in enumerate((later, body))]
+        outcomes = batch(world, *dry, query="?dry_run=true").json()["outcomes"]
+        return [tuple(one.get("warnings", ())) for one in outcomes]
+
+    assert tried() == [(warning,), (warning,)]
     charged = world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
     assert (charged.outcome, charged.warnings, quoted()) == ("pending", (), ())
+    assert tried() == [(), ()]
