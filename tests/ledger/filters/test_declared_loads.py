@@ -3,13 +3,18 @@
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from ledger.filters import NoRoom, Opening, Rule
-from ledger.filters.renyi import Renyi
+from ledger.filters.gaussian import GaussianRule
+from ledger.filters.reference_step_count import Reference
+from ledger.filters.renyi import DeclaredDivision, Renyi
+from ledger.filters.renyi_orders import declared_shares
 from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import Gaussian, Laplace, Mechanism, PoissonGaussian
+from ledger.wire.exact_numbers import NAT
 
 RELATION = "REPLACE_SPECIAL"
 DELTAS = st.sampled_from([Fraction(1, 1483), Fraction(1, 1000), Fraction(1, 10**5), Fraction(1, 10**7)])
@@ -158,3 +163,36 @@ def test_a_right_declaration_gets_nine_tenths_of_what_it_could() -> None:
     assert sum(admitted_in_order(rule, Fraction(6), wrong)) == sum(
         admitted_in_order(rule.divisions[0], Fraction(6), wrong)
     )
+
+
+def test_the_first_run_chooses_where_a_declaration_gains_and_nowhere_else() -> None:
+    """Neither without one, nor once it has chosen, nor under a rule that has no division of δ."""
+    one = Opening(Fraction(1, 100_000), (Fraction(6),), HEAVY, RELATION)
+    declared = Renyi.choose(one)
+    assert declared.first_run_chooses
+    assert not declared.for_first_run(loss(declared, HEAVY)).first_run_chooses
+    for rule in (Renyi, Reference, GaussianRule):
+        assert not rule.choose(one._replace(load=None if rule is Renyi else LIGHT)).first_run_chooses
+
+
+def test_a_run_that_takes_as_much_under_one_cap_and_gains_under_another_chooses_the_declaration() -> None:
+    """As dear at the order that the great cap opens; the small one opens the other alone, and two fit there."""
+    caps = Fraction(6), Fraction(2)
+    rule = Renyi(Fraction(1, 100_000), (3, 12), (500, 200), 0, 2, DeclaredDivision(caps, (500, 500)))
+    run = Loss((NAT * 9 // 100, NAT * 6 // 10, 0), (0, 0, 0))
+    without, declared = rule.divisions
+    assert without.share(run, without.cap(caps[0])) == declared.share(run, declared.cap(caps[0]))
+    assert [one.runs(Loss.zero(3), one.cap(caps[1]), run) for one in rule.divisions] == [1, 2]
+    assert rule.for_first_run(run) == declared
+
+
+CLOSED: tuple[Fraction, tuple[Fraction, ...]] = Fraction(1, 20), (Fraction(323, 50), Fraction(68, 25), Fraction(6, 25))
+"""δ and caps of which the least stays closed without a declaration."""
+
+
+def test_a_cap_that_is_closed_without_a_declaration_is_opened_by_one_of_which_no_run_fits() -> None:
+    """There is nothing to be worse than; without one the cap is refused."""
+    delta, caps = CLOSED
+    with pytest.raises(NoRoom):
+        Renyi.choose(Opening(delta, caps, None, RELATION))
+    assert declared_shares(caps, delta, dict.fromkeys(range(2, 65), 1_000 * NAT)) is not None

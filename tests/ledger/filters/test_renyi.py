@@ -313,6 +313,12 @@ def test_hostile_terms_are_refused_by_name(name: str, value: object) -> None:
         convert(Renyi, {**RULE.to_json(), name.partition(".")[0]: value}, "terms")
 
 
+@pytest.mark.parametrize("weights", [[1, 0, 0], [0, 0, 1], [998, 1, 1]])
+def test_weights_of_one_thousandth_and_of_a_thousand_are_terms(weights: list[int]) -> None:
+    """The least and the greatest sum."""
+    assert [*convert(Renyi, {**RULE.to_json(), "weights": weights}, "terms").weights] == weights
+
+
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1), Fraction(2)])
 def test_a_delta_outside_its_range_is_refused(delta: Fraction) -> None:
     """Between 0 and 1, neither included."""
