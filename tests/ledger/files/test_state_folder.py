@@ -61,7 +61,7 @@ def test_one_process_at_a_time_changes_a_file(tmp_path: Path) -> None:
     thread = threading.Thread(target=second)
     with locked(path):
         thread.start()
-        assert begun.wait(10)
+        assert begun.wait(60)
         order.append("first")
     thread.join()
     assert order == ["first", "second"]

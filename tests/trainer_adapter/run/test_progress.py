@@ -22,7 +22,7 @@ from trainer_adapter.training.attach import attach
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.run_options import Options
 
-LONG_S = 20.0
+LONG_S = 60.0
 TICK = threading.Event()
 
 
