@@ -1,4 +1,4 @@
-"""Pages of the console over a book of a hundred thousand entries: the service's processor time for each."""
+"""Pages of the console over 100,000 entries, and over 10,000 partitions: the processor time of the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Final
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from tests.api.console.long_book import PATHS, LongBook, served_long
+from api.console.view_list import PAGES
+from tests.api.console.crowded_book import crowded_book
+from tests.api.console.long_book import PATHS, LongBook, served_file, served_long
 
 
 def service_time() -> float:
@@ -21,6 +23,10 @@ pytestmark = [pytest.mark.bench, pytest.mark.benchmark(timer=service_time)]
 
 ENTRIES: Final = 100_000
 ROUNDS: Final = 7
+SLOW: Final = {page.path for page in PAGES if page.slow}
+"""Pages that answer what would be, of every partition."""
+PAGE_S: Final = 2
+SLOW_PAGE_S: Final = 15
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +43,23 @@ def test_a_page_of_a_long_book(benchmark: BenchmarkFixture, long: LongBook, page
     answer = benchmark.pedantic(long.of(page).get, args=(address,), rounds=ROUNDS, warmup_rounds=1)
     whole = "</main>" in answer.text or page.endswith(("bytes", ".json"))
     assert (answer.status_code, whole) == (200, True)
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LongBook]:
+    """One dataset with ten thousand partitions, all charged."""
+    folder = tmp_path_factory.mktemp("crowded")
+    with served_file(crowded_book(folder), folder) as served:
+        yield served
+
+
+@pytest.mark.parametrize(("page", "path"), PATHS, ids=[path for _, path in PATHS])
+def test_a_page_over_ten_thousand_partitions(
+    benchmark: BenchmarkFixture, crowded: LongBook, page: str, path: str
+) -> None:
+    """Far less than a page that reads all of them for each of its rows."""
+    address = f"/console{path}".format(size=crowded.world.size)
+    answer = benchmark.pedantic(crowded.of(page).get, args=(address,), rounds=3, warmup_rounds=1)
+    assert answer.status_code == 200
+    if benchmark.enabled:
+        assert benchmark.stats.stats.median < (SLOW_PAGE_S if page in SLOW else PAGE_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from itertools import product
 from typing import Final
@@ -13,7 +12,6 @@ import httpx
 import pytest
 
 from api.console.frame.pages import ROWS_MAX
-from api.console.view_list import PAGES
 from api.console.views.policies import CHANGES_MAX
 from ledger.wire import canonical_json as c
 from tests.api.console.crowded_book import PARTITIONS, RUNS, crowded_book, many
@@ -39,11 +37,6 @@ OTHERS: Final = (
     f"/runs/run-{RUNS - 1}",
 )
 """What a provider and a consumer look at, too."""
-SECONDS_MAX: Final = 2
-"""Processor time of one page: far more than any takes, far less than one that reads all of them for each row."""
-SLOW_SECONDS_MAX: Final = 15
-"""The same of a page that answers what would be: such a page is about every partition."""
-SLOW: Final = {page.path for page in PAGES if page.slow}
 BYTES_MAX: Final = 300_000
 
 
@@ -55,32 +48,28 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LongBook]:
         yield served
 
 
-def _is_short(crowded: LongBook, http: httpx.Client, address: str, seconds_max: int = SECONDS_MAX) -> bool:
-    """In size, in time and in statements, and not blank. Raises: AssertionError, with what is too much."""
+def _is_short(crowded: LongBook, http: httpx.Client, address: str) -> bool:
+    """In size and in statements, and not blank. Raises: AssertionError, with what is too much."""
     with counted(crowded.world.book) as asked:
         count = statements(http, address, asked)
-    begun = time.process_time()
     answer = http.get(address)
-    seconds = time.process_time() - begun
     whole = "</main>" in answer.text or address.endswith(("bytes", ".json"))
     assert (answer.status_code, whole) == (200, True)
     assert count <= STATEMENTS_MAX
     assert len(answer.content) < BYTES_MAX
-    assert seconds < seconds_max
     return True
 
 
 @pytest.mark.parametrize(("page", "path"), PATHS, ids=[path for _, path in PATHS])
 def test_a_page_stays_short(crowded: LongBook, page: str, path: str) -> None:
     """Each in its richest role, whatever the number of partitions."""
-    seconds_max = SLOW_SECONDS_MAX if page in SLOW else SECONDS_MAX
-    assert _is_short(crowded, crowded.of(page), f"/console{path}".format(size=crowded.world.size), seconds_max)
+    assert _is_short(crowded, crowded.of(page), f"/console{path}".format(size=crowded.world.size))
 
 
 @pytest.mark.parametrize(("role", "path"), [*product(("TDP", "TDC"), OTHERS), ("TDP", f"/knowledge/{DATASET}")])
 def test_a_page_stays_short_for_the_parties(crowded: LongBook, role: str, path: str) -> None:
     """A provider sees all of it, and a consumer all that it shares."""
-    assert _is_short(crowded, crowded.browsers[role], f"/console{path}", SLOW_SECONDS_MAX)
+    assert _is_short(crowded, crowded.browsers[role], f"/console{path}")
 
 
 def test_a_draft_that_changes_all_of_them_is_answered_and_cut(crowded: LongBook) -> None:
@@ -102,7 +91,7 @@ def test_a_proposed_contract_is_answered_and_cut(crowded: LongBook) -> None:
     proposed = c.dump({**ENDLESS, "version": 3})
     crowded.world.service.propose_contract(crowded.world.bank, proposed)
     address = f"/console/contract-proposals/{c.digest(proposed)}"
-    assert _is_short(crowded, crowded.browsers["TDP"], address, SLOW_SECONDS_MAX)
+    assert _is_short(crowded, crowded.browsers["TDP"], address)
     text = crowded.browsers["TDP"].get(address).text
     assert f"What could run under its caps: the first {ROWS_MAX} of {PARTITIONS + 1}" in text
 

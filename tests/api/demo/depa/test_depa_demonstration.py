@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -296,11 +295,7 @@ def _epsilon(*words: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("level", [1, 2])
 def test_the_whole_scenario_is_played_and_verified(tmp_path: Path, level: int) -> None:
-    """By processes of its own: thirteen runs of training alone under two rules, ten with all stages under one.
-
-    Within three minutes of processor time.
-    """
-    before = os.times()
+    """By processes of its own: thirteen runs of training alone under two rules, ten with all stages under one."""
     played = play(tmp_path / "demo", Console(file=io.StringIO()), level)
     assert played.run is not None
     assert played.run.report is not None
@@ -310,5 +305,3 @@ def test_the_whole_scenario_is_played_and_verified(tmp_path: Path, level: int) -
     assert (runs["training", "reference"], runs["training", "catalogue"], runs["training", "renyi"]) == (13, 13, 6)
     assert (runs["statistics", "reference"], runs["statistics", "catalogue"], runs["statistics", "renyi"]) == (0, 10, 5)
     assert "has no proven price in the rule reference" in counted["statistics", "reference"].why
-    after = os.times()
-    assert sum(after[:4]) - sum(before[:4]) < 180
