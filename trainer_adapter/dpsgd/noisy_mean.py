@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from trainer_adapter.dpsgd import known_updates
-from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, NormalPiece, Stream
+from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, NormalPiece, PieceBuffer, Stream
 from trainer_adapter.gpu_kernels.availability import has_kernels
 from trainer_adapter.gpu_kernels.weight_update import ADAM, WeightUpdate
 
@@ -35,7 +35,8 @@ def noisy_mean(total: Tensor, stream: Stream, noise_std: float, expected: int) -
     """(total + noise_std * normals) / expected, in float64 and then rounded to float32; shape (parameters,).
 
     Args:
-        total: the clipped sum, flat, of any floating-point type.
+        total: the clipped sum, flat, of any floating-point type. It is used up: on a CPU the mean takes the place of
+            one in float32.
         stream: opened for this step and not yet read.
 
     Raises:
@@ -48,7 +49,7 @@ def noisy_mean(total: Tensor, stream: Stream, noise_std: float, expected: int) -
     if total.device.type != "cpu":
         normals = torch.from_numpy(stream.normals((total.numel(),))).to(total.device)
         return ((total + noise_std * normals) / expected).to(torch.float32)
-    result = torch.empty(total.shape, dtype=torch.float32)
+    result = total if total.dtype == torch.float32 else torch.empty(total.shape, dtype=torch.float32)
 
     def keep(place: slice, noisy: Tensor) -> None:
         result[place].copy_(noisy)
@@ -96,7 +97,7 @@ def _for_each_piece(total: Tensor, stream: Stream, noise_std: float, expected: i
     pieces = stream.pieces(total.numel())
 
     def run(share: Sequence[NormalPiece]) -> None:
-        buffer = torch.empty((2, share[0].pairs if share else 0), dtype=torch.float64)
+        buffer = PieceBuffer()
         # Of a thread: it has no gradient mode of its caller's.
         with torch.no_grad():
             for piece in share:

@@ -51,7 +51,7 @@ def _after_three_steps(make: Make) -> list[tuple[Tensor, Tensor]]:
     count = sum(one.numel() for one in first)
     for step in range(1, 4):
         total, nonce = torch.randn(count, generator=public), step.to_bytes(12, "little")
-        mean, start = noisy_mean(total, Stream(KEY, nonce), 0.7, 9), 0
+        mean, start = noisy_mean(total.clone(), Stream(KEY, nonce), 0.7, 9), 0
         for one in theirs:
             one.grad = mean[start : start + one.numel()].view_as(one)
             start += one.numel()

@@ -146,7 +146,7 @@ def test_an_update_is_the_optimisers(make: Callable[[list[Tensor]], Optimizer]) 
     count = sum(one.numel() for one in first)
     for step in range(1, 3):
         total, nonce = torch.randn(count, generator=public), step.to_bytes(12, "little")
-        mean, start = noisy_mean(total, Stream(KEY, nonce), *_scales()), 0
+        mean, start = noisy_mean(total.clone(), Stream(KEY, nonce), *_scales()), 0
         for one in theirs:
             one.grad = mean[start : start + one.numel()].view_as(one)
             start += one.numel()
