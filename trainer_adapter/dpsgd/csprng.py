@@ -176,7 +176,7 @@ class NormalPiece:
 
 
 class PieceBuffer:
-    """What one thread draws its pieces in, one after the other: fresh arrays would take a third of the time."""
+    """What one thread draws its pieces in, one after the other: fresh arrays for each take a quarter longer."""
 
     def __init__(self) -> None:
         self.words = np.empty(2 * PAIRS_AT_ONCE, np.uint64)
