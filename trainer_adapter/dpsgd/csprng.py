@@ -78,7 +78,7 @@ class Stream:
         if words.nbytes > min(self._left, len(_ZEROS)):
             raise OverflowError(f"this stream gives at most {min(self._left, len(_ZEROS))} more bytes at once")
         self._left -= words.nbytes
-        self._cipher.update_into(_ZEROS[: words.nbytes], memoryview(words).cast("B"))
+        self._cipher.update_into(_ZEROS[: words.nbytes], words.data.cast("B"))
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """``count`` independent uniform 64-bit words, shape (count,). Raises: OverflowError."""
