@@ -17,12 +17,13 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
+from api.report.pdf import NAMES
+
 ROOT: Final = Path(__file__).parents[3]
 DRIVER: Final = ROOT / ".venv" / "browser"
 REQUIRED: Final = "required"
 PATIENCE_MS: Final = 300_000
 """How long a browser may take for anything: no test is about time, and the machine may be busy."""
-NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 
 
 def browser_path() -> str | None:
