@@ -9,6 +9,9 @@ A kept connection is closed only while no request is open on it. uvicorn starts 
 stops it when bytes come; here a request that is complete in one packet would not be seen by it, so the timer itself
 looks whether an answer is under way. (The loop reads its sockets before it runs its timers, so a process that stood
 still learns of what came in the meantime first.)
+
+A deadline that is looked at late says that the process stood still, and perhaps its caller on the same machine too; it
+says nothing of the caller's speed. So it is given once more.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ class Limits:
         head_bytes: of a head.
         head_s: from the connection, or from a request's first byte, to the end of its head.
         body_s: from there to the end of the body; a route that reads one gives up before.
+        late_s: a deadline looked at so much later is given once more, one time a connection.
         idle_s: how long a connection is kept without a request, which is uvicorn's own setting: well above the 5
             seconds after which clients (httpx) stop using it.
         send_s: how long an answer waits for a caller that does not read it.
@@ -57,6 +61,7 @@ class Limits:
     head_bytes: int = 32_768
     head_s: float = 10.0
     body_s: float = BODY_S + 5.0
+    late_s: float = 0.5
     idle_s: int = 20
     send_s: float = 60.0
     linger_s: float = 2.0
@@ -87,6 +92,7 @@ class Connection(HttpToolsProtocol):
         self._part = _Part.REQUEST
         self._watched: _Part | None = _Part.REQUEST
         self._timer: asyncio.TimerHandle | None = None
+        self._stood_still = False
         self._unsent: asyncio.TimerHandle | None = None
         self._problem: Problem | None = None
         self._input_over = False
@@ -172,6 +178,11 @@ class Connection(HttpToolsProtocol):
     def _overdue(self, seconds: float) -> None:
         if self._part is _Part.BODY and self.flow.read_paused:
             # It is the service that does not read.
+            self._set_timer(seconds)
+            return
+        assert self._timer is not None
+        if self.loop.time() - self._timer.when() > self.limits.late_s and not self._stood_still:
+            self._stood_still = True
             self._set_timer(seconds)
             return
         if self._part is _Part.REQUEST:

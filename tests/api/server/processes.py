@@ -39,6 +39,7 @@ class Served:
         line = next((one for one in self._told if self._serves(one)), "")
         assert line, f"ended with {self._process.wait()}: {self.before}"
         self._said: list[str] = []
+        self.killed = False
         # Its log is read as it comes: a pipe that nobody reads would stop it.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -59,16 +60,18 @@ class Served:
 
     def kill(self) -> None:
         """As the kernel kills: nothing of it runs any more."""
+        self.killed = True
         self._process.kill()
         self._process.wait()
 
     def end(self) -> str:
         """Interrupt it, and wait; its log since it served, requests left out, which is nothing if all was well."""
+        died = not self.runs and not self.killed
         if self.runs:
             self._process.terminate()
-        self._process.wait(60)
+        code = self._process.wait(60)
         self._reader.join(60)
-        return "".join(self._said)
+        return "".join([*self._said, f"ended by itself with {code}"] if died else self._said)
 
 
 def write_profile(folder: Path, book: str, log_key: Signer, everybody: Everybody, more: str = "") -> Path:

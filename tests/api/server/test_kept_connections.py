@@ -1,4 +1,4 @@
-"""A kept connection is closed only while nothing is asked on it, however late a request comes and its answer is."""
+"""A connection is closed only while nothing is asked on it, however late a request comes and its answer is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
 
-from tests.api.server.raw_http import GET, PATIENCE_S, connect, heard, served
+from tests.api.server.raw_http import GET, PATIENCE_S, connect, heard, problem_of, served
 
 IDLE_S: Final = 0.4
+HEAD_S: Final = 1.0
 WHOLE: Final = GET + b"\r\n"
 HELD: Final = b"GET /held HTTP/1.1\r\nhost: here\r\n\r\n"
 STALL: Final = b"GET /stall HTTP/1.1\r\nhost: here\r\n\r\n"
@@ -26,14 +27,15 @@ POLLS: Final = 3
 class Door:
     """A service that keeps connections for :data:`IDLE_S`, and answers ``/held`` when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, stall_s: float = 2 * IDLE_S) -> None:
         """Nothing is asked yet."""
+        self.stall_s = stall_s
         self.released = threading.Event()
         self.stalled, self.asked = threading.Event(), threading.Event()
         self.address = "", 0
 
     def app(self) -> FastAPI:
-        """Three routes: at once, when told, and one that stops the whole process for longer than it keeps."""
+        """Three routes: at once, when told, and one that stops the whole process for a while."""
         app = FastAPI()
 
         @app.get("/size")
@@ -47,7 +49,7 @@ class Door:
 
         @app.get("/stall")
         async def stall() -> PlainTextResponse:
-            until = time.monotonic() + 2 * IDLE_S
+            until = time.monotonic() + self.stall_s
             self.stalled.set()
             self.asked.wait(PATIENCE_S)
             while time.monotonic() < until:
@@ -61,6 +63,12 @@ class Door:
         connection = connect(self.address)
         assert ask(connection, WHOLE)
         return connection
+
+    def stall(self) -> None:
+        """Have the service stand still, and wait until it goes on."""
+        self.asked.set()
+        with connect(self.address) as busy:
+            assert ask(busy, STALL)
 
     def wait_for_idle(self) -> None:
         """Until a connection on which nothing is asked, and whose last answer is of now, was closed."""
@@ -133,6 +141,17 @@ def test_who_polls_at_the_edge_is_always_answered(door: Door) -> None:
                 assert answered(kept)
             door.stalled.clear()
             door.asked.clear()
+
+
+def test_a_service_that_stood_still_gives_the_time_for_a_head_once_more() -> None:
+    """The first request comes after its deadline, at which the service stood still; the second time that is the end."""
+    door = Door(stall_s=2 * HEAD_S)
+    with served(door.app(), head_s=HEAD_S, late_s=HEAD_S / 4) as door.address, connect(door.address) as slow:
+        door.stall()
+        assert ask(slow, WHOLE)
+        slow.sendall(GET)
+        door.stall()
+        assert problem_of(heard(slow)) == (408, "timed_out")
 
 
 def test_what_is_idle_is_closed(door: Door) -> None:
