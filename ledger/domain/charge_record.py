@@ -87,7 +87,8 @@ class Charge(NamedTuple):
     def price_groups(self) -> tuple[tuple[tuple[str, ...], tuple[Segment, ...]], ...]:
         """The partitions that have one price, and that price; each partition is in one group."""
         if self.groups is None:
-            return tuple(((ref,), segments) for ref, segments in self.prices)
+            # Of a list, not of a generator: most charges have one, and are asked often.
+            return tuple([((ref,), segments) for ref, segments in self.prices])
         members = grouped(self.partitions, self.groups)
         return tuple((refs, segments) for refs, (_, segments) in zip(members, self.prices, strict=True))
 

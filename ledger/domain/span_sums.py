@@ -57,7 +57,9 @@ class SpanSums:
 
     def add(self, charge: Charge) -> None:
         """Add a pending charge, the newest."""
-        author = self._authors.setdefault(charge.author, _Author())
+        author = self._authors.get(charge.author)
+        if author is None:
+            author = self._authors[charge.author] = _Author()
         author.open_bucket(self._cuts[-1])
         author.counts[-1] += 1
         self._count(author, len(author.starts) - 1, charge, charge.steps, 0, 1)
@@ -69,9 +71,10 @@ class SpanSums:
         """A charge that was pending is now posted or voided."""
         author = self._authors[settled.author]
         at = bisect_right(author.starts, settled.index) - 1
-        self._count(author, at, settled, settled.steps, 0, -1)
-        if settled.steps_posted:
-            self._count(author, at, settled, settled.steps_posted, 1, 0)
+        steps, posted = settled.steps, settled.steps_posted
+        self._count(author, at, settled, steps, int(posted == steps), -1)
+        if posted and posted != steps:
+            self._count(author, at, settled, posted, 1, 0)
 
     def start(self, charge: Charge) -> int:
         """The start of the bucket that a charge was added to."""

@@ -164,17 +164,18 @@ class StateJournal:
 
     def record(self, name: str, kind: str, time: int, secret: bytes) -> None:
         """Note the next entry, which was just applied: its id, kind and secret, and the least time (ms) after it."""
-        position = self.size
-        place, others = position.to_bytes(_WORD), set[bytes]()
-        kept = list[Noted]()
+        position = self._first + len(self._entries)
+        place = position.to_bytes(_WORD)
+        # In order: an id comes before all others.
+        named, others, kept = _ID + name_digest(name) + place, list[bytes](), list[Noted]()
         for one in self.changes:
             part, key, value = one
             if part == "charges":
                 if value is None or (value.index != position and not self._is_lease(value)):
-                    others.add(_CHARGE + name_digest(key) + place)
+                    others.append(_CHARGE + name_digest(key) + place)
                 self._note_charge(key, value, position, kept)
             elif part == "keys" and value.charge is not None:
-                others.add(_KEY + name_digest(key) + place)
+                others.append(_KEY + name_digest(key) + place)
                 if value.charge in self._pending:
                     kept.append(one)
             else:
@@ -182,10 +183,9 @@ class StateJournal:
                     self._sums.cut(key)
                 kept.append(one)
         self.changes.clear()
-        # In order: an id comes before all others.
-        named = b"".join([_ID, name_digest(name), place, *(sorted(others) if len(others) > 1 else others)])
-        entry = _Touched(time, kind == STATEMENT.name, secret, named, kept)
-        self._keep(entry)
+        if others:
+            named += others[0] if len(others) == 1 else b"".join(sorted({*others}))
+        self._keep(_Touched(time, kind == STATEMENT.name, secret, named, kept))
 
     def _keep(self, entry: _Touched) -> None:
         """Keep what an entry has changed by itself, or sum it up."""
@@ -193,14 +193,14 @@ class StateJournal:
             self._add(entry)
             if self._first == self._expected[0]:
                 self._made.append(self._sum(self._expected.popleft()))
-            return
-        if self.is_alone:
-            self._take(len(self._entries))
+        elif self.is_alone:
+            if self._entries:
+                self._take(len(self._entries))
             self._add(entry)
-            return
-        self._entries.append(entry)
-        if len(self._entries) > DISTANCE_MAX + 1:
-            self._take(1)
+        else:
+            self._entries.append(entry)
+            if len(self._entries) > DISTANCE_MAX + 1:
+                self._take(1)
 
     @property
     def sums_up(self) -> bool:
@@ -215,27 +215,30 @@ class StateJournal:
 
     def _note_charge(self, name: str, charge: Charge | None, position: int, kept: list[Noted]) -> None:
         """Keep what a charge that was set changes in the leaves."""
-        if charge is None or (charge.index != position and name not in self._pending):
+        if charge is None:
             # It was settled before, and has no leaf.
             return
+        pending, sums = self._pending, self._sums
         if charge.index == position:
             if self._keeps_sums:
-                self._sums.add(charge)
+                sums.add(charge)
             if charge.recipients:
                 kept.append((CUTS, position + 1, True))
-        self._pending[name] = charge
-        pending = charge.state is ChargeState.PENDING
-        kept.append(("charges", name, charge if pending else None))
-        if not pending:
+        elif name not in pending:
+            return
+        if charge.state is ChargeState.PENDING:
+            pending[name] = charge
+            kept.append(("charges", name, charge))
+        else:
             # Neither it nor its clean room's key is decided on in memory any more.
-            del self._pending[name]
+            pending.pop(name, None)
             if self._keeps_sums:
-                self._sums.settle(charge)
-            kept.append(("keys", charge.key_id, None))
-        place = charge.author, self._sums.start(charge)
+                sums.settle(charge)
+            kept += (("charges", name, None), ("keys", charge.key_id, None))
+        place = charge.author, sums.start(charge)
         # Many charges change the same sums: where only the last value is kept, it is looked up when it is needed.
         last_only = self._expected or self.is_alone
-        kept.append((SPANS, place, _LATER if last_only else SpanFacts(*self._sums.bucket(*place))))
+        kept.append((SPANS, place, _LATER if last_only else SpanFacts(*sums.bucket(*place))))
 
     def _is_lease(self, charge: Charge) -> bool:
         """Whether nothing of a charge was set but its leases."""
@@ -280,13 +283,15 @@ class StateJournal:
 
     def _add(self, one: _Touched) -> None:
         """Sum up one entry; what came and went since the size before never had a leaf, and leaves nothing."""
-        records = self._records
+        records, secret = self._records, one.secret
         for part, key, value in one.changes:
-            before = None if value is not None else records.get((part, key), _NOTHING)[0]
-            if before is not None and before.index >= self._summed_from:
-                del records[part, key]
-            else:
-                records[part, key] = value, one.secret
+            place = part, key
+            if value is None:
+                before = records.get(place, _NOTHING)[0]
+                if before is not None and before.index >= self._summed_from:
+                    del records[place]
+                    continue
+            records[place] = value, secret
         self._named.update(one.names)
         if self._names is not None:
             self._new_names += one.names

@@ -200,7 +200,7 @@ def _extra(node: inspect.Type) -> dict[str, Any]:
 
 
 def _all_different(value: tuple[Any, ...] | str | None, where: str) -> None:
-    if isinstance(value, tuple) and len(set(value)) != len(value):
+    if isinstance(value, tuple) and len(value) > 1 and len(set(value)) != len(value):
         raise Malformed(where, "names an item twice")
 
 

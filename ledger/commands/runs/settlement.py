@@ -80,10 +80,11 @@ class Settled(Struct, frozen=True):
         charge = state.charges[self.charge]
         assert charge.state is ChargeState.PENDING, f"charge {charge.id} is settled twice"
         settled = self.changed(charge)
+        steps, posted = charge.steps, settled.steps_posted
         for places, segments in touched(state, charge):
-            sums.add(places, segments, charge.steps, 0, -1)
-            if settled.steps_posted:
-                sums.add(places, segments, settled.steps_posted, 1, 0)
+            sums.add(places, segments, steps, int(posted == steps), -1)
+            if posted and posted != steps:
+                sums.add(places, segments, posted, 1, 0)
         state.charges[charge.id] = settled
         if settled.state is ChargeState.VOIDED:
             state.contracts[charge.contract] = state.contracts[charge.contract].counting(-1)
