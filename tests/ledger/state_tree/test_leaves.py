@@ -37,16 +37,22 @@ SECRET: Final = bytes(32)
 OTHERS: Final = {LOG, SPANS, CUTS}
 
 
-def folded(entries: Iterable[bytes]) -> tuple[MemoryState, SparseTree]:
-    """The state that entries make, and its tree."""
+def applied(entries: Iterable[bytes]) -> tuple[MemoryState, StateJournal]:
+    """The state that entries make, and what they changed."""
     journal = StateJournal()
     parts: dict[str, Any] = {**journal.parts()}
-    state, tree = MemoryState(**parts), SparseTree()
+    state = MemoryState(**parts)
     for index, data in enumerate(entries):
         entry = Entry.parse(data)
         apply(state, entry, index)
         journal.record(entry.id, entry.kind, entry.time, state_entry_secret(data))
-    return state, journal.advance(journal.size).applied(tree)
+    return state, journal
+
+
+def folded(entries: Iterable[bytes]) -> tuple[MemoryState, SparseTree]:
+    """The state that entries make, and its tree."""
+    state, journal = applied(entries)
+    return state, journal.advance(journal.size).applied(SparseTree())
 
 
 def lived(world: StoredWorld) -> list[bytes]:
@@ -123,6 +129,22 @@ def test_every_name_that_is_used_is_covered(tmp_path: Path) -> None:
     leaf = tree.path(state_key(b'["log",""]')).leaf
     assert leaf is not None
     assert leaf.content.value == (named.hexdigest(), json.loads(entries[-1])["time"])
+
+
+def test_the_names_of_one_entry_have_one_order(tmp_path: Path) -> None:
+    """A clock correction changes every pending charge: in whatever order it does, its names are covered alike."""
+    with open_world(tmp_path) as world:
+        entries = lived(world)
+    covered = set()
+    for step in (1, -1):
+        state, journal = applied(entries)
+        pending = [one.id for one in state.charges.values() if one.state is ChargeState.PENDING]
+        assert len(pending) > 1
+        for name in pending[::step]:
+            state.change_charge(name, lambda charge: charge._replace(deadline=charge.deadline - 1))
+        journal.record("correction", "clock_correction", 0, SECRET)
+        covered.add(journal.advance(journal.size).records[LOG, ""])
+    assert len(covered) == 1
 
 
 def test_each_record_changes_the_root(tmp_path: Path) -> None:
