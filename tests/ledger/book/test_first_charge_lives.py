@@ -194,25 +194,27 @@ def test_a_merger_changes_whose_runs_count_and_not_what_was_chosen(world: Stored
     model.compare()
 
 
-def end(world: StoredWorld, name: str, how: str) -> None:
+def end(world: StoredWorld, name: str, how: str, run: c.Object = LIGHT) -> None:
     """End a pending run."""
     if how == "voided":
         assert words(world.submit(world.void(name))) == ["voided"]
     elif how == "posted":
         assert words(world.submit(world.settle(name, 1))) == ["posted"]
     else:
+        if how == "lapsed with keys":
+            assert words(world.submit(world.release(name, run))) == ["permitted"]
         world.clock.now += 2 * HOUR_MS
-        assert world.lapse(name) == "voided"
+        assert world.lapse(name) == ("posted" if how == "lapsed with keys" else "voided")
 
 
 @pytest.mark.parametrize("first", RUNS)
-@pytest.mark.parametrize("how", ["voided", "posted", "lapsed"])
+@pytest.mark.parametrize("how", ["voided", "posted", "lapsed", "lapsed with keys"])
 def test_the_choice_outlives_the_first_charge(world: StoredWorld, how: str, first: str) -> None:
-    """Given up, stopped after a step, or lapsed without keys: the account is nearly empty, the division chosen."""
+    """Given up, stopped, or lapsed, and then charged for nothing or for all steps: the chosen division stays."""
     model = Model(world, FIRST)
     model.charge(BANK_A, RUNS[first])
     chosen_first = model.terms[FIRST]
-    end(world, model.runs[0][0], how)
+    end(world, model.runs[0][0], how, RUNS[first])
     world.reopen()
     other = RUNS["undeclared" if first == "declared" else "declared"]
     model.charge(BANK_B, other)
