@@ -97,12 +97,14 @@ def _places(table: str, key: dict[str, Any], *, moved: bool) -> Iterator[str]:
         case "document":
             yield f"document {values[0]}: "
         case _:
+            # Several texts are shown as Python writes them.
+            several = (*key.values(),)
             yield f"{PROJECTED[table]}: the row of {values[0] if len(values) == 1 else values} "
+            yield f"{PROJECTED[table]}: the row of {several} "
             if moved and table in SPREAD:
                 # Several rows hold one value together: without one of them, or with a stranger, it cannot be read.
                 yield f"{PROJECTED[table]}: the row of {values[0] if len(values) == 2 else values[:-1]} "
-                # Several texts are shown as Python writes them.
-                yield f"{PROJECTED[table]}: the row of {(*key.values(),)[:-1]} "
+                yield f"{PROJECTED[table]}: the row of {several[:-1]} "
     # A text that is none is found by reading every row as bytes.
     yield f"{table}: the row of {', '.join(map(str, values))} "
 
