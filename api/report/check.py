@@ -65,7 +65,7 @@ class Numbers(HTMLParser):
 class Report:
     """The folder of one report."""
 
-    def __init__(self, folder: Path, log: Path, verifier: Any, *, quiet: bool = False) -> None:  # noqa: ANN401
+    def __init__(self, folder: Path, log: Path, verifier: Any, *, quiet: bool = False) -> None:  # noqa: ANN401 - a module
         """Check by the key in ``log`` with the module ``verifier``."""
         self._folder, self._verifier, self._quiet = folder, verifier, quiet
         rotations = folder / "rotations.json"
@@ -180,9 +180,11 @@ def main() -> int:
     # The one beside this file, which Python finds first.
     verifier = importlib.import_module("verifier")
     try:
-        print(Report(Path(__file__).resolve().parent, options.log, verifier, quiet=options.quiet).check())  # noqa: T201
+        report = Report(Path(__file__).resolve().parent, options.log, verifier, quiet=options.quiet)
+        print(report.check())  # noqa: T201 - a script of its own
     except (Wrong, OSError, ValueError, KeyError) as error:
-        print(f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else error, file=sys.stderr)  # noqa: T201
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else error
+        print(reason, file=sys.stderr)  # noqa: T201 - a script of its own
         return FAILED
     return 0
 

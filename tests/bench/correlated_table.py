@@ -85,10 +85,14 @@ class Run:
 def load(data: str) -> tuple[Records, Records]:
     """Training and test records; pictures are brought to 14 by 14, each by itself, with values from -1 to 1."""
     if data.startswith("adult"):
-        found = [adult.load(part) for part in ("data", "test")]
-        return tuple((torch.from_numpy(one), torch.from_numpy(two)) for one, two in found)  # type: ignore[return-value]
+        return _adult("data"), _adult("test")
     package = FASHION if data == "fashion" else MNIST
-    return tuple(_pictures(package, part) for part in ("train", "t10k"))  # type: ignore[return-value]
+    return _pictures(package, "train"), _pictures(package, "t10k")
+
+
+def _adult(part: str) -> Records:
+    records, labels = adult.load(part)
+    return torch.from_numpy(records), torch.from_numpy(labels)
 
 
 def _pictures(package: Package, part: str) -> Records:

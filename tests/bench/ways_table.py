@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,7 +116,7 @@ def dp_sgd(world: World, seed: int) -> dict[str, Any]:
     return {"accuracy": round(found["accuracy"] * 100, 2), "epsilon": found["epsilon_told"]}
 
 
-def pate(world: World, seed: int, pictures: pate_student.Pictures | None) -> dict[str, Any]:
+def pate(world: World, pictures: pate_student.Pictures | None, seed: int) -> dict[str, Any]:
     """A student: on pictures as tests.bench.pate_student has it, on tables a linear model of the answers alone."""
     if pictures is not None:
         found = pate_student.run(pictures, pate_student.QUESTIONS, seed)
@@ -237,11 +238,11 @@ def main() -> None:
         pictures = pate_student.Pictures.load() if name == "mnist" else None
         world = of_adult() if pictures is None else of_mnist(pictures)
         ways: dict[str, Callable[[int], dict[str, Any]]] = {
-            "aggregate": lambda seed, world=world: aggregate(world, seed),  # type: ignore[misc]
-            "answers": lambda seed, world=world: answers(world, seed),  # type: ignore[misc]
-            "dp_sgd": lambda seed, world=world: dp_sgd(world, seed),  # type: ignore[misc]
-            "pate": lambda seed, world=world, seen=pictures: pate(world, seed, seen),  # type: ignore[misc]
-            "statistics": lambda seed, world=world: statistics(world, seed),  # type: ignore[misc]
+            "aggregate": partial(aggregate, world),
+            "answers": partial(answers, world),
+            "dp_sgd": partial(dp_sgd, world),
+            "pate": partial(pate, world, pictures),
+            "statistics": partial(statistics, world),
         }
         for way in given.ways:
             for seed in range(given.seeds):

@@ -32,9 +32,9 @@ def known_kind(optimiser: Optimizer, parameters: Iterable[Tensor]) -> int | None
     kind = _KINDS.get(type(optimiser))
     hooked = (
         optimiser._optimizer_step_pre_hooks,  # noqa: SLF001 - torch says it nowhere else, nor the three below
-        optimiser._optimizer_step_post_hooks,  # noqa: SLF001
-        hooks._global_optimizer_pre_hooks,  # noqa: SLF001
-        hooks._global_optimizer_post_hooks,  # noqa: SLF001
+        optimiser._optimizer_step_post_hooks,  # noqa: SLF001 - as above
+        hooks._global_optimizer_pre_hooks,  # noqa: SLF001 - as above
+        hooks._global_optimizer_post_hooks,  # noqa: SLF001 - as above
     )
     # A scheduler puts a step of its own in the optimiser's place.
     if kind is None or "step" in vars(optimiser) or any(hooked):

@@ -48,8 +48,8 @@ class SignatureProcess:
     def __init__(self) -> None:
         """Start it; it is ready a little later. Raises: OSError, if no process can be started."""
         command = [sys.executable, "-I", "-c", _PROGRAM, *sys.path]
-        # Closed after the process is waited for, in close().
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)  # noqa: S603
+        # Closed after the process is waited for, in close(). Our own program, by this interpreter.
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)  # noqa: S603 - see above
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.pid = self._process.pid

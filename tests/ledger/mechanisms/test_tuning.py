@@ -91,7 +91,8 @@ def test_a_private_score_is_composed_with_the_training_of_each_trial() -> None:
     assert plan.to_json() == {**PLAN, "score": SCORE}
     assert plan.steps == 1
     trial = Composed((plan.training.whole, Pure(Fraction(1, 20), "REPLACE_SPECIAL")))
-    assert plan.whole == RepeatAndSelect(plan.whole.mean, trial, "poisson")  # type: ignore[attr-defined]
+    assert isinstance(plan.whole, RepeatAndSelect)
+    assert plan.whole == RepeatAndSelect(plan.whole.mean, trial, "poisson")
     require_priced(plan.whole, "REPLACE_SPECIAL", "renyi")
     with pytest.raises(NotPriced, match="holds under REPLACE_SPECIAL"):
         require_priced(plan.whole, "ADD_OR_REMOVE_ONE", "renyi")
@@ -115,8 +116,8 @@ def test_a_private_score_is_composed_with_the_training_of_each_trial() -> None:
             {"epsilon": "0.1", "kind": "count", "name": "rows"},
             r"score\.metric|metric: must be a confusion_matrix",
         ),
-        ("metric", {**SCORE["metric"], "predicted": "targets"}, "metric: must be of what the model gives"),  # type: ignore[dict-item]
-        ("metric", {**SCORE["metric"], "rho": "0.1"}, "epsilon"),  # type: ignore[dict-item]
+        ("metric", {**SCORE["metric"], "predicted": "targets"}, "metric: must be of what the model gives"),  # type: ignore[dict-item] # as JSON
+        ("metric", {**SCORE["metric"], "rho": "0.1"}, "epsilon"),  # type: ignore[dict-item] # as JSON
     ],
 )
 def test_a_score_that_judges_nothing_is_refused(field: str, value: c.Json, refusal: str) -> None:

@@ -6,6 +6,7 @@ import os
 import pickle
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +31,7 @@ def forked(folder: Path, size: int, work: Work, step_s: float = 60.0) -> list[En
     store = folder / "store"
     store.unlink(missing_ok=True)
     children = [
-        _fork(folder / f"rank-{rank}", work, lambda rank=rank: _joined(rank, size, store, step_s))  # type: ignore[misc]
-        for rank in range(size)
+        _fork(folder / f"rank-{rank}", work, partial(_joined, rank, size, store, step_s)) for rank in range(size)
     ]
     statuses = [os.waitpid(child, 0)[1] for child in children]
     return [Ended(status, _read(folder / f"rank-{rank}")) for rank, status in enumerate(statuses)]

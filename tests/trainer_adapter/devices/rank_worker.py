@@ -42,7 +42,7 @@ def _watch(rank: int, folder: Path, kill: list[Any] | None) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return opened(self, purpose, step)
 
-    CsprngRandomness.stream = stream  # type: ignore[method-assign]
+    CsprngRandomness.stream = stream  # type: ignore[method-assign] # this process dies by it
 
 
 def _run(rank: int, wanted: dict[str, Any]) -> None:

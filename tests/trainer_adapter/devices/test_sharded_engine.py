@@ -177,7 +177,7 @@ def test_a_rank_that_breaks_is_named_on_all(tmp_path: Path, plan: Plan, make_mod
             raise RuntimeError("device lost: Mrs Rao, 47")
 
         if ranks.rank == 1:
-            engine._summed = fail  # type: ignore[assignment, method-assign] # noqa: SLF001 - as a device that is lost
+            engine._summed = fail  # type: ignore[assignment, method-assign]  # noqa: SLF001 - as a device that is lost
         engine.set_gradients(1, CsprngRandomness(SECRET, rank=ranks.rank))
 
     words = "RankLost: devices: rank 1 failed in step 1 (RuntimeError); its message may quote a record"

@@ -191,7 +191,9 @@ def test_a_snapshot_is_written_after_so_many_entries_and_at_closing(
         stated(world, file).submit(*(world.charge(f"run-{n}") for n in range(3)))
         assert not file.exists()
         world.clock.now += 60_000
-        while world.book._writer._state._snapshots._writing is None:  # type: ignore[union-attr]  # noqa: SLF001
+        snapshots = world.book._writer._state._snapshots  # noqa: SLF001 - when it writes is seen nowhere else
+        assert snapshots is not None
+        while snapshots._writing is None:  # noqa: SLF001 - as above
             world.book._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, but by the real clock
         world.book.close()
         before = file.read_bytes()
