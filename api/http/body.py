@@ -62,17 +62,16 @@ async def signature(request: Request) -> str:
 
 async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> bytes:
     """The body, unless it is longer or takes longer to arrive. Raises: Problem."""
-    too_large = Problem(ServiceCode.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
     declared = request.headers.get("content-length", "0")
     # The server has already refused a length that is not a number.
     if len(declared) > len(str(size_max)) or int(declared) > size_max:
-        raise too_large
+        raise _too_large(size_max)
     body = bytearray()
     try:
         async with asyncio.timeout(within_s):
             async for chunk in request.stream():
                 if len(body) + len(chunk) > size_max:
-                    raise too_large
+                    raise _too_large(size_max)
                 body += chunk
     except TimeoutError:
         raise Problem(ServiceCode.TIMED_OUT, f"the body took more than the {within_s:g} seconds allowed") from None
@@ -80,6 +79,10 @@ async def bounded(request: Request, size_max: int, within_s: float = BODY_S) -> 
         # No one receives it; the log counts it as an error of the caller, not of the service.
         raise Problem(ServiceCode.BAD_REQUEST, "the body is incomplete") from None
     return bytes(body)
+
+
+def _too_large(size_max: int) -> Problem:
+    return Problem(ServiceCode.TOO_LARGE, f"the body has more than the {size_max} bytes allowed")
 
 
 async def check_query(request: Request) -> None:

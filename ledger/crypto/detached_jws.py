@@ -84,6 +84,7 @@ def call_of(signature: str) -> Call | None:
     return _header(signature).call
 
 
+@lru_cache(maxsize=1_024)
 def _header(signature: str) -> _Header:
     where = "signature.header"
     parts = signature.split(".") if len(signature) <= SIGNATURE_BYTES_MAX else []

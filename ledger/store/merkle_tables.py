@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, TextClause, bindparam, func, select, text
@@ -66,7 +66,13 @@ class Tree:
         self._nodes = {**(known or {})}
         self._new: list[tuple[int, int, bytes]] = []
         self._border: dict[int, bytes] = {}
-        self.size = log_size(connection) if size is None else size
+        if size is not None:
+            self.size = size
+
+    @cached_property
+    def size(self) -> int:
+        """How many entries it covers; read when it is first asked for, which many a snapshot never is."""
+        return log_size(self.connection)
 
     def append(self, entry: bytes) -> None:
         """Add a leaf."""

@@ -117,7 +117,7 @@ def convert(kind: type[T], value: object, where: str = "", rule: str = "") -> T:
 def write(record: object) -> bytes:
     """The canonical bytes (RFC 8785) of a record."""
     data = _ENCODER.encode(record)
-    return data if data.isascii() else c.dump(to_json(record))
+    return data if c.sorts_alike(data) else c.dump(to_json(record))
 
 
 def to_json(record: object) -> Any:  # noqa: ANN401 - JSON
