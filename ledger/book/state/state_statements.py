@@ -13,7 +13,9 @@ import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from operator import attrgetter
+from time import sleep
 from typing import Final, NamedTuple
 
 from ledger.commands.governance.state_statement import DISTANCE_MAX, Stated, StateStatement
@@ -169,7 +171,8 @@ class StateStatements:
     def _build(self, changes: StateChanges) -> _Building:
         def build() -> SparseTree:
             # The one thread makes one tree after the other.
-            self._tree = changes.applied(self._tree)
+            # Between records the thread lets those go first that decide and answer.
+            self._tree = changes.applied(self._tree, partial(sleep, 0))
             return self._tree
 
         return _Building(changes.size, changes.names, self._hashing.submit(build))
