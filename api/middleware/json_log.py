@@ -26,6 +26,7 @@ FIELDS: Final = (
     "status",
 )
 _FRAMES_MAX: Final = 20
+_encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
 class JsonLines(logging.Formatter):
@@ -44,7 +45,7 @@ class JsonLines(logging.Formatter):
             fields["fault"] = type(record.exc_info[1]).__name__
             frames = traceback.extract_tb(record.exc_info[2])[-_FRAMES_MAX:]
             fields["frames"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-        return json.dumps(fields, sort_keys=True, ensure_ascii=False)
+        return _encode(fields)
 
 
 def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:

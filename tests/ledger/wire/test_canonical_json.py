@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from ledger.wire.records import write
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-(2**53) + 1, 2**53 - 1), TEXT)
@@ -20,6 +21,8 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),
     max_leaves=12,
 )
+EDGES = st.text("aé\ud7ff\ue000\uffff\U00010000\U0010ffff", max_size=3)
+"""Characters between which the order by code points and that by UTF-16 units differ."""
 LOW_TEXT = st.text(st.characters(min_codepoint=1, max_codepoint=0xD7FF), max_size=6)
 
 
@@ -43,6 +46,15 @@ def test_bytes_agree_with_another_writer(value: dict[str, Any]) -> None:
 def test_the_quick_writer_and_the_library_agree(value: Any) -> None:  # noqa: ANN401 - any JSON
     """Whatever the characters of names and texts are."""
     assert c.dump(value) == rfc8785.dumps(value)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(EDGES, st.one_of(EDGES, st.dictionaries(EDGES, st.none(), max_size=3)), max_size=5))
+def test_either_writer_sorts_names_by_utf_16_units(value: dict[str, Any]) -> None:
+    """The records' writer too, which is quick for whatever has no character beyond U+FFFF."""
+    expected = rfc8785.dumps(value)
+    assert c.dump(value) == expected
+    assert write(value) == expected
 
 
 @given(st.one_of(st.binary(max_size=40), st.text('{}[]":,\\u0d8eE+-.1 \ntrufalsn', max_size=30).map(str.encode)))
