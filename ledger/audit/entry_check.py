@@ -115,7 +115,8 @@ def _check_refused(facts: Facts, pending: PendingCommand, index: int, gate: Gate
 def _check_pending(context: Context[MakeCharge], entry: Entry) -> PricedCharge:
     """Decided by the recorded numbers; :func:`check_fits` checks whether there was room."""
     _check_code(Decision(Code.PENDING), entry)
-    facts, numbers = context.facts, RecordedPrices(entry)
+    facts = context.facts
+    numbers = RecordedPrices(entry, groups=_members(entry, facts))
     priced = price(structs.replace(context, prices=numbers))
     _compare(priced.derived(), entry)
     if entry.body.get("refund", "") != priced.refund:

@@ -7,8 +7,10 @@ A price must cover its run and a capacity keep its (ε, δ), by the evidence of 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from ledger.accounts.pricing import Bound, ComputedPrices, PricedRun, covered
@@ -28,18 +30,28 @@ FOUND_PART: Final = Fraction(1, 1_000)
 class RecordedPrices(ComputedPrices):
     """The numbers of one permitted charge; the ε of a run is computed here, since no entry records it."""
 
-    def __init__(self, entry: Entry, elsewhere: int = 0) -> None:
-        """The numbers of this entry; capacities that it does not record are computed here, or moved up or down."""
+    def __init__(
+        self, entry: Entry, elsewhere: int = 0, groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    ) -> None:
+        """The numbers of this entry.
+
+        Args:
+            elsewhere: moves the capacities that it does not record, which are computed here, up (1) or down (-1).
+            groups: the partitions of each group that it records, by the first one, which alone has a price. A first
+                charge may choose the rule that others of its group have already, so before it they are no group.
+        """
         limits: Any = entry.body["limits"]
         self._prices: Any = entry.body["prices"]
         self._caps = {(limit["partition"], limit["holder"], limit.get("share")): limit["cap"] for limit in limits}
         self._elsewhere = elsewhere
+        self._first = {ref: first for first, refs in groups.items() for ref in refs}
 
     def price(self, partition: Partition, run: PricedRun) -> tuple[Segment, ...]:
         """The recorded price, if it covers the run. Raises: Malformed, Rejected."""
-        if partition.ref not in self._prices:
+        first = self._first.get(partition.ref, partition.ref)
+        if first not in self._prices:
             raise Malformed("body.prices", "names other partitions than the charge")
-        segments = read_segments(self._prices[partition.ref])
+        segments = read_segments(self._prices[first])
         if not covered(partition, run, segments):
             raise Malformed("body.prices", f"of {partition.ref} is below what the plan costs")
         return segments

@@ -135,3 +135,17 @@ def test_statements_of_state_and_the_past_have_the_division(world: StoredWorld) 
         assert read_rule(past.partitions[ref("first")].terms) == undecided
     assert rule(world) == undecided.divisions[1]
     verify_book(world.url, LOG, no_step, gate=gate)
+
+
+@pytest.mark.parametrize("run", [HEAVY, LIGHT], ids=["declared", "undeclared"])
+def test_a_range_over_a_chosen_rule_and_one_that_is_yet_to_be_chosen(world: StoredWorld, run: c.Object) -> None:
+    """Two groups before the charge, one after it: the entry has one price for both, by which replay decides again."""
+    assert world.submit(world.charge("one", run=run, partitions=(ref("first"),)))[0].code.word == "pending"
+    over: c.Object = {"dataset": PARTITION.rpartition("/")[0], "first": "first", "last": "second"}
+    (both,) = world.submit(world.charge("both", run=run, partitions=(), ranges=[over]))
+    assert both.code.word == "pending", both
+    prices: Any = both.body["prices"]
+    assert len(prices) == 1
+    assert rule(world) == rule(world, "second")
+    for decides in (gate, None):
+        verify_book(world.url, LOG, no_step, gate=decides)
