@@ -925,6 +925,7 @@ class EntryTimes:
         self._keys = KeyHistory()
         self._logs = [{"crv": "Ed25519", "kty": "OKP", "x": _base64url(one.public)} for one in logs]
         self._of_book = False
+        self._ids: set[bytes] = set()
         self._issuers: dict[str, str] = {}
         self._domains: dict[tuple[str, str], str] = {}
         self._open: dict[str, tuple[str, str]] = {}
@@ -962,7 +963,16 @@ class EntryTimes:
             self.wrong = self.wrong or (where, f"{kind}: {error}")
 
     def _check_signature(self, index: int, entry: dict[str, Any]) -> None:
-        """Verify the signature over an entry's command. Raises: VerificationError, LookupError, TypeError."""
+        """Verify the signature over an entry's command, whose id no other entry bears.
+
+        Raises:
+            VerificationError, LookupError, TypeError.
+        """
+        # Whoever repeats a signed command as another entry needs no key. Half a digest takes less memory than an id.
+        hashed = hashlib.sha256(entry["id"].encode()).digest()[:16]
+        if hashed in self._ids:
+            raise VerificationError("", f"the id {entry['id']} is of an earlier entry")
+        self._ids.add(hashed)
         actor, key_id = entry["actor"], entry["key_id"]
         request = entry["body"]["request"]
         if self._keys.log_stopped and entry["kind"] not in {LOG_KEY_ROTATION, LOG_KEY_SUSPENSION}:

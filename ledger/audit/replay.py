@@ -41,7 +41,7 @@ from ledger.store.database_state import check_rows
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import engine_of
 from ledger.store.log_key.rotation_proofs import first_x, trusted
-from ledger.store.merkle_tables import entries_of_kind
+from ledger.store.merkle_tables import entries_of_kind, repeated_id
 from ledger.store.schema_revision import READABLE_SINCE, BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.successor_book import check_successor
@@ -183,6 +183,7 @@ class _Replay:
             UNCOLLECTED.release()
             # A signature that does not verify comes before any later error.
             self._signatures.finish()
+        self._check_ids()
         newest = self._growth.finish()
         if newest is not None:
             verify_receipt(book.receipt(book.size - 1), book.entry(book.size - 1), self.trust)
@@ -208,6 +209,12 @@ class _Replay:
             moved=moved,
             not_run=not_run,
         )
+
+    def _check_ids(self) -> None:
+        """Check that no id is used twice, once entries have their own: else a signed command could be repeated."""
+        if (found := repeated_id(self._book.connection)) is not None:
+            name, index = found
+            raise VerificationFailed(index, f"the id {name} is of an earlier entry: a command is recorded once")
 
     def _apply(self, stored: list[Stored]) -> list[bytes]:
         """Read, check and apply the next entries; returns their leaf hashes."""

@@ -39,6 +39,13 @@ _BETWEEN: Final = (
 )
 _TOGETHER: Final = 256
 """Rows that one statement names by their keys; SQLite takes no more than 500 parts of a union."""
+_REPEATED: Final = (
+    select(ENTRY.c.id, func.max(ENTRY.c.position))
+    .group_by(ENTRY.c.id)
+    .having(func.count() > 1)
+    .order_by(func.min(ENTRY.c.position))
+    .limit(1)
+)
 _NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
 
 
@@ -237,6 +244,12 @@ def entries_between(connection: Executor, first: int, before: int) -> list[tuple
 def entries_of_kind(connection: Executor, kind: str) -> list[tuple[int, bytes]]:
     """The indexes and exact bytes of the entries that are stored as of a kind."""
     return [(int(index), bytes(data)) for index, data in connection.execute(_OF_KIND, {"kind": kind})]
+
+
+def repeated_id(connection: Executor) -> tuple[str, int] | None:
+    """The first id that several entries are stored under, and the index of the last of these; None if there is none."""
+    found = connection.execute(_REPEATED).first()
+    return None if found is None else (str(found[0]), int(found[1]))
 
 
 def entries_from(connection: Executor, start: int) -> Iterator[tuple[int, bytes]]:
