@@ -24,6 +24,9 @@ from ledger.wire.malformed import Malformed
 RELEASED: Final = "released"
 MODELS: Final = "models"
 """The folders of envelopes and of sealed models' keys; no provider's, whose names are DIDs."""
+_DEPOSIT: Final = "deposit"
+_WATERMARK: Final = "watermark"
+"""The store's own secrets, among the folders of charges."""
 
 
 @final
@@ -161,15 +164,18 @@ class FileKeyStore(KeyStore):
     def watermark_secret(self) -> Secret:
         """In its file, made at its first use. Raises: KeyUnavailable."""
         fresh = secrets.token_bytes(DATA_KEY_BYTES)
-        return Secret(self._store_once(self._folder / MODELS / "watermark", fresh, "the secret of watermarks"))
+        return Secret(self._store_once(self._folder / MODELS / _WATERMARK, fresh, "the secret of watermarks"))
 
     def _deposit(self) -> X25519PrivateKey:
         fresh = X25519PrivateKey.generate().private_bytes_raw()
-        raw = self._store_once(self._folder / MODELS / "deposit", fresh, "the deposit key")
+        raw = self._store_once(self._folder / MODELS / _DEPOSIT, fresh, "the deposit key")
         return X25519PrivateKey.from_private_bytes(raw)
 
     def _model(self, charge: str, model: str) -> Path:
-        return self._folder / MODELS / c.name(charge, "charge") / c.sha256(model, "model")
+        name = c.name(charge, "charge")
+        # No name begins with a dot, so the folder of a charge that is named like a secret is no other's.
+        folder = f".{name}" if name in {_DEPOSIT, _WATERMARK} else name
+        return self._folder / MODELS / folder / c.sha256(model, "model")
 
     def store_envelope(self, release: str, envelope: bytes) -> bytes:
         """On disk before it is given back; of two at once, both get the first. Raises: KeyUnavailable."""

@@ -19,6 +19,7 @@ from policy.decisions.documents_in_force import (
 from policy.decisions.request import Case, on
 from policy.documents import Policy, Recommendation
 
+SECOND_MS: Final = 1_000
 LATER_SINCE_MS: Final = 1_797_292_800_000
 """2026-12-15: replay accepts that an earlier program dated a version like one that was in force already."""
 
@@ -35,10 +36,11 @@ def policy(case: Case, body: EnterDocument) -> None:
     if last:
         times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
         accepted = case.request.permitted and case.now < LATER_SINCE_MS
-        if last.effective >= case.now or accepted:
+        if last.effective + SECOND_MS > case.now or accepted:
             case.not_after("effective_unordered", *times, source)
         else:
-            # It was in force, and binds open partitions: with the same date it would never have been.
+            # It was in force, and binds open partitions: with the same date it would never have been. Dates have
+            # seconds, so within the second of its own date it may still be replaced.
             case.before("effective_unordered", *times, source)
     for coalition in document.coalitions:
         for did in coalition.members:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.keys.data_key_store import FileKeyStore, KeyStore, KeyUnavailable, Secret
+from client.keys.sealed_model import seal_deposit
 from ledger.wire.malformed import Malformed
 
 HOSPITAL = "did:web:hospital.example"
@@ -121,3 +122,16 @@ def test_an_envelope_that_cannot_be_kept_is_not_given(tmp_path: Path) -> None:
     (tmp_path / "released").write_text("in the way")
     with pytest.raises(KeyUnavailable, match="cannot be stored"):
         store.store_envelope("release-1", b"first")
+
+
+@pytest.mark.parametrize("charge", ["deposit", "watermark", "run-1"])
+def test_a_charge_named_like_a_secret_of_the_store_takes_no_place_of_it(tmp_path: Path, charge: str) -> None:
+    """Its sealed models' keys lie beside the secrets, which are made at their first use, and stay what they are."""
+    store, key = FileKeyStore(tmp_path), bytes(range(32))
+    model = "ab" * 32
+    deposit = store.deposit
+    store.deposit_model_key(charge, model, seal_deposit(key, deposit, charge, model))
+    secret = store.watermark_secret().reveal()
+    again = FileKeyStore(tmp_path)
+    assert again.model_key(charge, model).reveal() == key
+    assert (again.deposit, again.watermark_secret().reveal()) == (deposit, secret)
