@@ -30,6 +30,9 @@ from policy.documents import LEVEL_SEALED, ContractDocument
 ONE_MODEL_SINCE_MS: Final = 1_796_083_200_000
 """2026-12-01: replay accepts that an earlier program let several models of one run go, where its post named none."""
 
+FROZEN_OPENINGS_SINCE_MS: Final = 1_797_292_800_000
+"""2026-12-15: replay accepts that an earlier program opened sealed models of a pipeline that audits had disproved."""
+
 
 def key_release(case: Case, body: ReleaseKey) -> None:
     """Decide a key release: a pending charge, its own clean room, attested under every partition's policy."""
@@ -74,6 +77,8 @@ def model_opening(case: Case, body: OpenModel) -> None:
     keys = body.clean_room
     expected = Expected(body.nonce, charge.id, charge.plan, keys.signing.thumbprint, keys.sealing.x)
     _check_attested(case, _bindings(case, charge), body.evidence, expected)
+    if not (case.request.permitted and case.now < FROZEN_OPENINGS_SINCE_MS):
+        _check_not_frozen(case, charge)
 
 
 def _newest(case: Case, charge: Charge) -> tuple[Contract, ContractDocument]:

@@ -6,7 +6,8 @@ every deadline wrong. A clock correction names the newest entry's time (``ahead`
 from there times never decrease again. Each SRO signs its claim, which holds the id of the command: an id is used once,
 and so is a signature.
 
-**Nothing that time has closed opens again**, and nothing recorded is touched. What depends on time, one by one:
+**Nothing of the log's own that time has closed opens again**, and nothing recorded is touched. What depends on time,
+one by one:
 
 - *Accounts*: unchanged. No loss is taken back, and no decree undone.
 - *Lapsed, posted and voided charges* stay what they are.
@@ -25,6 +26,9 @@ and so is a signature.
   later time is announced again.
 - *Lineage*: what was recorded while the clock was ahead counts as later than any date that a report of collusion can
   name, until that time comes: more is joined by it, never less.
+- *Dates inside documents*, of a contract's waivers and of a policy's attesters, are people's own and are not moved: each
+  is compared with the time of the entry. One that had ended only by the clock that was ahead counts again until it comes.
+  Who wants it ended enters a next version without it.
 - *Attestations* bear the times of others, and each answers a fresh challenge.
 """
 
