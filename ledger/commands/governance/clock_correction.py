@@ -26,9 +26,9 @@ one by one:
   later time is announced again.
 - *Lineage*: what was recorded while the clock was ahead counts as later than any date that a report of collusion can
   name, until that time comes: more is joined by it, never less.
-- *Dates inside documents*, of a contract's waivers and of a policy's attesters, are people's own and are not moved: each
-  is compared with the time of the entry. One that had ended only by the clock that was ahead counts again until it comes.
-  Who wants it ended enters a next version without it.
+- *Dates inside documents*, of a contract's waivers and of a policy's attesters, are people's own and are not moved:
+  each is compared with the time of the entry. One that had ended only by the clock that was ahead counts again until it
+  comes. Who wants it ended enters a next version without it.
 - *Attestations* bear the times of others, and each answers a fresh challenge.
 """
 
