@@ -42,16 +42,20 @@ class Sender:
         method: str,
         path: str,
         content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Callable[[], Mapping[str, str]] = dict,
         query: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """Send a request and give its successful answer. Raises: Refused, Unreachable, Malformed."""
+        """Send a request and give its successful answer; ``headers`` are made anew at each attempt.
+
+        Raises:
+            Refused, Unreachable, Malformed.
+        """
         sent = False
 
         def attempt() -> httpx.Response:
             nonlocal sent
             try:
-                named = {**(headers or {}), **self._authorization()}
+                named = {**headers(), **self._authorization()}
                 response = self.http.request(method, path, content=content, headers=named, params=query)
             except httpx.RequestError as error:
                 sent = sent or not isinstance(error, _NEVER_SENT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
@@ -42,7 +42,7 @@ class CheckpointGuard:
         method: str,
         path: str,
         content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Callable[[], Mapping[str, str]] = dict,
         query: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """Send a request, the first one only to a service whose newest checkpoint is trusted.

@@ -192,13 +192,17 @@ class Service(RegistryReads, LogReads):
         replaces: str | None = None,
         content_type: str = JSON_TYPE,
     ) -> httpx.Response:
-        """Send a body, signed for this request if there is a signer."""
-        headers = {"content-type": content_type}
-        if replaces is not None:
-            headers["if-match"] = replaces
-        if signer is not None:
-            call = Call(method, f"{self._base_url}{path}", int(self._clock()), id)
-            headers[SIGNATURE_HEADER] = signer.sign(content, call)
+        """Send a body, signed for this request if there is a signer: anew at each attempt, as a signature ages."""
+
+        def headers() -> dict[str, str]:
+            made = {"content-type": content_type}
+            if replaces is not None:
+                made["if-match"] = replaces
+            if signer is not None:
+                call = Call(method, f"{self._base_url}{path}", int(self._clock()), id)
+                made[SIGNATURE_HEADER] = signer.sign(content, call)
+            return made
+
         return self._guard.send(method, path, content, headers)
 
     def _send_command(self, path: str, signer: Signer, command: Command, replaces: str | None = None) -> Answer:

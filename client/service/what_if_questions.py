@@ -86,7 +86,7 @@ class WhatIfQuestions:
         return objects_of(object_of(self._post(path, data, content_type)).get("items"))
 
     def _post(self, path: str, data: bytes, content_type: str = JSON_TYPE) -> httpx.Response:
-        return self._guard.send("POST", path, data, {"content-type": content_type})
+        return self._guard.send("POST", path, data, lambda: {"content-type": content_type})
 
     def _list(self, path: str, query: Mapping[str, str]) -> tuple[c.Object, list[c.Object]]:
         """What all items share, and the items of every page."""
