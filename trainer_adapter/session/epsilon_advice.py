@@ -26,14 +26,17 @@ _NOT_ENTERED: Final = (
 )
 
 
-def advise(refused: Refused, service: Service, assignment: Assignment) -> None:
-    """Add lines for people to the refusal of a charge; of its noise none where the job states its plan."""
+def advise(refused: Refused, service: Service, assignment: Assignment, charge: c.Object) -> None:
+    """Add lines for people to the refusal of a charge, whose body is ``charge``.
+
+    Of its noise none where the job states its plan.
+    """
     if refused.field == "body.contract" and refused.exit_code == ExitCode.NOT_FOUND:
         refused.next_step = _NOT_ENTERED
     if assignment.target is None or refused.exit_code != ExitCode.REFUSED:
         return
     try:
-        epsilon = _epsilon_that_passes(service, assignment)
+        epsilon = _epsilon_that_passes(service, assignment, charge)
     except (Malformed, NotPriced, Refused, Unreachable):
         # The refusal itself is what has to be reported.
         epsilon = Fraction(0)
@@ -42,7 +45,7 @@ def advise(refused: Refused, service: Service, assignment: Assignment) -> None:
     refused.advice = (_ANEW, *passes)
 
 
-def _epsilon_that_passes(service: Service, assignment: Assignment) -> Fraction:
+def _epsilon_that_passes(service: Service, assignment: Assignment, charge: c.Object) -> Fraction:
     """An ε for which the noise that is chosen is at least what would be admitted; 0 where none is known.
 
     The noise is the greatest that any partition needs, so the greatest ε that the admitted noise has on one is enough.
@@ -51,8 +54,8 @@ def _epsilon_that_passes(service: Service, assignment: Assignment) -> Fraction:
         # What groups of records lose takes too long to search for the noise that would be admitted.
         return Fraction(0)
     plan = assignment.training
-    request = {"contract": assignment.contract, "plan": plan.to_json(), **assignment.stated}
-    advice = service.plan_report(request).get("advice")
+    # With everything that the charge says: of one that leases no steps a policy may say no, whatever its noise.
+    advice = service.plan_report({**charge, "plan": plan.to_json()}).get("advice")
     noise = advice.get("noise_multiplier") if isinstance(advice, dict) else None
     if noise is None:
         return Fraction(0)

@@ -129,7 +129,7 @@ class Session:
             actor = self._assignment.actor
             quoted = self._send_charge(lambda charge: self._service.quote(self._consumer, actor, charge))
         except Refused as refused:
-            advise(refused, self._service, self._assignment)
+            advise(refused, self._service, self._assignment, self.charge_body())
             return QuoteReport.of_refusal(refused)
         return quote_report(quoted, self._service.plan_report(self.charge_body(), search=False))
 
@@ -144,7 +144,7 @@ class Session:
         try:
             return self._send_charge(send)
         except Refused as refused:
-            advise(refused, self._service, assignment)
+            advise(refused, self._service, assignment, self.charge_body())
             raise
 
     def _send_charge(self, send: Callable[[c.Object], Answer]) -> Answer:

@@ -7,6 +7,7 @@ import json
 import re
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -50,10 +51,10 @@ def _write(path: Path, inputs: Sequence[Sequence[float]], targets: Sequence[str]
         csv.writer(file).writerows([[*names, "diagnosis"], *([*x, y] for x, y in zip(inputs, targets, strict=True))])
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+@contextmanager
+def _opened(folder: Path, **policy: bool) -> Iterator[Place]:
     """A service whose partition is a table of thirty columns, sealed under the key that its store has."""
-    with open_place(tmp_path_factory.mktemp("own") / "a place", records_min=100) as found:
+    with open_place(folder, records_min=100, **policy) as found:
         data, known = load_breast_cancer(), found.folder / "data"
         targets = [("malignant", "benign")[one] for one in data.target]
         _write(known / "patients.csv", data.data[TRAIN], targets[TRAIN])
@@ -64,6 +65,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         command += ["--schema", str(known / "schema.toml"), "--key", str(key), "--no-commitments"]
         assert CliRunner().invoke(client, command).exit_code == 0
         found.profile(found.bank)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One for all tests that leave its policy as it is."""
+    with _opened(tmp_path_factory.mktemp("own") / "a place") as found:
         yield found
 
 
@@ -309,6 +317,15 @@ def test_a_refused_job_that_states_its_epsilon_is_told_one_that_passes(place: Pl
     for epsilon, code in ((least, 0), (least + Fraction(1, 100), 3)):
         job = _job(place, "modest", PRIVACY.replace("1.5", format_number(epsilon)) + 'clipping_norm = "1"\n')
         assert _invoke("job", "check", str(job))[0] == code
+
+
+def test_a_refused_job_is_told_one_that_passes_where_every_run_leases_its_steps(tmp_path: Path) -> None:
+    """As under the policy of ``epsilon up``, which admits no other."""
+    with _opened(tmp_path / "leased", step_leases=True) as place:
+        job = _job(place, "greedy", PRIVACY.replace("1.5", "9") + 'clipping_norm = "1"\n')
+        code, shown, errors = _invoke("job", "check", str(job))
+        assert code == 3, errors
+        assert re.search(r"would pass: train\.privacy\.epsilon of at most [\d.]+\n", shown + errors), shown + errors
 
 
 def test_attach_takes_the_jobs_that_train_takes(place: Place) -> None:
