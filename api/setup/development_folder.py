@@ -22,7 +22,9 @@ from typing import Annotated, Final, Literal
 
 from api.setup.key_files import signing_key, verifier_key, write_jwk_set, write_verifier_key
 from api.setup.profile_files import Value, create_profile
+from client.profile.profile import read_table
 from ledger.files.atomic_file import create_file, remove_leftovers
+from ledger.wire import canonical_json as c
 from ledger.wire.field_types import between, constant, text
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, read, write
@@ -103,6 +105,13 @@ class DevelopmentFolder:
         """The file of a private key."""
         return self.path / "keys" / f"{name}.pem"
 
+    @property
+    def log_key(self) -> Path:
+        """The file of the log's private key: the one that the profile names, once there is one. Raises: Malformed."""
+        made = self.key("log")
+        stated = read_table(self.profile, "serve").get("log_key") if self.profile.exists() else None
+        return made if stated is None else self.path / c.string(stated, "serve.log_key")
+
     def profile_of(self, party: Party) -> Path:
         """The profile of a party."""
         return self.path / f"{party.slug}.toml"
@@ -163,7 +172,7 @@ def complete(folder: DevelopmentFolder) -> None:
         signing_key(folder.key(party.slug))
     signing_key(folder.key("attester"))
     signing_key(folder.key("log"))
-    log = verifier_key(folder.key("log"), folder.mark.origin)
+    log = verifier_key(folder.log_key, folder.mark.origin)
     write_verifier_key(folder.path / "log.vkey", log)
     write_jwk_set(folder.path / "issuer.jwks", signing_key(folder.key("issuer")))
     for party in PARTIES:

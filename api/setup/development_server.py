@@ -54,10 +54,10 @@ def run_server(folder: DevelopmentFolder, service: socket.socket, issuer: socket
         BookUnusable: as :meth:`ledger.book.book.Book.open` does.
         Malformed, OSError: of the folder's files.
     """
-    log_key = load_private(folder.key("log"))
+    log_key = load_private(folder.log_key)
     keys = FileKeyStore(folder.data_keys)
     (folder.data_keys / TDP.did).mkdir(mode=0o700, exist_ok=True)
-    log = verifier_key(folder.key("log"), folder.mark.origin)
+    log = verifier_key(folder.log_key, folder.mark.origin)
     settings = IssuerSettings.load(folder.profile)
     known = structs.replace(settings, people=settings.people or PEOPLE).issuer(folder.path, folder.issuer, unix_ms)
     with ExitStack() as opened:

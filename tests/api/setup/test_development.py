@@ -140,6 +140,35 @@ def test_what_an_earlier_version_kept_in_the_folder_moves_out(tmp_path: Path) ->
     assert outside.read_text(encoding="utf-8") == signer.sign(3, bytes(32))
 
 
+def test_a_folder_whose_log_key_was_replaced_goes_on_with_the_key_that_its_profile_names(tmp_path: Path) -> None:
+    """As a person does it: the key replaced by the command, the new file named in the profile, and started again."""
+    with (
+        socket.create_server((development.HOST, 0)) as service,
+        socket.create_server((development.HOST, 0)) as issuer,
+    ):
+        development.claim(tmp_path / "folder", service.getsockname()[1], issuer.getsockname()[1])
+        mark = development.read_mark(tmp_path / "folder")
+        assert mark is not None
+        folder = DevelopmentFolder(tmp_path / "folder", mark)
+        development.complete(folder)
+        with run_server(folder, service, issuer):
+            development_server.register_parties(folder)
+    for words in (["key", "new"], ["rotate-log-key", str(folder.profile)]):
+        done = CliRunner().invoke(assemble(), [*words, str(folder.key("log-2"))])
+        assert done.exit_code == 0, done.output
+    stated = folder.profile.read_text(encoding="utf-8")
+    folder.profile.write_text(stated.replace("keys/log.pem", "keys/log-2.pem"), encoding="utf-8")
+    development.complete(folder)
+    assert folder.log_key == folder.key("log-2")
+    with (
+        socket.create_server((development.HOST, mark.port)) as service,
+        socket.create_server((development.HOST, mark.issuer_port)) as issuer,
+        run_server(folder, service, issuer),
+        Profile.load(folder.path / "sro.toml").open() as council,
+    ):
+        assert council.checkpoint().splitlines()[1] == "6"
+
+
 def test_a_clock_that_jumps_is_said_and_the_service_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
