@@ -31,6 +31,7 @@ from ledger.book.checkpoint_file import default_path
 from ledger.book.wall_clock import unix_ms
 from ledger.command_line.shell_commands import epsilon_command
 from ledger.store.engine import url_of
+from ledger.store.sqlite_file.file_lock import is_locked
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
@@ -41,10 +42,11 @@ ISSUER_PORT: Final = 8100
 SERVICE: Final = f"http://{LOOPBACK}:{SERVICE_PORT}"
 ISSUER: Final = f"http://{LOOPBACK}:{ISSUER_PORT}"
 _MARK: Final = ".epsilon-demo"
+_BOOK: Final = "book.sqlite"
 
 
 class StageTaken(RuntimeError):  # noqa: N818 - what is the case
-    """The folder holds something that no demonstration made."""
+    """The folder holds something that no demonstration made, or a demonstration's book that a service runs."""
 
 
 def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
@@ -63,7 +65,7 @@ def perform(folder: Path, console: Console, *, replace: bool = False) -> None:
     log_key = load_private(folder / "log.pem")
     log = LogKey(ORIGIN, log_key.public_key().public_bytes_raw())
     (folder / "log.vkey").write_text(f"{log.vkey}\n", encoding="ascii")
-    book_path = folder / "book.sqlite"
+    book_path = folder / _BOOK
     upgrade = [sys.executable, "-m", "epsilon_ledger", "db", "upgrade", str(book_path)]
     with heartbeat(console, "making the book"):
         subprocess.run(upgrade, check=True, capture_output=True)  # noqa: S603 - our own command
@@ -134,6 +136,9 @@ def make_room(folder: Path, *, replace: bool) -> Path | None:
         return None
     if not (folder / _MARK).is_file():
         raise StageTaken(f"{folder} holds something that no demonstration made: name another folder")
+    if is_locked(folder / _BOOK):
+        # Its service would go on writing a book that is somewhere else.
+        raise StageTaken(f"a service runs the book in {folder}: stop it with Ctrl-C, or name another folder")
     if replace:
         shutil.rmtree(folder)
         return None

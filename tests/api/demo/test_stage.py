@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from api.cli.main import app
 from api.demo.stage import make_room
+from ledger.store.sqlite_file.file_lock import FileLock
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
@@ -36,3 +37,19 @@ def test_an_earlier_demonstration_is_kept_unless_it_is_replaced(tmp_path: Path) 
         ("demo-1", "1"),
         ("demo-2", "2"),
     ]
+
+
+def test_a_demonstration_that_is_being_served_stays_where_it_is(tmp_path: Path) -> None:
+    """Renamed, its service would stop at its next command, and a run would find another log at its address."""
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    (folder / ".epsilon-demo").touch()
+    (folder / "book.sqlite").touch()
+    served = FileLock(folder / "book.sqlite")
+    try:
+        for option in ((), ("--replace",)):
+            done = CliRunner().invoke(app, ["demo", str(folder), *option])
+            assert (done.exit_code, "stop it with Ctrl-C" in done.stderr) == (1, True), done.output
+        assert (folder / "book.sqlite").exists()
+    finally:
+        served.release()
