@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from client.dataset_files.record_commitments import MAGIC as COMMITMENTS_MAGIC
 from client.dataset_files.sealed_records import MAGIC, SealedRecords
 from client.keys.data_encryption import decrypt
 from ledger.wire.malformed import Malformed
 
-_OPEN_FORMATS: Final = (b"PK\x03\x04", b"PAR1", b"\x93NUMPY")
-"""How an archive, a Parquet file and an array begin. What was sealed in one piece begins with random bytes."""
+_OPEN_FORMATS: Final = (b"PK\x03\x04", b"PAR1", b"\x93NUMPY", COMMITMENTS_MAGIC)
+"""How an archive, a Parquet file, an array and a file of commitments begin, which lies beside what is sealed.
+
+What was sealed in one piece begins with random bytes.
+"""
 _HEAD_BYTES: Final = 512
 """So many random bytes are no UTF-8."""
 PartitionData: TypeAlias = bytes | SealedRecords

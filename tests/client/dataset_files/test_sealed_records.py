@@ -141,6 +141,7 @@ def test_an_archive_in_one_piece_opens_as_before(tmp_path: Path) -> None:
         (b"PAR1\x15\x04\xff\xfe", True),
         (b"\x93NUMPY\x01\x00", True),
         (b"", True),
+        (b"epsilon-commitments/1\n" + bytes(range(256)), True),
         (MAGIC + b"some ascii", False),
         (bytes(range(256)), False),
         # A character that is cut where the file ends is no text's.
