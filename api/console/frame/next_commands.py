@@ -48,7 +48,7 @@ _OF_LIST: Final[Mapping[str, Mapping[str, str]]] = {
     "partitions": {TDP: _OPEN, SRO: _PUBLISH},
     "pending": {TDC: _TRAIN, TDP: _SIGN},
     "policies": {SRO: _PUBLISH},
-    "proposals": {role: f"epsilon contract propose {role.lower()}.toml contract.yaml" for role in (TDP, TDC, SRO)},
+    "proposals": {role: f"epsilon contract propose {role.lower()}.toml contract.yaml" for role in (TDP, TDC)},
     "published": {SRO: "epsilon lineage publish sro.toml RUN"},
     "refused": {SRO: _PUBLISH},
     "register": {SRO: _PUBLISH},

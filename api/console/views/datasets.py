@@ -49,7 +49,7 @@ def datasets(reader: Reader, inputs: Inputs) -> Page:
             dataset_cell(item.provider, item.dataset),
             organisation(reader, item.provider),
             cells.text(item.domain, address("policies", item.domain)),
-            cells.count(item.index, address("log", str(item.index))),
+            _entry(reader, item.provider, item.index),
         )
         for item in page.items
     )
@@ -83,12 +83,21 @@ def dataset(reader: Reader, inputs: Inputs) -> Page:
     facts = [
         ("Provider", organisation(reader, provider)),
         ("Domain", cells.text(answer.domain, address("policies", answer.domain))),
-        ("Entry", cells.count(answer.index, address("log", str(answer.index)))),
+        ("Entry", _entry(reader, provider, answer.index)),
     ]
-    watches = reader.caller.sees_all or reader.caller.organisation == provider
-    knowledge = address("knowledge", provider, name) if watches else ""
+    knowledge = address("knowledge", provider, name) if _watches(reader, provider) else ""
     chart = strip([_bar(use, reader.view.time) for use in uses], reader.view.time)
     return Page("dataset.html", f"Dataset {name}", (table,), {"about": facts, "knowledge": knowledge, "chart": chart})
+
+
+def _watches(reader: Reader, provider: str) -> bool:
+    """Whether the reader sees all of a provider's datasets, their entries too."""
+    return reader.caller.sees_all or reader.caller.organisation == provider
+
+
+def _entry(reader: Reader, provider: str, index: int) -> Cell:
+    """The entry of a dataset, with a link for who may see it."""
+    return cells.count(index, address("log", str(index)) if _watches(reader, provider) else "")
 
 
 def partitions_of(reader: Reader, provider: str, name: str, after: str) -> tuple[list[domain.Partition], str]:

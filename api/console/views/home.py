@@ -111,7 +111,7 @@ def _alerts(inbox: Inbox) -> Table:
         for alert in entry.alerts
     )
     columns = ("Whose account", "Partition", "Reached", "Time", "Entry")
-    return Table("alerts", "Budget alerts, newest first", columns, rows, "No account reached a threshold.")
+    return Table("alerts", "Budget alerts, newest first", columns, rows, "No account reached a threshold of a policy.")
 
 
 def _frozen(inbox: Inbox) -> Table:

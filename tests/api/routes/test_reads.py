@@ -179,6 +179,9 @@ def test_progress_informs_and_refunds_nothing(world: ServedWorld, room: CleanRoo
         "pending",
         size,
     )
+    world.service.submit(room.signer, BANK_A, "post", {"charge": "run-1", "steps": 60})
+    charge = world.service.charge("run-1")
+    assert (charge["progress"], charge["steps_posted"]) == (None, 60)
 
 
 def test_links_lead_through_a_list(quiet: ServedWorld) -> None:
