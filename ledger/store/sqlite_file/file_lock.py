@@ -43,7 +43,7 @@ class FileLock:
 
         Raises:
             LockHeldError: if another process holds the lock.
-            FileChangedError: if the file has a second hard link.
+            FileChangedError: if the file has a second hard link, or is a folder.
             FilesystemRefusedError: if it lies on a filesystem that may lose what was committed.
             OSError: if a lock file cannot be written.
         """
@@ -123,6 +123,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
         found = path.stat()
     except FileNotFoundError:
         return None
+    if stat.S_ISDIR(found.st_mode):
+        raise FileChangedError(f"{path} is a folder: name the file of the book in it")
     if found.st_nlink > 1:
         raise FileChangedError(
             f"{path} has {found.st_nlink} hard links: remove the others; 'epsilon db backup' makes copies"

@@ -11,6 +11,7 @@ import pytest
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
+from ledger.book.opening_checks import take_lock
 from ledger.store.sqlite_file.file_lock import FileLock, LockHeldError
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG
@@ -34,6 +35,13 @@ def test_a_second_hard_link_is_refused(world: StoredWorld) -> None:
             StoredWorld(path.parent, f"sqlite:///{path}")
     other.unlink()
     world.reopen()
+
+
+def test_a_folder_is_no_book(tmp_path: Path) -> None:
+    """Its links are those of the folders in it."""
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    with pytest.raises(BookUnusable, match="folder is a folder: name the file of the book in it"):
+        take_lock(f"sqlite:///{tmp_path / 'folder'}")
 
 
 def test_a_hard_link_made_meanwhile_opens_no_second_writer(world: StoredWorld) -> None:
