@@ -20,6 +20,7 @@ from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.layers.memory_shortage import NO_ROOM, is_out_of_memory
 from trainer_adapter.layers.tensor_trees import count_records
+from trainer_adapter.per_sample.model_checks import check_modules, trainable
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position
 from trainer_adapter.run.state_digest import Digest, state_digest
@@ -203,7 +204,13 @@ class ModelRun(Run):
     def _check_example(self, loss: Loss) -> None:
         if self.assignment.watermark:
             check_markable(self.model)
-        if self.options.example is not None:
+        if self.options.example is None:
+            # What takes no record to see; without an example the rest is seen once the records are there.
+            if not self.model.training:
+                self.model.train()
+            trainable(self.model)
+            check_modules(self.model)
+        else:
             inputs, targets = self.options.example
             users = torch.arange(count_records(targets, "targets"))
             self._report(self._checked_engine(loss, (self.constants.inputs(inputs), targets), users))

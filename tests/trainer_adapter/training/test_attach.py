@@ -262,11 +262,14 @@ def test_a_step_that_fails_quotes_no_record(place: Place) -> None:
     assert charge.steps_posted == 10
 
 
-def test_a_model_is_checked_on_the_example_before_anything_is_charged(place: Place) -> None:
-    """A model that mixes records is refused while nothing is spent."""
-    model = torch.nn.Sequential(torch.nn.Linear(64, 10), torch.nn.BatchNorm1d(10))
+@pytest.mark.parametrize("example", [None, (torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64))])
+def test_a_model_is_checked_before_anything_is_charged(
+    place: Place, example: tuple[torch.Tensor, torch.Tensor] | None
+) -> None:
+    """A model that mixes records is refused while nothing is spent, with a public example and without."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 10), torch.nn.BatchNorm1d(10)).eval()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-    options = Options(service=place.service, example=(torch.zeros(2, 64), torch.zeros(2, dtype=torch.int64)))
+    options = Options(service=place.service, example=example)
     size = len(place.kinds())
     with (
         pytest.raises(Malformed, match=r"^model"),
