@@ -41,7 +41,8 @@ class AccountForecast:
         """One line for people."""
         part = "" if self.quota is None else f"the quota, {format_number(self.quota)} of "
         capacity = f"{part}ε {format_number(self.cap)}"
-        return f"{self.partition}, {self.name}: {self.used} of {capacity} used, {self.runs} more such runs fit"
+        more = "1 more such run fits" if self.runs == 1 else f"{self.runs} more such runs fit"
+        return f"{self.partition}, {self.name}: {self.used} of {capacity} used with this run, {more}"
 
 
 @dataclass(frozen=True, slots=True)
