@@ -10,6 +10,7 @@ from ledger.domain.gate import Header
 from policy.checks.field_readers import DAY_MS, format_time
 from policy.decisions.contract_waivers import check_issuers
 from policy.decisions.documents_in_force import (
+    caps_everyone,
     policy_in_force,
     read_contract,
     read_dataset,
@@ -21,7 +22,7 @@ from policy.documents import Policy, Recommendation
 
 SECOND_MS: Final = 1_000
 LATER_SINCE_MS: Final = 1_797_292_800_000
-"""2026-12-15: replay accepts that an earlier program dated a version like one that was in force already."""
+"""2026-12-15: replay accepts that an earlier program dated a wider version like one that was in force already."""
 
 
 def policy(case: Case, body: EnterDocument) -> None:
@@ -35,12 +36,13 @@ def policy(case: Case, body: EnterDocument) -> None:
     _check_next(case, f"version in {document.domain}", document, last)
     if last:
         times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
+        in_force = read_policy(case.facts.documents[last.document]) if last.effective + SECOND_MS <= case.now else None
         accepted = case.request.permitted and case.now < LATER_SINCE_MS
-        if last.effective + SECOND_MS > case.now or accepted:
+        if in_force is None or accepted or _binds_as_strictly(document, in_force):
             case.not_after("effective_unordered", *times, source)
         else:
-            # It was in force, and binds open partitions: with the same date it would never have been. Dates have
-            # seconds, so within the second of its own date it may still be replaced.
+            # With the same date it would never have been in force, and open partitions would keep nothing of it. Dates
+            # have seconds, so within the second of its own date it may still be replaced.
             case.before("effective_unordered", *times, source)
     for coalition in document.coalitions:
         for did in coalition.members:
@@ -50,6 +52,15 @@ def policy(case: Case, body: EnterDocument) -> None:
     stated = f"the effective date {format_time(document.effective)}"
     case.add("effective_past", recent, f"{stated} is {'not ' if recent else ''}more than one day past", source)
     case.header = Header("policy", document.id, document.version, domain=document.domain, starts=document.effective)
+
+
+def _binds_as_strictly(policy: Policy, last: Policy) -> bool:
+    """Whether a version keeps for open partitions all that binds them from the last one on: its Levels and caps."""
+    named = {(one.provider, one.dataset) for either in (policy, last) for one in either.levels}
+    levels = [(policy.level, last.level), *((policy.level_of(*one), last.level_of(*one)) for one in named)]
+    return policy.lineage.epsilon_max <= last.lineage.epsilon_max and all(
+        level >= before and caps_everyone(policy, level) >= caps_everyone(last, before) for level, before in levels
+    )
 
 
 def dataset(case: Case, body: EnterDocument) -> None:

@@ -1,4 +1,4 @@
-"""A version that was in force is not replaced as if it had never been: the next one has a later effective date."""
+"""A version that was in force is not replaced as if it had never been: a wider one has a later effective date."""
 
 import dataclasses
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_what_an_earlier_program_permitted_replays_until_a_date(
     """Until then, and not at it; a request of today is denied whatever the clock says."""
     now = LATER_SINCE_MS - before_ms
     date = format_time(LATER_SINCE_MS - HOUR_MS)
-    dated = {"policies|0|effective": date, "entered|effective": date}
+    dated = {"policies|0|effective": date, "entered|effective": date, "policies|0|lineage": {"epsilon_max": "5"}}
     request, facts = build("policy", changed({**SCENE, "signers": [], "body": {}, **ASKED["policy"]}, dated))
     verdict = gate(dataclasses.replace(request, now=now, permitted=permitted), facts)
     assert [one.passed for one in verdict.checks if one.code == "effective_unordered"] == found
