@@ -1088,6 +1088,9 @@ def _from_base64url(text: str) -> bytes:
 
 # --- Account proofs
 
+EVERYONE: Final = "global"
+"""The holder of the account that every run on a partition counts in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Balance:
@@ -1159,18 +1162,25 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
         raise VerificationError("statement", "is of a size that lies after it")
     root = _StatedRoot(size, request["root"], partition)
     stated = root.balance(proof, "proof")
-    newest, merged = _merged_balance(proof, newest, root, trust)
-    runs = _RunsSince(partition, _opened(proof, trust))
+    newest, known = _merged_balances(proof, newest, root, trust)
+    runs = _RunsSince(partition, _opened(proof, trust), None if holder == EVERYONE else frozenset({holder, *known}))
+    began = holder.removeprefix("lineage:")
+    if proof["charges"] and not proof["merged"] and began.isdecimal() and int(began) >= size:
+        raise VerificationError("charges", f"are older than {holder}: the merger that made it is missing")
     for place, one in enumerate(proof["charges"]):
-        _, _, entry = _proven_entry(one, f"charges[{place}]", trust)
+        index, _, entry = _proven_entry(one, f"charges[{place}]", trust)
+        if index >= size:
+            raise VerificationError(f"charges[{place}]", "comes after the statement: it belongs to the entries since")
         runs.charges[entry.get("id")] = entry
-    balance, last = merged if proof["merged"] else stated, size - 1
+    balance, last = known[holder] if proof["merged"] else stated, size - 1
     for place, one in enumerate(proof["since"]):
         index, checkpoint, entry = _proven_entry(one, f"since[{place}]", trust)
         if index <= last:
             raise VerificationError(f"since[{place}]", "does not come after the entry before it")
         last, newest = index, max(newest, checkpoint, key=lambda known: known.size)
         balance = runs.balance(balance, entry, f"since[{place}]")
+        if any(units < 0 for units in (*balance.pending, *balance.pending_unbounded)):
+            raise VerificationError(f"since[{place}]", "settles more than was pending: something before it is missing")
     note = proof["statement"]["receipt"].partition("\n\n")[2]
     shown, more = (len(proof["since"]), proof["hidden"]), (len(proof["merged"]), runs.counted, runs.assumed)
     return ProvenAccount(partition, holder, size, stated, *shown, balance, newest, note, *more)
@@ -1219,10 +1229,10 @@ class _StatedRoot:
         return None if leaf["record"] is None else _balance(leaf["record"], self.partition, leaf["holder"])
 
 
-def _merged_balance(
+def _merged_balances(
     proof: Mapping[str, Any], newest: Checkpoint, root: _StatedRoot, trust: LogKey | Policy
-) -> tuple[Checkpoint, Balance | None]:
-    """The sum of what those had that became one lineage after the statement, and the newest checkpoint of the proof.
+) -> tuple[Checkpoint, dict[str, Balance | None]]:
+    """By lineage, what those had that became one after the statement, and the sums; the newest checkpoint of the proof.
 
     A lineage bears the index of its merger's entry, which names the lineages that merged. Each of these is stated, or
     is itself of a merger that comes before.
@@ -1251,7 +1261,7 @@ def _merged_balance(
         last, newest = index, max(newest, checkpoint, key=lambda seen: seen.size)
     if proof["merged"] and proof["holder"] != f"lineage:{last}":
         raise VerificationError("merged", f"does not end with the merger that made {proof['holder']}")
-    return newest, known.get(proof["holder"])
+    return newest, known
 
 
 def _added(held: Sequence[Balance]) -> Balance:
@@ -1313,6 +1323,7 @@ class _RunsSince:
     """The entries of runs since a statement.
 
     Attributes:
+        lineages: the holders whose runs change the account; None for everyone's.
         opened: by reference, the index of the entry that opened a partition, of those that are shown.
         charges: by id, those that are shown and not settled yet.
         counted, assumed: as in :class:`ProvenAccount`.
@@ -1320,6 +1331,7 @@ class _RunsSince:
 
     partition: str
     opened: Mapping[str, int]
+    lineages: frozenset[str] | None
     charges: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
     counted: int = 0
     assumed: int = 0
@@ -1336,6 +1348,9 @@ class _RunsSince:
         charge = entry if kind == "charge" else self.charges.pop(request.get("charge"), None)
         if charge is None or charge.get("kind") != "charge":
             raise VerificationError(where, "settles a charge that is not shown, or was settled before")
+        author = _of_type(charge.get("body"), dict, where).get("author")
+        if self.lineages is not None and f"lineage:{author}" not in self.lineages:
+            raise VerificationError(where, "is of a run of another lineage, which changes nothing here")
         try:
             segments = self._price_of(charge["body"])
             whole = sum(one["steps"] for one in segments)

@@ -163,13 +163,21 @@ class FileKeyStore(KeyStore):
 
     def watermark_secret(self) -> Secret:
         """In its file, made at its first use. Raises: KeyUnavailable."""
-        fresh = secrets.token_bytes(DATA_KEY_BYTES)
-        return Secret(self._store_once(self._folder / MODELS / _WATERMARK, fresh, "the secret of watermarks"))
+        return Secret(self._own_secret(_WATERMARK, secrets.token_bytes(DATA_KEY_BYTES), "the secret of watermarks"))
 
     def _deposit(self) -> X25519PrivateKey:
         fresh = X25519PrivateKey.generate().private_bytes_raw()
-        raw = self._store_once(self._folder / MODELS / _DEPOSIT, fresh, "the deposit key")
-        return X25519PrivateKey.from_private_bytes(raw)
+        return X25519PrivateKey.from_private_bytes(self._own_secret(_DEPOSIT, fresh, "the deposit key"))
+
+    def _own_secret(self, name: str, fresh: bytes, what: str) -> bytes:
+        """A secret of the store in its file, made at its first use. Raises: KeyUnavailable."""
+        path = self._folder / MODELS / name
+        stored = self._store_once(path, fresh, what)
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise KeyUnavailable(f"{what} may be read by others: chmod 600 {path.name} in the folder {MODELS}")
+        if len(stored) != len(fresh):
+            raise KeyUnavailable(f"{what} does not have {len(fresh)} bytes")
+        return stored
 
     def _model(self, charge: str, model: str) -> Path:
         name = c.name(charge, "charge")

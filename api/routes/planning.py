@@ -100,8 +100,8 @@ def plan_run(
         for ref in refs:
             if not _is_own(view, ref):
                 raise not_found(f"partition {ref}")
-        for name in run.base:
-            get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
+    for name in run.base:
+        get_visible(facts.charges.get(name), caller.sees_charge, facts, f"charge {name}")
     since = now - days * DAY_MS
     first, partitions = first_since(facts.size, facts.times, since), [facts.partitions[ref] for ref in refs]
     shared = [partition for partition in partitions if not caller.watches(partition)]

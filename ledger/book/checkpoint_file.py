@@ -42,6 +42,15 @@ def default_path(key: LogKey) -> Path:
     return state_folder() / "kept-checkpoints" / _name(key)
 
 
+def keep_checkpoint(path: Path, note: str) -> None:
+    """Replace the file that holds the newest checkpoint by a signed one. Raises: BookUnusable."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, note.encode(), mode=SHARED)
+    except OSError as error:
+        raise BookUnusable(f"the newest checkpoint cannot be kept at {path}: {error.strerror}") from None
+
+
 def _name(key: LogKey) -> str:
     return sha256(key.vkey.encode()).hexdigest()
 

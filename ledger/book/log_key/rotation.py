@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from ledger.book.checkpoint_file import keep_checkpoint
 from ledger.book.log_key.own_entry import BookPlace
-from ledger.book.submitted_command import BookUnusable
 from ledger.commands.context import PendingCommand
 from ledger.commands.signing_keys.log_key_rotation import RevokedLogKey
-from ledger.files.atomic_file import SHARED, replace_file
 from ledger.log.checkpoint import RotatingSigner
 from ledger.store.snapshot import Snapshot
 from ledger.verifier import LogKey
@@ -59,7 +58,7 @@ def rotate_log_key(place: BookPlace, new: Replacement, kept: tuple[Path, Path] |
     """
     with place.opened(None if kept is None else kept[0]) as own:
         if kept is not None and kept[0] != kept[1]:
-            _keep(kept[1], own.before)
+            keep_checkpoint(kept[1], own.before)
         signer = RotatingSigner(own.recorder.signer, new.key)
 
         def command(reads: Snapshot) -> PendingCommand:
@@ -69,14 +68,5 @@ def rotate_log_key(place: BookPlace, new: Replacement, kept: tuple[Path, Path] |
         index, note = own.record(command, signer, "the log's key cannot be replaced by this one")
         done = Rotated(index, signer.key, note)
         for path in () if kept is None else kept:
-            _keep(path, done.note)
+            keep_checkpoint(path, done.note)
         return done
-
-
-def _keep(path: Path, note: str) -> None:
-    """Replace the file that holds the newest checkpoint. Raises: BookUnusable."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, note.encode(), mode=SHARED)
-    except OSError as error:
-        raise BookUnusable(f"the newest checkpoint cannot be kept at {path}: {error.strerror}") from None

@@ -6,6 +6,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import NamedTuple
 
+from ledger.book.checkpoint_file import keep_checkpoint
 from ledger.book.log_key.own_entry import BookPlace
 
 
@@ -22,7 +23,7 @@ def suspend_log_key(place: BookPlace, reason: str, kept: Path | None = None, *, 
     Args:
         place: the book, and the key in force.
         reason: as the entry states it.
-        kept: the file that holds the newest checkpoint; written at the next start.
+        kept: the file that holds the newest checkpoint; it gets that over the entry.
         resume: end the suspension.
 
     Raises:
@@ -33,4 +34,7 @@ def suspend_log_key(place: BookPlace, reason: str, kept: Path | None = None, *, 
     with place.opened(kept) as own:
         command = own.recorder.log_key_suspension(f"log-key-{token_hex(16)}", reason, suspended=not resume)
         what = "resumed" if resume else "suspended"
-        return Suspended(*own.record(lambda _: command, own.recorder.signer, f"the log's key cannot be {what}"))
+        done = Suspended(*own.record(lambda _: command, own.recorder.signer, f"the log's key cannot be {what}"))
+        if kept is not None:
+            keep_checkpoint(kept, done.note)
+        return done

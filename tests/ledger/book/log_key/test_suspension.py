@@ -5,6 +5,7 @@ Every test that has a book runs on both engines.
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,3 +155,22 @@ def test_a_suspension_by_another_key_is_none(tmp_path: Path) -> None:
         path = forged(world.path, tmp_path / "forged", [*entries, false], LOG_KEY)
         with pytest.raises(VerificationFailed, match=f"entry {entry}"):
             verify_book(f"sqlite:///{path}", LOG, no_step)
+
+
+def test_a_copy_from_before_the_suspension_is_not_opened(tmp_path: Path) -> None:
+    """The kept checkpoint is over the suspension as soon as it is an entry: else an older copy would go on without."""
+    kept = tmp_path / "elsewhere" / "kept"
+    kept.parent.mkdir()
+    with open_world(tmp_path) as world:
+        world.book.close()
+        world.book = world.open(kept=kept, first_start=True)
+        world.book.close()
+        before = world.path.read_bytes()
+        entry = suspend_log_key(place_of(world), "a laptop is missing", kept).entry
+        assert kept.read_text(encoding="utf-8").splitlines()[1] == str(entry + 1)
+        with sqlite3.connect(world.path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+        world.path.write_bytes(before)
+        with pytest.raises(BookUnusable, match=f"fewer than the {entry + 1} under the checkpoint kept"):
+            world.open(kept=kept)

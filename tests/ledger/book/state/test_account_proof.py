@@ -280,3 +280,43 @@ def test_an_older_verifier_checks_the_entry_of_a_statement(proven: dict[str, Any
     words = [sys.executable, "-I", str(OLDER), "receipt", "receipt", "entry", "--log", "log.vkey"]
     said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_a_charge_since_the_statement_is_not_passed_off_as_an_older_one(world: StoredWorld) -> None:
+    """Else its settlement would take away what it never added: less would be pending than the log states."""
+    furnish(world)
+    with world.book.read() as facts:
+        holder = holder_of(facts.organisations[BANK_A].node)
+    world.submit(world.charge("run-9"), world.void("run-9"))
+    proof = proof_of(world, holder).to_json()
+    shown: Any = proof["since"]
+    by_id = {json.loads(from_base64(one["entry"], ""))["id"]: one for one in shown}
+    forged = {**proof, "charges": [by_id["run-9"]], "since": [by_id["void-run-9"]]}
+    with pytest.raises(VerificationError, match=r"charges\[0\].* comes after the statement"):
+        verified(forged)
+
+
+def test_a_lineage_of_a_merger_since_needs_that_merger(world: StoredWorld) -> None:
+    """Without it the balance would begin with nothing, and settlements of older runs would take it below."""
+    furnish(world)
+    (merged,) = world.submit(world.merger())
+    assert merged.index is not None
+    proof = proof_of(world, holder_of(merged.index)).to_json()
+    assert verified(proof).merged == 1
+    with pytest.raises(VerificationError, match="the merger that made it is missing"):
+        verified({**proof, "merged": []})
+
+
+def test_a_run_of_another_lineage_takes_nothing_from_an_account(world: StoredWorld) -> None:
+    """Its settlement is signed as any other; in a proof of this account it would make less pending than there is."""
+    furnish(world)
+    world.submit(world.settle("other", 40, BANK_B))
+    with world.book.read() as facts:
+        ours, theirs = (holder_of(facts.organisations[bank].node) for bank in (BANK_A, BANK_B))
+    other = proof_of(world, theirs).to_json()
+    charges: Any = other["charges"]
+    since: Any = other["since"]
+    assert len(charges) == 1
+    forged = {**proof_of(world, ours).to_json(), "charges": charges, "since": since[-1:]}
+    with pytest.raises(VerificationError, match=r"since\[0\].* is of a run of another lineage"):
+        verified(forged)
