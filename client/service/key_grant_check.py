@@ -24,7 +24,7 @@ from ledger.commands.entry import Entry
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.domain.command import parse_ref
-from ledger.domain.outcomes import Code
+from ledger.domain.outcomes import ChargeState, Code
 from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
@@ -104,12 +104,17 @@ def fetch(service: Service, release: str, log: LogKey) -> tuple[Proven, Proven]:
 
     Raises:
         SeenCheckpointError: if the service does not prove that it does: it was set back, or shows two histories.
-        Refused, Unreachable, Malformed, OSError.
+        Refused, Unreachable, Malformed, OSError: Malformed too if the charge is settled: no key is given any more.
     """
     service = service.held_to(log)
     released = _fetch(service, release)
     requested = KEY_RELEASE.read_body(Entry.parse(released.entry).command)
-    return _fetch(service, requested.charge), released
+    charged = _fetch(service, requested.charge)
+    # What is proven is that the key was released, not that nothing came after it: that the service has to say.
+    state = service.charge(requested.charge).get("state")
+    if state != ChargeState.PENDING.value:
+        raise Malformed("release", f"is of the charge {requested.charge}, which is {state}: the key stays")
+    return charged, released
 
 
 def _fetch(service: Service, name: str) -> Proven:

@@ -135,3 +135,19 @@ def test_a_charge_named_like_a_secret_of_the_store_takes_no_place_of_it(tmp_path
     again = FileKeyStore(tmp_path)
     assert again.model_key(charge, model).reveal() == key
     assert (again.deposit, again.watermark_secret().reveal()) == (deposit, secret)
+
+
+@pytest.mark.parametrize("name", ["deposit", "watermark"])
+def test_a_secret_of_the_store_that_is_cut_or_readable_by_others_is_none(tmp_path: Path, name: str) -> None:
+    """Else keys of models' marks would follow from what anyone can guess."""
+    store = FileKeyStore(tmp_path)
+    path = tmp_path / "models" / name
+    secret = {"deposit": lambda: store.deposit, "watermark": store.watermark_secret}[name]
+    secret()
+    path.chmod(0o644)
+    with pytest.raises(KeyUnavailable, match=f"may be read by others: chmod 600 {name}"):
+        secret()
+    path.chmod(0o600)
+    path.write_bytes(b"")
+    with pytest.raises(KeyUnavailable, match="does not have 32 bytes"):
+        secret()

@@ -19,6 +19,7 @@ from client.service.key_grant_check import fetch
 from client.service.seen_checkpoint import SeenCheckpoint, SeenCheckpointError
 from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_A, HOSPITAL, LOG, CleanRoom
 from tests.factories.service import ServedWorld, founded_world
@@ -150,3 +151,15 @@ def test_a_service_that_is_set_back_in_the_middle_of_a_run(open_service: Opener)
         held.receipt("partition-2026-q4")
     with pytest.raises(SeenCheckpointError, match="does not prove"):
         held.checkpoint()
+
+
+def test_no_key_is_granted_once_the_run_is_settled(tmp_path: Path) -> None:
+    """The release is proven as before; but what was charged for it may be given back by then."""
+    with founded_world(tmp_path) as world:
+        charge(world, "run-1")
+        release(world, "run-1")
+        held = world.service.held_to(world.log)
+        assert fetch(held, "release-run-1", world.log)
+        assert world.submit(world.settle("run-1", 0))[0].code.word == "posted"
+        with pytest.raises(Malformed, match="is of the charge run-1, which is posted: the key stays"):
+            fetch(held, "release-run-1", world.log)
