@@ -134,7 +134,7 @@ def test_the_route_shows_no_such_proof(world: tuple[StoredWorld, str], tmp_path:
     snapshots, known = SnapshotProvider(book.book, clock), Progress(clock)
     context = ReadContext(
         snapshots,
-        Cursors(b"key"),
+        Cursors(b"k" * 32),
         store,
         known,
         log,

@@ -63,3 +63,11 @@ def test_a_cursor_is_for_one_list_of_one_service() -> None:
         CURSORS.read("other", cursor)
     with pytest.raises(Malformed, match="was not made"):
         Cursors(b"l" * 32).read("list", cursor)
+
+
+def test_a_cursor_shows_nothing_of_the_key_that_it_is_after() -> None:
+    """A key may be of what the caller may not see; the same place has the same cursor."""
+    cursor = CURSORS.write("list", ("did:web:hospital.example", "secret"))
+    assert b"secret" not in unbase64url(cursor, "cursor")
+    assert CURSORS.write("list", ("did:web:hospital.example", "secret")) == cursor
+    assert CURSORS.read("list", cursor) == ("did:web:hospital.example", "secret")

@@ -15,6 +15,7 @@ from client.http.endpoints import JSON_TYPE
 from ledger.wire import canonical_json as c
 
 PAGES: Final = Pages()
+_SCOPE: Final = "public register"
 _COLUMNS: Final = {
     "provider": "Provider",
     "dataset": "Dataset",
@@ -58,10 +59,11 @@ def register_json(reader: Reader, inputs: Inputs) -> Page:
 
 
 def _entries(reader: Reader, inputs: Inputs) -> tuple[list[c.Object], str]:
-    """One page, as the API answers it; and after which dataset the next begins."""
-    provider, _, name = inputs.get("after").rpartition("/")
-    entries, following = register_route.register_entries(reader.view, (provider, name) if provider else None)
-    return [entry.to_json() for entry in entries], "/".join(following) if following else ""
+    """One page, as the API answers it; and the cursor of the next. Raises: Malformed."""
+    cursors, given = reader.view.context.cursors, inputs.get("after")
+    # The next page begins after a dataset that may not be public: only this service can read which.
+    entries, following = register_route.register_entries(reader.view, cursors.read(_SCOPE, given) if given else None)
+    return [entry.to_json() for entry in entries], cursors.write(_SCOPE, following) if following else ""
 
 
 def _cell(name: str, entry: c.Object) -> Cell:
