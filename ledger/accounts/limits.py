@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ledger.accounts.headroom import CODE, Limit, silent
 from ledger.accounts.pricing import COMPUTED, Bound, ComputedPrices
@@ -15,19 +16,30 @@ from ledger.domain.outcomes import Code
 from ledger.filters import NoRoom
 
 
-def limits_on(
+def limits_on(  # noqa: PLR0913, PLR0917 - who charges what, what was decided, and what is computed how
     facts: Facts,
     partitions: tuple[Partition, ...],
     verdict: Verdict,
     author: Organisation,
     numbers: ComputedPrices = COMPUTED,
+    groups: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[Limit]:
-    """Every cap that binds a charge by this author. Raises: Rejected, if one has no room for anything."""
+    """Every cap that binds a charge by this author.
+
+    Args:
+        groups: of a charge that names ranges, the partitions of each group by the first one, which stands for all.
+
+    Raises:
+        Rejected: if one has no room for anything.
+    """
     caps = dict(verdict.caps)
-    own = [
-        _limit(bound, numbers, rounded=bound.holder == GLOBAL and caps[bound.partition.ref].rounded)
-        for bound in _bounds(partitions, caps, author)
-    ]
+
+    def is_rounded(bound: Bound) -> bool:
+        # What is said of a group may be of any of its partitions, and their policies may differ in what they show.
+        ref = bound.partition.ref
+        return bound.holder == GLOBAL and any(caps[member].rounded for member in groups.get(ref, (ref,)))
+
+    own = [_limit(bound, numbers, rounded=is_rounded(bound)) for bound in _bounds(partitions, caps, author)]
     limits = [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
     if any(stated.counts_rounded for stated in caps.values()):
         # One such partition is enough: a charge on several is admitted on all of them or refused.

@@ -248,7 +248,7 @@ class WhatIf:
         groups = group_by_caps(partitions, caps) if self.run.ranges else tuple((partition,) for partition in partitions)
         members = {group[0].ref: tuple(member.ref for member in group) for group in groups}
         firsts = tuple(group[0] for group in groups)
-        limits = limits_on(self.facts, firsts, self.without_epsilon, self.author)
+        limits = limits_on(self.facts, firsts, self.without_epsilon, self.author, groups=members)
         exact = [replace(limit, rounded=False) for limit in limits] if self.exact else limits
         return [GroupLimit(limit, members[limit.partition]) for limit in exact]
 

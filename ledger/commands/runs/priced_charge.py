@@ -169,7 +169,7 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
     partitions = tuple(for_first_run(member, price_of[member.ref], body.plan.steps) for member in partitions)
     groups = group_by_caps(partitions, dict(verdict.caps)) if body.ranges else tuple((member,) for member in partitions)
     members = {group[0].ref: tuple(member.ref for member in group) for group in groups}
-    limits = limits_on(context.facts, tuple(group[0] for group in groups), verdict, author, numbers)
+    limits = limits_on(context.facts, tuple(group[0] for group in groups), verdict, author, numbers, members)
     return PricedCharge(
         body,
         author,
