@@ -629,9 +629,11 @@ def _rotation(one: object, where: str) -> LogKeyChange:
         old, new = (LogKey(origin, _from_base64url(request[name]["x"])) for name in ("retires", "key"))
         overlap, revokes = int(request.get("overlap", 0)), request.get("revokes")
         stolen = None if revokes is None else (str(revokes["key"]), int(revokes["size"]))
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError):
         raise VerificationError(where, "names no keys") from None
     for key in (old, new):
+        if len(key.public) != HASH_BYTES:
+            raise VerificationError(where, f"names a key of {len(key.public)} bytes, not {HASH_BYTES}")
         index, checkpoint = verify_receipt(found["receipt"], data, key)
         if checkpoint.size != index + 1:
             raise VerificationError(where, "is not under the checkpoint that ends with it")
@@ -940,7 +942,7 @@ class EntryTimes:
             kind, time, body = entry["kind"], int(entry["time"]), entry["body"]
             actor, request, permitted = entry["actor"], body["request"], body["outcome"] == "permitted"
             self._of_book = self._of_book or (index == 0 and kind == "organisation")
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
             # Of another log an entry may be anything.
             if self._logs and self._of_book:
                 self.wrong = self.wrong or (where, "is no entry of a book")
@@ -1075,7 +1077,15 @@ def _canonical(value: object) -> bytes:
     """RFC 8785 bytes of objects whose names are ASCII and whose numbers are integers."""
     import json
 
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return _utf8(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False), "")
+
+
+def _utf8(text: str, where: str) -> bytes:
+    """The bytes of a text. Raises: VerificationError, for half of a character: JSON can name one."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise VerificationError(where, "holds a lone surrogate, which is no character") from None
 
 
 def _base64url(raw: bytes) -> str:
@@ -1282,7 +1292,7 @@ def _account_leaves(proof: Mapping[str, Any], name: bytes) -> list[tuple[bytes, 
     if (proof["record"] is None) != (proof["salt"] is None) or own in dict(leaves):
         raise VerificationError("record", "and salt must both be there, or neither")
     if proof["record"] is not None:
-        leaves.append((own, state_leaf_hash(_hash(proof["salt"], "salt"), proof["record"].encode())))
+        leaves.append((own, state_leaf_hash(_hash(proof["salt"], "salt"), _utf8(proof["record"], "record"))))
     return sorted(leaves)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +23,8 @@ from ledger.verifier import (
     WitnessKey,
     check_extends,
     leaf_hash,
+    log_key_changes,
+    to_base64,
     verify_consistency,
     verify_inclusion,
     verify_receipt,
@@ -299,3 +302,17 @@ def test_a_cosigned_receipt() -> None:
     assert receipt(0, [], NOTE).endswith(NOTE)
     with pytest.raises(VerificationError, match="lacks the cosignatures"):
         verify_receipt(LOG.receipt(5, 11), LOG.entries[5], policy)
+
+
+@pytest.mark.parametrize(
+    ("key", "overlap", "says"),
+    [("c2hvcnQ", b"0", "names a key of 5 bytes, not 32"), ("c2hvcnQ", b"1e999", "names no keys")],
+)
+def test_a_rotation_of_no_keys_is_named(key: str, overlap: bytes, says: str) -> None:
+    """Whoever serves rotations can write anything there: a sentence, and no traceback."""
+    jwk = b'{"x":"' + key.encode() + b'"}'
+    request = b'{"key":' + jwk + b',"overlap":' + overlap + b',"retires":' + jwk + b"}"
+    entry = b'{"body":{"outcome":"permitted","request":' + request + b'},"kind":"log_key_rotation"}'
+    text = json.dumps({"rotations": [{"entry": to_base64(entry), "receipt": "\n\norigin\n"}], "v": 1})
+    with pytest.raises(VerificationError, match=says):
+        log_key_changes(text)

@@ -320,3 +320,12 @@ def test_a_run_of_another_lineage_takes_nothing_from_an_account(world: StoredWor
     forged = {**proof_of(world, ours).to_json(), "charges": charges, "since": since[-1:]}
     with pytest.raises(VerificationError, match=r"since\[0\].* is of a run of another lineage"):
         verified(forged)
+
+
+@pytest.mark.parametrize("field", ["record", "holder", "partition"])
+def test_half_a_character_in_a_proof_is_named(world: StoredWorld, field: str) -> None:
+    """JSON can spell it, and no text holds it: a sentence, and no traceback."""
+    furnish(world)
+    forged = {**proof_of(world, GLOBAL).to_json(), field: "\ud800"}
+    with pytest.raises(VerificationError, match="holds a lone surrogate"):
+        verify_account(json.dumps(forged), LOG)
