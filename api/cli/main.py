@@ -58,7 +58,7 @@ def serve(
     # Only now, because it takes a second.
     from api.cli.service_process import run_service
 
-    with listener:
+    with errors_reported(), listener:
         run_service(settings, log_key, issuers, listener, first_start=first_start)
 
 
@@ -94,6 +94,7 @@ def rotate_log_key(
     from client.keys.signer import Signer, load_private
     from client.service.key_bodies import key_id_of
     from ledger.book.log_key.rotation import Replacement
+    from ledger.book.wall_clock import unix_ms
 
     with errors_reported():
         settings = Settings.load(profile)
@@ -104,7 +105,10 @@ def rotate_log_key(
     from api.cli.log_key import rotate
 
     since = None if stolen_since is None else milliseconds(stolen_since)
-    rotate(settings, log_key, Replacement(new_key, overlap, None if since is None else which, since or 0), new)
+    with errors_reported():
+        if since is not None and since > unix_ms():
+            raise Malformed("--stolen-since", "lies in the future: nothing that the key has signed would be revoked")
+        rotate(settings, log_key, Replacement(new_key, overlap, None if since is None else which, since or 0), new)
 
 
 @_GROUP.command('profile.toml --reason "a laptop is missing"', 'profile.toml --reason "it was found" --resume')
@@ -126,7 +130,8 @@ def suspend_log_key(
         log_key = load_private(settings.log_key)
     from api.cli.log_key import suspend
 
-    suspend(settings, log_key, reason, resume=resume)
+    with errors_reported():
+        suspend(settings, log_key, reason, resume=resume)
 
 
 def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket:

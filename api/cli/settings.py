@@ -158,7 +158,7 @@ class Settings:
             allow_rollback=allow_rollback,
             log_key=path.parent / c.string(members["log_key"], "serve.log_key"),
             old_log_key=path.parent / c.string(old, "serve.old_log_key") if old is not None else None,
-            origin=c.string(members["origin"], "serve.origin", 200),
+            origin=_origin(members["origin"]),
             host=c.string(members["host"], "serve.host"),
             port=c.integer(members["port"], "serve.port", 0, PORT_MAX),
             url=_url(members.get("url"), production=production),
@@ -202,6 +202,14 @@ def _issuers(folder: Path, value: object, *, production: bool) -> dict[str, tupl
         file = c.string(members["keys"], f"{where}.keys" if isinstance(member, dict) else where)
         issuers[name] = folder / file, IssuerBounds.parse(members, where)
     return issuers
+
+
+def _origin(value: c.Json) -> str:
+    """The log's name. Raises: Malformed, unless it is one that a note can bear (C2SP signed-note)."""
+    origin = c.string(value, "serve.origin", 200)
+    if "+" in origin or any(map(str.isspace, origin)):
+        raise Malformed("serve.origin", "must have no space and no plus sign: it is the name in the log's key")
+    return origin
 
 
 def _proxies(value: object) -> tuple[str, ...]:

@@ -102,7 +102,8 @@ def errors_reported(
         reasons = error.reasons if isinstance(error, Refused) else ()
         # A sentence that is made of the reasons is not printed twice.
         several = len(reasons) > 1 and detail == "; ".join(reason.detail for reason in reasons)
-        same = "".join(f" ({reason.code})" for reason in reasons if reason.detail == detail)
+        others = (reason.code for reason in reasons if reason.detail == detail and reason.code != report["code"])
+        same = "".join(f" ({other})" for other in others)
         typer.echo(f"{report['code']}{same}: {f'{len(reasons)} reasons' if several else plain(detail)}", err=True)
         for reason in reasons:
             if reason.detail != detail:

@@ -163,3 +163,32 @@ def test_the_service_of_a_suspended_log_answers_reads_alone(tmp_path: Path) -> N
         profile.write_text(text)
         settings = Settings.load(profile)
         assert (settings.log_key.name, settings.old_log_key and settings.old_log_key.name) == ("log-2.pem", "log.pem")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("suspend-log-key", "--reason", ""), "malformed: reason"),
+        (("suspend-log-key", "--reason", "x" * 2_001), "malformed: reason"),
+        (
+            ("rotate-log-key", "log-2.pem", "--stolen-since", "9999-01-01T00:00:00Z"),
+            "lies in the future",
+        ),
+        (("rotate-log-key", "log-2.pem", "--stolen", "no.jwk", "--stolen-since", "2026-01-01T00:00:00Z"), "malformed"),
+    ],
+)
+def test_what_cannot_be_recorded_is_named_and_nothing_is(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    """One sentence and an exit code; the log is as long as before."""
+    with founded_book(tmp_path) as url:
+        everybody = Everybody(ISSUER, ORIGIN, machine_clock())
+        profile = write_profile(tmp_path / "server", url, Signer(LOG_KEY), everybody)
+        Signer(NEW_KEY).save(tmp_path / "server" / "log-2.pem")
+        opened = partial(Book.open, url, gate=gate, origin=ORIGIN, clock=unix_ms, log_key=LOG_KEY)
+        kept = Settings.load(profile).kept_file(LOG)
+        opened(kept=kept, first_start=True).close()
+        size = verify_book(url, LOG, no_step).entries
+        command, *rest = (str(tmp_path / "server" / word) if word.endswith(".pem") else word for word in words)
+        done = CliRunner().invoke(app, [command, str(profile), *rest])
+        assert done.exit_code in {2, 4, 5}, done.output
+        assert says in done.output
+        assert verify_book(url, LOG, no_step).entries == size

@@ -111,3 +111,15 @@ def test_the_page_names_each_field() -> None:
     page = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text(encoding="utf-8")
     named = re.findall(r"`(\w+)`", page.partition("`[serve]`, of `epsilon serve`:")[2].partition("`[issuer]`")[0])
     assert {*NEEDED, *LEFT_OUT} <= {*named}
+
+
+@pytest.mark.parametrize("origin", ["a b", "a+b", "a\u00a0b"])
+def test_a_name_that_no_key_can_bear_is_refused(tmp_path: Path, origin: str) -> None:
+    """As soon as the profile is read, and not once a checkpoint is to be signed."""
+    everybody = Everybody("http://127.0.0.1:9", ORIGIN, machine_clock())
+    profile = write_profile(tmp_path, "book.sqlite", Signer(LOG_KEY), everybody, "")
+    text = profile.read_text(encoding="utf-8")
+    assert f'"{ORIGIN}"' in text
+    profile.write_text(text.replace(f'"{ORIGIN}"', f'"{origin}"'), encoding="utf-8")
+    with pytest.raises(Malformed, match=r"^serve\.origin: must have no space and no plus sign"):
+        Settings.load(profile)
