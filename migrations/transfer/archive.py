@@ -14,6 +14,7 @@ from its first entry, under a log key and, if one was kept, a checkpoint from ou
 from __future__ import annotations
 
 import hashlib
+import lzma
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -124,7 +125,14 @@ class Archive:
         try:
             with zipfile.ZipFile(path) as file:
                 yield cls(file, _read_manifest(file))
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, zlib.error) as error:
+        except (
+            zipfile.BadZipFile,
+            zipfile.LargeZipFile,
+            NotImplementedError,
+            EOFError,
+            zlib.error,
+            lzma.LZMAError,
+        ) as error:
             raise Malformed("file", f"{path} is not a whole backup: {error}") from None
 
     @property

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 from sqlalchemy import Connection, Select, func, select
 
+from ledger.audit.log_chunk import FAULTS, describe_error
 from ledger.audit.replay import VerificationFailed, verify
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
@@ -128,8 +129,8 @@ def _append(connection: Connection, contents: Contents, step: Step) -> CompactRa
             try:
                 entry = Entry.parse(data)
                 apply(state, entry, index)
-            except (Malformed, LookupError, ValueError, TypeError) as error:
-                raise VerificationFailed(index, str(error)) from None
+            except FAULTS as error:
+                raise VerificationFailed(index, describe_error(error)) from None
             rows.append({"position": index, "id": entry.id, "kind": entry.kind, "time": entry.time, "data": data})
             nodes += tree.append(data)
         append_rows(connection, ENTRY, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import zipfile
@@ -13,6 +14,7 @@ import pytest
 
 from ledger.audit.replay import VerificationFailed
 from ledger.log.checkpoint import sign
+from ledger.log.merkle import CompactRange
 from ledger.verifier import Checkpoint, leaf_hash
 from ledger.wire.malformed import Malformed
 from migrations.transfer.archive import Archive, Manifest, write_archive
@@ -227,3 +229,30 @@ def test_a_lying_operators_backup_is_refused(tmp_path: Path) -> None:
     with spot("sqlite", tmp_path) as place:
         done = db("restore", tmp_path / "b.zip", place.book, "--without-kept", *place.log)
     assert (done.code, done.out) == (7, "entry 0: actor: is missing")
+
+
+def test_a_backup_with_a_run_that_is_settled_twice_is_refused(grown: Kept, tmp_path: Path) -> None:
+    """Each entry is one by itself; that the second cannot be applied is said as any other fault."""
+    kinds: tuple[Kind, ...] = ("documents", "entries", "checkpoints", "cosignatures")
+    with Archive.open(grown.backup) as backup:
+        held = {kind: [*backup.items(kind)] for kind in kinds}
+    place, post = next((at, data) for at, data in enumerate(held["entries"]) if b'"kind":"post"' in data)
+    name = json.loads(post)["id"].encode()
+    held["entries"].insert(place + 1, post.replace(b'"id":"' + name + b'"', b'"id":"again-' + name + b'"'))
+    tree = CompactRange()
+    for data in held["entries"]:
+        tree.append(data)
+    note = sign(Checkpoint(ORIGIN, tree.size, tree.root()), LOG_KEY)
+    held["checkpoints"][-1:] = [note.encode()]
+
+    class Forged:
+        tree_size = tree.size
+
+        def items(self, kind: Kind) -> Generator[bytes]:
+            yield from held[kind]
+
+    write_archive(tmp_path / "b.zip", Forged(), note, LOG, no_step)
+    with spot("sqlite", tmp_path) as target:
+        done = db("restore", tmp_path / "b.zip", target.book, "--without-kept", *target.log)
+        assert (done.code, f"entry {place + 1}" in done.out, "\n" in done.out) == (7, True, False), done.out
+        assert not target.path.exists()
