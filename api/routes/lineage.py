@@ -15,7 +15,7 @@ from api.routes.read_routes import ReadRoutes, View
 from api.routes.registry import organisation_of
 from api.wire.lineage_answers import Coalition, Exposure, Lineage, LineageNode
 from ledger.domain.facts import Facts, Partition, holder_of
-from ledger.domain.organisation_graph import Arrow, Node, NodeKind
+from ledger.domain.organisation_graph import Arrow, Node, NodeKind, forebears
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.coalitions import exposure_of
 from ledger.store.snapshot import Snapshot
@@ -42,7 +42,7 @@ def read_lineage(view: View, did: PathDid) -> Lineage:
     if not own and (registered is None or not _knows_own(facts, registered.node, caller.organisation)):
         raise not_found(f"organisation {did}")
     organisation = organisation_of(facts, did)
-    nodes, complete = nodes_around(facts, organisation.node)
+    nodes, complete = (nodes_of if own and not caller.sees_all else nodes_around)(facts, organisation.node)
     if not own:
         nodes = [node for node in nodes if _knows_own(facts, node.index, caller.organisation)]
         kept = {node.index for node in nodes}
@@ -87,6 +87,33 @@ def nodes_around(facts: Facts, start: int) -> tuple[list[Node], bool]:
         queue += dict.fromkeys(fresh)
         reached.update(fresh)
     return nodes, True
+
+
+def nodes_of(facts: Facts, start: int) -> tuple[list[Node], bool]:
+    """What an organisation sees: where it is and was, what it gave and got there, and who is at the other end.
+
+    Nothing more of those: whom else they gave a model is theirs. Arrows lead to these nodes alone.
+    """
+    own = forebears(facts.nodes, [start])
+    queue, reached = [start], {start}
+    nodes: list[Node] = []
+    for at in queue:
+        if len(nodes) == NODES_MAX:
+            break
+        node = facts.nodes[at]
+        nodes.append(node)
+        fresh = [arrow.node for arrow in _followed(node, is_own=at in own) if arrow.node not in reached]
+        queue += dict.fromkeys(fresh)
+        reached.update(fresh)
+    kept = {node.index for node in nodes}
+    return [shown_among(node, kept) for node in nodes], len(queue) == len(nodes)
+
+
+def _followed(node: Node, *, is_own: bool) -> tuple[Arrow, ...]:
+    """The arrows behind which an organisation sees more."""
+    if is_own or node.kind in {NodeKind.MODEL, NodeKind.COALITION}:
+        return *node.parents, *node.children
+    return node.parents if node.kind is NodeKind.PUBLIC else ()
 
 
 @ROUTES.route("/v1/coalitions/{index}", as_of=True)
