@@ -42,7 +42,7 @@ def read_lineage(view: View, did: PathDid) -> Lineage:
     if not own and (registered is None or not _knows_own(facts, registered.node, caller.organisation)):
         raise not_found(f"organisation {did}")
     organisation = organisation_of(facts, did)
-    nodes, complete = (nodes_of if own and not caller.sees_all else nodes_around)(facts, organisation.node)
+    nodes, complete = nodes_around(facts, organisation.node, every=caller.sees_all or not own)
     if not own:
         nodes = [node for node in nodes if _knows_own(facts, node.index, caller.organisation)]
         kept = {node.index for node in nodes}
@@ -74,27 +74,15 @@ def _among(arrows: tuple[Arrow, ...], nodes: set[int]) -> tuple[Arrow, ...]:
     return tuple(arrow for arrow in arrows if arrow.node in nodes)
 
 
-def nodes_around(facts: Facts, start: int) -> tuple[list[Node], bool]:
-    """Breadth first along arrows both ways."""
-    queue, reached = [start], {start}
-    nodes: list[Node] = []
-    for at in queue:
-        if len(nodes) == NODES_MAX:
-            return nodes, False
-        node = facts.nodes[at]
-        nodes.append(node)
-        fresh = [arrow.node for arrow in (*node.parents, *node.children) if arrow.node not in reached]
-        queue += dict.fromkeys(fresh)
-        reached.update(fresh)
-    return nodes, True
+def nodes_around(facts: Facts, start: int, *, every: bool) -> tuple[list[Node], bool]:
+    """The nodes around an organisation's, the nearest first, and whether these are all.
 
-
-def nodes_of(facts: Facts, start: int) -> tuple[list[Node], bool]:
-    """What an organisation sees: where it is and was, what it gave and got there, and who is at the other end.
-
-    Nothing more of those: whom else they gave a model is theirs. Arrows lead to these nodes alone.
+    Args:
+        every: along all arrows, both ways. Else what the organisation itself sees: where it is and was, what it gave
+            and got there, and who is at the other end; whom else those gave a model is theirs. Arrows lead to these
+            nodes alone.
     """
-    own = forebears(facts.nodes, [start])
+    own = None if every else forebears(facts.nodes, [start])
     queue, reached = [start], {start}
     nodes: list[Node] = []
     for at in queue:
@@ -102,11 +90,12 @@ def nodes_of(facts: Facts, start: int) -> tuple[list[Node], bool]:
             break
         node = facts.nodes[at]
         nodes.append(node)
-        fresh = [arrow.node for arrow in _followed(node, is_own=at in own) if arrow.node not in reached]
+        follows = _followed(node, is_own=own is None or at in own)
+        fresh = [arrow.node for arrow in follows if arrow.node not in reached]
         queue += dict.fromkeys(fresh)
         reached.update(fresh)
     kept = {node.index for node in nodes}
-    return [shown_among(node, kept) for node in nodes], len(queue) == len(nodes)
+    return nodes if every else [shown_among(node, kept) for node in nodes], len(queue) == len(nodes)
 
 
 def _followed(node: Node, *, is_own: bool) -> tuple[Arrow, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from api.auth.authorisation import Caller
 from api.http.pagination import Page, fetch_from
-from api.routes.lineage import fetch_names, nodes_of, shown_among
+from api.routes.lineage import fetch_names, nodes_around, shown_among
 from api.routes.read_routes import LISTED, ReadRoutes, View
 from api.wire.lineage_answers import LineageNode
 from ledger.domain.facts import GLOBAL
@@ -43,6 +43,6 @@ def list_lineage(view: View) -> Page[LineageNode]:
 def _seen(facts: Snapshot, caller: Caller) -> set[int]:
     """The nodes that the caller sees as an organisation, and those that have an account on a partition of its."""
     known = facts.organisations.get(caller.organisation)
-    own = set() if known is None else {node.index for node in nodes_of(facts, known.node)[0]}
+    own = set() if known is None else {node.index for node in nodes_around(facts, known.node, every=False)[0]}
     holders = facts.holders_of_provider(caller.organisation, HOLDERS_MAX)
     return own | {int(one.partition(":")[2]) for one in holders if one != GLOBAL}
