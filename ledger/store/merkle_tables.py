@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, TextClause, bindparam, func, select, text
@@ -73,13 +73,7 @@ class Tree:
         self._nodes = {**(known or {})}
         self._new: list[tuple[int, int, bytes]] = []
         self._border: dict[int, bytes] = {}
-        if size is not None:
-            self.size = size
-
-    @cached_property
-    def size(self) -> int:
-        """How many entries it covers; read when it is first asked for, which many a snapshot never is."""
-        return log_size(self.connection)
+        self.size = log_size(connection) if size is None else size
 
     def append(self, entry: bytes) -> None:
         """Add a leaf."""
