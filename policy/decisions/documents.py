@@ -37,8 +37,7 @@ def policy(case: Case, body: EnterDocument) -> None:
     if last:
         times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
         in_force = read_policy(case.facts.documents[last.document]) if last.effective + SECOND_MS <= case.now else None
-        accepted = case.request.permitted and case.now < LATER_SINCE_MS
-        if in_force is None or accepted or _binds_as_strictly(document, in_force):
+        if in_force is None or case.is_accepted(LATER_SINCE_MS) or _binds_as_strictly(document, in_force):
             case.not_after("effective_unordered", *times, source)
         else:
             # With the same date it would never have been in force, and open partitions would keep nothing of it. Dates

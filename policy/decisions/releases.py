@@ -77,7 +77,7 @@ def model_opening(case: Case, body: OpenModel) -> None:
     keys = body.clean_room
     expected = Expected(body.nonce, charge.id, charge.plan, keys.signing.thumbprint, keys.sealing.x)
     _check_attested(case, _bindings(case, charge), body.evidence, expected)
-    if not (case.request.permitted and case.now < FROZEN_OPENINGS_SINCE_MS):
+    if not case.is_accepted(FROZEN_OPENINGS_SINCE_MS):
         _check_not_frozen(case, charge)
 
 
@@ -92,7 +92,7 @@ def _check_attested(case: Case, bound: dict[str, Binding], evidence: str, expect
     # Once for each policy, not for each partition: an entry has room for 65,535 bytes.
     for policy in dict.fromkeys(binds.policy for binds in bound.values()):
         checks = verify(token, policy.attestation, expected, case.now, policy.source)
-        before = case.request.permitted and case.now < VMPL_SINCE_MS
+        before = case.is_accepted(VMPL_SINCE_MS)
         case.checks += (check for check in checks if not (before and check.code == VMPL_CHECK))
 
 
@@ -163,8 +163,7 @@ def _check_announced(case: Case, body: ReleaseModel, charge: Charge, bound: dict
     """Check that the model was announced long enough before, and is watermarked where a policy requires it."""
     notice = dict(charge.notices).get(body.model)
     announced = case.exists("release_not_announced", notice, f"model {body.model[:16]}", "announced")
-    before = case.request.permitted and case.now < ONE_MODEL_SINCE_MS
-    if announced is not None and charge.model is None and not before:
+    if announced is not None and charge.model is None and not case.is_accepted(ONE_MODEL_SINCE_MS):
         # Its post names no model: the first notice does, so that one run has one.
         first = charge.notices[0][0]
         case.check("model_not_first", body.model == first, f"model {body.model[:16]}", "the first that was announced")

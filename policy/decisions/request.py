@@ -42,6 +42,10 @@ class Case(Findings):
         self.runs_max: int | None = None
         self.refund = ""
 
+    def is_accepted(self, until_ms: int) -> bool:
+        """Whether replay decides what an earlier program permitted, without a check that is made since (Unix ms)."""
+        return self.request.permitted and self.now < until_ms
+
     def exists(
         self, code: str, value: T | None, subject: str, predicate: str = "on record", source: str = ""
     ) -> T | None:

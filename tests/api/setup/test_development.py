@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, chdir
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -140,19 +140,27 @@ def test_what_an_earlier_version_kept_in_the_folder_moves_out(tmp_path: Path) ->
     assert outside.read_text(encoding="utf-8") == signer.sign(3, bytes(32))
 
 
-def test_a_folder_whose_log_key_was_replaced_goes_on_with_the_key_that_its_profile_names(tmp_path: Path) -> None:
-    """As a person does it: the key replaced by the command, the new file named in the profile, and started again."""
+@contextmanager
+def _served(place: Path) -> Iterator[DevelopmentFolder]:
+    """A new folder, complete, served in this process."""
     with (
         socket.create_server((development.HOST, 0)) as service,
         socket.create_server((development.HOST, 0)) as issuer,
     ):
-        development.claim(tmp_path / "folder", service.getsockname()[1], issuer.getsockname()[1])
-        mark = development.read_mark(tmp_path / "folder")
+        development.claim(place, service.getsockname()[1], issuer.getsockname()[1])
+        mark = development.read_mark(place)
         assert mark is not None
-        folder = DevelopmentFolder(tmp_path / "folder", mark)
+        folder = DevelopmentFolder(place, mark)
         development.complete(folder)
         with run_server(folder, service, issuer):
-            development_server.register_parties(folder)
+            yield folder
+
+
+def test_a_folder_whose_log_key_was_replaced_goes_on_with_the_key_that_its_profile_names(tmp_path: Path) -> None:
+    """As a person does it: the key replaced by the command, the new file named in the profile, and started again."""
+    with _served(tmp_path / "folder") as folder:
+        development_server.register_parties(folder)
+    mark = folder.mark
     for words in (["key", "new"], ["rotate-log-key", str(folder.profile)]):
         done = CliRunner().invoke(assemble(), [*words, str(folder.key("log-2"))])
         assert done.exit_code == 0, done.output
@@ -175,18 +183,9 @@ def test_a_clock_that_jumps_is_said_and_the_service_goes_on(
     """The wall clock is suddenly a day ahead of the time since boot: one line says so, and what is sent is recorded."""
     since_boot = [boottime_ms()]
     monkeypatch.setattr(development_server, "ClockWatch", partial(ClockWatch, boottime=lambda: since_boot[0]))
-    with (
-        socket.create_server((development.HOST, 0)) as service,
-        socket.create_server((development.HOST, 0)) as issuer,
-    ):
-        development.claim(tmp_path / "folder", service.getsockname()[1], issuer.getsockname()[1])
-        mark = development.read_mark(tmp_path / "folder")
-        assert mark is not None
-        folder = DevelopmentFolder(tmp_path / "folder", mark)
-        development.complete(folder)
-        with run_server(folder, service, issuer), caplog.at_level(logging.WARNING, "ledger.book"):
-            since_boot[0] -= DAY_MS
-            development_server.register_parties(folder)
+    with _served(tmp_path / "folder") as folder, caplog.at_level(logging.WARNING, "ledger.book"):
+        since_boot[0] -= DAY_MS
+        development_server.register_parties(folder)
     said = [one.getMessage() for one in caplog.records if "what the time since boot makes it" in one.getMessage()]
     assert len(said) == 1
     assert "ahead of what the time since boot makes it: a service in development goes on" in said[0]

@@ -1,38 +1,15 @@
 """A version that was in force is not replaced as if it had never been: a wider one has a later effective date."""
 
-import dataclasses
 from pathlib import Path
-
-import pytest
 
 from ledger.audit.replay import verify_book
 from policy.checks.field_readers import format_time
-from policy.decisions.documents import LATER_SINCE_MS
 from policy.decisions.documents_in_force import binding
 from policy.decisions.gate import gate
-from tests.factories.decision_facts import build
-from tests.factories.decision_scene import ASKED, SCENE
 from tests.factories.documents import PARTITION, policy
-from tests.factories.path_changes import changed
 from tests.factories.people import HOUR_MS, LOG, SRO
 from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.book.governed import faults, publish
-
-
-@pytest.mark.parametrize(
-    ("before_ms", "permitted", "found"),
-    [(1, True, [True]), (0, True, [False]), (1, False, [False]), (0, False, [False])],
-)
-def test_what_an_earlier_program_permitted_replays_until_a_date(
-    before_ms: int, *, permitted: bool, found: list[bool]
-) -> None:
-    """Until then, and not at it; a request of today is denied whatever the clock says."""
-    now = LATER_SINCE_MS - before_ms
-    date = format_time(LATER_SINCE_MS - HOUR_MS)
-    dated = {"policies|0|effective": date, "entered|effective": date, "policies|0|lineage": {"epsilon_max": "5"}}
-    request, facts = build("policy", changed({**SCENE, "signers": [], "body": {}, **ASKED["policy"]}, dated))
-    verdict = gate(dataclasses.replace(request, now=now, permitted=permitted), facts)
-    assert [one.passed for one in verdict.checks if one.code == "effective_unordered"] == found
 
 
 def in_force(world: StoredWorld) -> tuple[int, str]:
