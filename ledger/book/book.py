@@ -142,10 +142,9 @@ class Book:
         """
         if not submissions:
             return []
-        future = self._writer.send(submissions).future
-        assert isinstance(future, Future)
+        call = self._writer.send(submissions)
         try:
-            return self._released(future.result())
+            return self._released(call.result())
         except Exception as error:
             self._rows.blame(error)
             raise
@@ -155,7 +154,7 @@ class Book:
         if not submissions:
             return []
         future = self._writer.send(submissions, asyncio.get_running_loop()).future
-        assert isinstance(future, asyncio.Future)
+        assert future is not None
         try:
             return self._released(await future)
         except Exception as error:
@@ -193,9 +192,7 @@ class Book:
             self._lapse_due()
 
     def _lapse_due(self) -> None:
-        future = self._writer.send(()).future
-        assert isinstance(future, Future)
-        future.result()
+        self._writer.send(()).result()
 
     def meter_pricing(self, meter: Callable[[str, float], object]) -> None:
         """From now on ``meter`` gets the actor and the seconds of a processor of every price that is computed."""

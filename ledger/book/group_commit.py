@@ -296,7 +296,9 @@ class Writer:
         close_batch(batch, self._recorder.signer)
         self._committing, self._batch = batch, None
         connection, self._transaction = self._transaction, None
-        self._committer.commit(batch, connection, here=not self._calls and self._queue.is_empty)
+        # To decide a few calls meanwhile gains less than handing over costs, and makes batches smaller.
+        waiting = len(self._calls) + self._queue.messages
+        self._committer.commit(batch, connection, here=waiting < max(1, len(batch.parts) // 2))
 
     def _stop(self, error: BaseException) -> None:
         self.stopped = reason_to_stop(error)

@@ -1,7 +1,7 @@
 """Third stop of a command: its batch is signed and committed, and its caller gets an outcome with a receipt.
 
-A thread of its own commits, so that the writer decides the next batch meanwhile. Where no command waits, there is
-nothing to decide meanwhile, and the writer commits by itself: handing over costs more than a small batch. No one is
+A thread of its own commits, so that the writer decides the next batch meanwhile. Where few commands wait, there is
+little to decide meanwhile, and the writer commits by itself: handing over costs more than it gains. No one is
 answered before the commit that holds its entry has returned. A commit that fails has an unknown outcome: nothing more
 is committed.
 """

@@ -37,7 +37,7 @@ def _proofs(book: GoldenBook, opened: Book) -> dict[str, bytes]:
     made = {}
     with opened.read() as facts:
         while (stated := opened.stated_tree(facts.size)) is None:
-            opened._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, a while later
+            opened._writer.send(()).result()  # noqa: SLF001 - it looks by itself, a while later
         for name, proof in _kept_proofs(book).items():
             reported: dict[str, Any] = json.loads(proof)
             made[name] = write(account_proof(facts, stated, reported["partition"], reported["holder"], lambda _: True))

@@ -98,7 +98,7 @@ def test_a_jump_pauses_commands_quotes_and_lapses(here: tuple[StoredWorld, Machi
         world.book.now()
     # A batch without a command, as the writer makes it at a deadline.
     with pytest.raises(BookPaused):
-        world.book._writer.send(()).future.result()  # noqa: SLF001 - what the idle writer does
+        world.book._writer.send(()).result()  # noqa: SLF001 - what the idle writer does
     assert world.size == size
     machine.now -= YEARS_MS
     assert world.book.paused is None

@@ -47,7 +47,7 @@ def state_anew(world: StoredWorld) -> None:
     before = world.book.stated_tree(world.size)
     world.clock.now += WAIT_MS
     while world.book.stated_tree(world.size) is before:
-        world.book._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, but by the real clock
+        world.book._writer.send(()).result()  # noqa: SLF001 - it looks by itself, but by the real clock
 
 
 def proof_of(world: StoredWorld, holder: str, sees: Callable[[Entry], bool] = EVERY) -> AccountProof:

@@ -194,7 +194,7 @@ def test_a_snapshot_is_written_after_so_many_entries_and_at_closing(
         snapshots = world.book._writer._state._snapshots  # noqa: SLF001 - when it writes is seen nowhere else
         assert snapshots is not None
         while snapshots._writing is None:  # noqa: SLF001 - as above
-            world.book._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, but by the real clock
+            world.book._writer.send(()).result()  # noqa: SLF001 - it looks by itself, but by the real clock
         world.book.close()
         before = file.read_bytes()
         monkeypatch.setattr(snapshot_file, "EVERY_CLOSING", 100)

@@ -44,7 +44,7 @@ def stating(world: StoredWorld) -> StoredWorld:
 
 def wake(world: StoredWorld) -> None:
     """Have the writer look for what is due."""
-    world.book._writer.send(()).future.result()  # noqa: SLF001 - it looks by itself, but by the real clock
+    world.book._writer.send(()).result()  # noqa: SLF001 - it looks by itself, but by the real clock
 
 
 def statements(world: StoredWorld) -> list[tuple[int, int]]:
