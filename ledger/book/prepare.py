@@ -29,7 +29,7 @@ from ledger.accounts.pricing import UNPREPARED, CollectedPrices, PreparedPrices
 from ledger.book.batch import LAPSE_ID, Recorder, outcome_of
 from ledger.book.call_queue import Call
 from ledger.book.lost_database import busy_where_lost
-from ledger.book.signatures.signature_checks import SignatureChecks
+from ledger.book.signatures.signature_checks import TOGETHER_MIN, SignatureChecks
 from ledger.book.submitted_command import BookBusy, Outcome, Submission, Views
 from ledger.commands.context import PendingCommand
 from ledger.commands.registration.partition import OpenPartition
@@ -131,15 +131,18 @@ class CommandPricing:
                 break
             taken.append((call, min(most, len(call.waiting))))
             most -= taken[-1][1]
-        read = [
-            self._read(one) if isinstance(one, Submission) else one
-            for call, count in taken
-            for one in islice(call.waiting, count)
-        ]
+        waiting = [one for call, count in taken for one in islice(call.waiting, count)]
+        read: list[PendingCommand | Outcome] = []
+        for start in range(0, len(waiting), TOGETHER_MIN):
+            some = [
+                self._read(one) if isinstance(one, Submission) else one for one in waiting[start : start + TOGETHER_MIN]
+            ]
+            read += some
+            if not verified:
+                # The process verifies these while the others are read.
+                self._signatures.begin(facts, some, goes_on=start > 0)
         if verified:
             read = self._signatures.verify(facts, read)
-        else:
-            self._signatures.begin(facts, read)
         checked = iter(read)
         found = [[*islice(checked, count)] for _, count in taken]
         for (call, _), some in zip(taken, found, strict=True):

@@ -1,8 +1,8 @@
 """The signatures of commands that wait: most of them are verified by another process.
 
 The process is started once a book has had many commands to verify together, and helps from when it is ready. Where no
-lock waits, it verifies the later commands while the first ones are decided; else half of them, and the answer is waited
-for. A command that it has not confirmed is verified here.
+lock waits, it verifies the first commands while the others are read, and these while the first ones are decided; else
+half of them, and the answer is waited for. A command that it has not confirmed is verified here.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from ledger.domain.facts import Facts
 D = TypeVar("D")
 TOGETHER_MIN: Final = 8
 """Commands from which on the process helps: fewer are verified before it would have answered."""
-FIRST_PART: Final = 8
-"""Of so many commands one is verified here first: meanwhile the process begins with the others."""
 STARTED_AFTER: Final = 512
 """Commands in groups of that size that are verified before the process is started."""
 
@@ -51,14 +49,24 @@ class SignatureChecks:
         self._process = process
         self._starts_in = STARTED_AFTER if process is None and sys.executable and (os.cpu_count() or 1) > 1 else 0
         self._sent: dict[int, tuple[int, _Keyed]] = {}
+        self._goes_on = False
 
-    def begin(self, facts: Facts, commands: Sequence[PendingCommand | D]) -> None:
-        """Have the process begin with commands that are decided next, the very same; none of them is waited for."""
+    def begin(self, facts: Facts, commands: Sequence[PendingCommand | D], *, goes_on: bool = False) -> None:
+        """Have the process begin with commands that are decided next, the very same; none of them is waited for.
+
+        Args:
+            goes_on: they come after those of the call before, of which none is decided yet.
+        """
         left = [found for one in commands if (found := self._keyed(facts, one)) and id(one) not in self._sent]
+        if goes_on:
+            if self._goes_on:
+                self._send(left, goes_on=True)
+            return
         if len(left) >= TOGETHER_MIN:
             self._start_if_busy(len(left))
-            if self.can_verify_ahead:
-                self._send(left[-(-len(left) // FIRST_PART) :])
+        self._goes_on = len(left) >= TOGETHER_MIN and self.can_verify_ahead
+        if self._goes_on:
+            self._send(left)
 
     def noted(self, one: PendingCommand) -> PendingCommand:
         """The command, noting that it verifies if the process has confirmed it by now."""
@@ -106,8 +114,8 @@ class SignatureChecks:
                 with suppress(OSError):
                     self._process = SignatureProcess()
 
-    def _send(self, commands: Iterable[_Keyed]) -> int:
-        """Send the first of these commands to the process, which has nothing to do; how many."""
+    def _send(self, commands: Iterable[_Keyed], *, goes_on: bool = False) -> int:
+        """Send the first of these commands to the process, which has nothing to do or gets more; how many."""
         assert self._process is not None
         checks = list[Check]()
         sent = list[_Keyed]()
@@ -117,9 +125,12 @@ class SignatureChecks:
                 continue
             checks.append(check)
             sent.append(found)
-        count = self._process.send(checks)
+        if not goes_on:
+            self._sent = {}
+        first = self._process.requested if goes_on else 0
+        count = self._process.send_more(checks) if goes_on else self._process.send(checks)
         # An object that is held here keeps its identity.
-        self._sent = {id(one.command): (place, one) for place, one in enumerate(sent[:count])}
+        self._sent.update((id(one.command), (place, one)) for place, one in enumerate(sent[:count], first))
         return count
 
     def _confirmed(self) -> dict[int, _Keyed]:

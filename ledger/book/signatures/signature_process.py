@@ -5,9 +5,9 @@ ended, or that does not answer in time) leaves the signature to the caller, who 
 process. It runs the program of its parent, found by the parent's own path and not by the environment or the folder that
 it is started in; it ends when its parent closes the pipe, or ends.
 
-A request is the number of checks, then each: the length of its message, the 32 bytes of the key, the 64 of the
-signature, and the message. The answer is a byte for each, 1 if it verifies, in order and a few at a time. Before the
-first request it answers one byte, when both libraries have answered the edge cases.
+A piece of a request is the number of checks, then each: the length of its message, the 32 bytes of the key, the 64 of
+the signature, and the message. The answer is a byte for each, 1 if it verifies, in order and a few at a time. Before
+the first request it answers one byte, when both libraries have answered the edge cases.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANSWER_S: Final = 10.0
 """How long an answer is waited for: a request takes some 0.05 s."""
 PIPE_BYTES_MAX: Final = 1_048_576
 """The size that is requested for the pipe to the process, which Linux grants to any user; a request is smaller."""
-ANSWERED_TOGETHER: Final = 8
+ANSWERED_TOGETHER: Final = 4
 """Checks whose answers the process writes at once."""
 _COUNT: Final = struct.Struct("<I")
 _PROGRAM: Final = (
@@ -39,10 +39,11 @@ _PROGRAM: Final = (
 
 
 class SignatureProcess:
-    """The process, for one thread; one request at a time.
+    """The process, for one thread; one request at a time, which may go on while it is answered.
 
     Attributes:
         pid: its number.
+        requested: how many checks the request has.
     """
 
     def __init__(self) -> None:
@@ -59,19 +60,20 @@ class SignatureProcess:
         self._answers.register(self._from, POLLIN)
         self._room = _pipe_bytes(self._to)
         self._ready = False
-        self._requested, self._requested_at = 0, 0.0
+        self.requested, self._requested_at = 0, 0.0
+        self._size = 0
         self._found = b""
 
     @property
     def is_ready(self) -> bool:
         """Whether it takes a request now, so that sending one does not wait; ended if it is late with an answer."""
-        if self._requested and not self.confirms(self._requested - 1) and monotonic() - self._requested_at > ANSWER_S:
+        if self.requested and not self.confirms(self.requested - 1) and monotonic() - self._requested_at > ANSWER_S:
             self.close()
         if not self.has_ended and not self._ready and self.has_answered(0):
             self._ready = os.read(self._from, 1) == b"\x01"
             if not self._ready:
                 self.close()
-        return self._ready and len(self._found) == self._requested
+        return self._ready and len(self._found) == self.requested
 
     @property
     def has_ended(self) -> bool:
@@ -83,40 +85,48 @@ class SignatureProcess:
         return bool(self._answers.poll(timeout_s * 1_000))
 
     def send(self, checks: Sequence[Check]) -> int:
-        """Ask for the first of these checks, as many as the pipe holds; returns how many. Only where it is ready."""
-        pieces, size = [b""], _COUNT.size
+        """Request the first of these checks, as many as the pipe holds; returns how many. Only where it is ready."""
+        self.requested, self._size, self._found = 0, 0, b""
+        return self.send_more(checks)
+
+    def send_more(self, checks: Sequence[Check]) -> int:
+        """The same, as the next checks of the request, whether or not it has answered those before them."""
+        pieces, size = [b""], self._size + _COUNT.size
         for key, signature, message in checks:
-            size += _COUNT.size + len(key) + len(signature) + len(message)
-            if size > self._room or len(key) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
+            more = _COUNT.size + len(key) + len(signature) + len(message)
+            if size + more > self._room or len(key) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
                 break
+            size += more
             pieces += [_COUNT.pack(len(message)), key, signature, message]
         count = len(pieces) // 4
+        if self.has_ended or not count:
+            return 0
         pieces[0] = _COUNT.pack(count)
         try:
-            # The pipe is empty and has room for all of it.
+            # The pipe has room for the whole request.
             os.write(self._to, b"".join(pieces))
         except OSError:
             self.close()
             return 0
-        self._requested, self._requested_at, self._found = count, monotonic(), b""
+        self.requested, self._requested_at, self._size = self.requested + count, monotonic(), size
         return count
 
     def confirms(self, place: int) -> bool:
         """Whether it has said by now that a check verifies, by its place in the last request."""
-        if len(self._found) <= place < self._requested:
+        if len(self._found) <= place < self.requested:
             self._read_more(0)
         return self._found[place : place + 1] == b"\x01"
 
     def receive(self) -> list[bool]:
         """Whether each requested check verifies, waited for; empty if there is no answer."""
-        while len(self._found) < self._requested:
+        while len(self._found) < self.requested:
             if not self._read_more(ANSWER_S):
                 self.close()
         return [one == 1 for one in self._found]
 
     def _read_more(self, timeout_s: float) -> bool:
         """Read what it has answered; whether there was anything, in time."""
-        some = os.read(self._from, self._requested) if self.has_answered(timeout_s) else None
+        some = os.read(self._from, self.requested) if self.has_answered(timeout_s) else None
         if some == b"":
             self.close()
         self._found += some or b""
@@ -124,7 +134,7 @@ class SignatureProcess:
 
     def close(self) -> None:
         """End it."""
-        self._ready, self._requested, self._found = False, 0, b""
+        self._ready, self.requested, self._found = False, 0, b""
         if not self.has_ended:
             self._process.kill()
             # Closes the pipes too.

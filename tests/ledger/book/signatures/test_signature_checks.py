@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 from msgspec import structs
 
 from ledger.book.signatures import signature_process
-from ledger.book.signatures.signature_checks import FIRST_PART, TOGETHER_MIN, SignatureChecks
+from ledger.book.signatures.signature_checks import TOGETHER_MIN, SignatureChecks
 from ledger.book.signatures.signature_process import SignatureProcess
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import verify_signer
@@ -101,13 +102,18 @@ def test_what_the_process_does_not_confirm_is_verified_here(
 
 
 def test_what_is_decided_meanwhile_is_judged_as_alone(world: MemoryWorld, started: SignatureProcess) -> None:
-    """Before the process has answered, when it has answered in part, and when it has answered all; in any order."""
+    """Before the process has answered, when it has answered in part, and when it has answered all; in any order.
+
+    Sent at once, and sent in pieces.
+    """
     checks = SignatureChecks(LOG_PUBLIC.x, started)
-    for waits in (False, True):
+    for waits, first in product((False, True), (TOGETHER_MIN, 2 * TOGETHER_MIN, None)):
         commands = mixed(world)
         expected = [answer(world, one) for one in commands]
         assert checks.can_verify_ahead
-        checks.begin(world.state, commands)
+        checks.begin(world.state, commands[:first])
+        if first is not None:
+            checks.begin(world.state, commands[first:], goes_on=True)
         if waits:
             assert len(started.receive()) >= TOGETHER_MIN
         else:
@@ -116,7 +122,6 @@ def test_what_is_decided_meanwhile_is_judged_as_alone(world: MemoryWorld, starte
         noted = [checks.noted(one) for one in reversed(commands)][::-1]
         assert [answer(world, one) for one in noted] == expected
         assert all(answer(world, one) == one.verified_by for one in noted if one.verified_by)
-        assert not any(one.verified_by for one in noted[: len(commands) // FIRST_PART])
         if waits:
             assert sum(bool(one.verified_by) for one in noted) >= len(commands) // 2
         started.receive()
@@ -149,6 +154,20 @@ def test_a_request_is_no_longer_than_the_pipe(started: SignatureProcess) -> None
     assert started.receive() == [True] * 17
     assert started.send([(key, bytes(64), b""), check, (key, bytes(63), b"")]) == 2
     assert started.receive() == [False, True]
+    assert started.send([check] * 10) == 10
+    assert started.send_more([check] * 10) == 7
+    assert started.send_more([(key, bytes(64), b"")]) == 1
+    assert started.receive() == [True] * 17 + [False]
+
+
+def test_what_follows_commands_that_were_not_sent_is_not_sent(world: MemoryWorld, started: SignatureProcess) -> None:
+    """Few commands are verified here, and so are those read after them."""
+    checks = SignatureChecks(LOG_PUBLIC.x, started)
+    commands = mixed(world)
+    checks.begin(world.state, commands[: TOGETHER_MIN - 2])
+    checks.begin(world.state, commands[TOGETHER_MIN:], goes_on=True)
+    assert checks.can_verify_ahead
+    assert not any(checks.noted(one).verified_by for one in commands)
 
 
 def test_what_was_seen_of_one_key_is_nothing_for_another(world: MemoryWorld, checks: SignatureChecks) -> None:
