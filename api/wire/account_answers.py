@@ -18,7 +18,7 @@ from api.http.field_types import (
     Time,
     one_of,
 )
-from ledger.commands.registration.partition import UNITS, RuleTerms
+from ledger.commands.registration.partition import UNITS, RuleTerms, UnitRecords
 from ledger.domain import facts as domain
 from ledger.domain.facts import Facts
 from ledger.filters import read_rule
@@ -64,6 +64,7 @@ class Partition(Record, frozen=True):
     state: Annotated[str, one_of(*PARTITION_STATES)]
     terms: RuleTerms
     unit: Annotated[str, one_of(*UNITS)]
+    unit_records_max: Annotated[UnitRecords, Meta(description="records of one privacy unit, at most")]
 
     @classmethod
     def of_record(cls, record: domain.Partition, facts: Facts, now: int, *, key_given: bool) -> Self:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from client.service.registry_reads import unit_records
 from client.service.service import Service
 from ledger.accounting.epsilon_report import report_epsilon
 from ledger.accounts.run_epsilon import ChargeEpsilon
@@ -79,8 +80,7 @@ def charged_stages(service: Service, charge: str) -> c.Object:
     for stage in stages_of(plan):
         priced: list[c.Json] = []
         for line in lines:
-            records = terms[line.partition].get("unit_records_max")
-            group = group_of(plan, line.unit, records if isinstance(records, int) else 1, _whole(joined))
+            group = group_of(plan, line.unit, unit_records(terms[line.partition]), _whole(joined))
             mechanism = group_privacy(group, stage.mechanism)
             try:
                 epsilon: str | None = ceil_decimal(

@@ -112,3 +112,12 @@ class RegistryReads(WhatIfQuestions):
         size = {} if as_of is None else {"as_of": str(as_of)}
         shared, items = self._list("/v1/accounts", {"partition": partition, **size})
         return {**shared, "accounts": [*items]}
+
+
+def unit_records(partition: c.Object) -> int:
+    """How many records one privacy unit of a partition has at most, as its service states it.
+
+    An earlier service states none; then it is taken as one.
+    """
+    stated = partition.get("unit_records_max")
+    return stated if isinstance(stated, int) else 1

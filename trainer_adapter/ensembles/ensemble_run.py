@@ -93,9 +93,9 @@ class EnsembleRun(Run):
         # A room that answers has no records in it.
         return {} if self.trained else super()._open_data(session)
 
-    def _held_to_declared(self, opened: dict[str, PartitionData]) -> dict[str, PartitionData]:
+    def _held_to_terms(self, opened: dict[str, PartitionData]) -> dict[str, PartitionData]:
         try:
-            return super()._held_to_declared(opened)
+            return super()._held_to_terms(opened)
         except Malformed:
             self._undeclared = True
             raise

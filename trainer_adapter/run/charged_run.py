@@ -34,6 +34,7 @@ from trainer_adapter.run.run_folder import ROOM_BYTES, claim_folder, open_step_l
 from trainer_adapter.run.settlement import Settlement
 from trainer_adapter.run.state_digest import Digest
 from trainer_adapter.run.step_budget import Remaining, StepBudget
+from trainer_adapter.run.unit_bounds import check_unit_bounds, unit_bounds
 from trainer_adapter.session.join_terms import check_join
 from trainer_adapter.session.key_grants import NotGranted
 from trainer_adapter.session.model_release import ModelReleaseRequest, Pause, post_of
@@ -58,6 +59,8 @@ class Run:
     """Whether steps are leased where the assignment does not say. Not here: the loop has to set :attr:`model_data`."""
     joins = False
     """Whether the loop joins the partitions itself, and adds nothing for what is joined with nothing."""
+    bounds_units = False
+    """Whether the loop leaves out the records of a user that are more than the charge is for; else the run ends."""
 
     def __init__(
         self, assignment: Assignment, service: Service | None = None, say: Say | None = None, *, resume: bool = False
@@ -153,13 +156,15 @@ class Run:
             return {}
         # Without a key released, its consumer may void the charge of a run that ends here.
         self.check_before_keys(session)
-        return self._held_to_declared(self._open_data(session))
+        return self._held_to_terms(self._open_data(session))
 
-    def _held_to_declared(self, opened: dict[str, PartitionData]) -> dict[str, PartitionData]:
+    def _held_to_terms(self, opened: dict[str, PartitionData]) -> dict[str, PartitionData]:
         try:
             check_declared(opened)
+            if not self.bounds_units:
+                check_unit_bounds(opened, unit_bounds(opened, self.assignment, self.service))
         except Malformed:
-            # The end of the run reveals that a file is not as declared, so it counts as begun.
+            # The end of the run reveals that a file is not as it should be, so it counts as begun.
             self.begin().next_step()
             raise
         return opened

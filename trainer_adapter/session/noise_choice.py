@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from client.service.registry_reads import unit_records
 from client.service.service import Service
 from ledger.accounting.calibration import NOISE_PLACES, least_noise
 from ledger.mechanisms.decomposition import group_privacy
@@ -62,7 +63,8 @@ def choose_plan(target: PrivacyTarget, assignment: Assignment, service: Service)
     probability = min(Fraction(1), _ceil(Fraction(target.batch_size_expected, records)))
     # Many slices have few terms, and the noise of one is that of all alike.
     alike = {
-        c.dump([partition["budget"], partition["relation"], partition["unit"]]): partition for partition in partitions
+        c.dump([partition["budget"], partition["relation"], partition["unit"], unit_records(partition)]): partition
+        for partition in partitions
     }
     noise = [_noise(target, assignment, partition, probability) for partition in alike.values()]
     return target.plan(probability, max(noise), _relation(target, partitions))
@@ -103,7 +105,8 @@ def _group(target: PrivacyTarget, assignment: Assignment, partition: c.Object) -
     if target.unit == RECORD and partition["unit"] != RECORD and assignment.unit_records_max is None:
         rule = f"is missing: the unit of {partition['partition']} is the {partition['unit']}; or say unit_records_max"
         raise Malformed("train.privacy.unit", rule)
-    return assignment.unit_records_max or 1
+    joined = assignment.unit_records_max or 1
+    return max(unit_records(partition), joined) if target.unit == RECORD else joined
 
 
 def _ceil(number: Fraction) -> Fraction:

@@ -71,7 +71,7 @@ class StatisticsRun(Run):
     """A run whose steps are answers."""
 
     leases_by_default = True
-    joins = True
+    joins = bounds_units = True
 
     def columns(self) -> RecordColumns:
         """The columns of the records that count, joined where the job joins; once. Raises: Malformed."""

@@ -24,6 +24,7 @@ from trainer_adapter.per_sample.model_checks import check_modules, trainable
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position
 from trainer_adapter.run.state_digest import Digest, state_digest
+from trainer_adapter.run.unit_bounds import unit_bounds
 from trainer_adapter.session.join_terms import check_join
 from trainer_adapter.session.protocol import Session
 from trainer_adapter.session.watermark_key import METADATA, Watermark
@@ -33,14 +34,14 @@ from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.record_join import join_partitions
 from trainer_adapter.training.records_on_disk import records_of
 from trainer_adapter.training.run_options import Loss, Options
-from trainer_adapter.training.training_records import read_users
+from trainer_adapter.training.training_records import counted_records, read_users
 
 
 class ModelRun(Run):
     """A run whose steps our DP-SGD engine takes; see :func:`attach`. Iterating takes the steps."""
 
     leases_by_default = True
-    joins = True
+    joins = bounds_units = True
 
     def __init__(
         self, model: nn.Module, optimiser: torch.optim.Optimizer, loss: Loss, assignment: Assignment, options: Options
@@ -129,6 +130,8 @@ class ModelRun(Run):
             # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()
             raise
+        if present is None:
+            present = counted_records(opened, unit_bounds(opened, assignment, self.service))
         self.make_ready(loss, opened, present)
         if options.example is None and self._engine is not None:
             self._report(self._engine)

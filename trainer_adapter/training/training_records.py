@@ -19,6 +19,7 @@ from client.dataset_files.record_parts import PARTS, assembled, names_of
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
+from trainer_adapter.layers.tensor_trees import count_records
 
 
 def read_records(data: PartitionData, what: str) -> tuple[Any, Any]:
@@ -73,6 +74,31 @@ def user_numbers(data: PartitionData, what: str) -> NDArray[Any]:
     if arrays.dtype.kind not in "iu" or arrays.ndim != 1:
         raise Malformed(what, "must hold one integer for each record as users")
     return arrays
+
+
+def counted_records(opened: Mapping[str, PartitionData], bounds: Mapping[str, int]) -> Tensor | None:
+    """Which records of all partitions count, in order, shape (records,), bool; None: all.
+
+    Args:
+        bounds: of partitions whose records name their users: how many of one user count, the first ones.
+
+    Raises:
+        Malformed: for what one record cannot change.
+    """
+    return torch.cat([_counted(data, ref, bounds.get(ref)) for ref, data in opened.items()]) if bounds else None
+
+
+def _counted(data: PartitionData, ref: str, most: int | None) -> Tensor:
+    if most is None:
+        inputs, _ = read_records(data, ref)
+        return torch.ones(count_records(inputs, "inputs"), dtype=torch.bool)
+    users = user_numbers(data, ref)
+    order, places = np.argsort(users, kind="stable"), np.arange(len(users))
+    begins = np.diff(users[order], prepend=users[order][:1] - 1) != 0
+    rank = places - np.maximum.accumulate(np.where(begins, places, 0))
+    counted = np.empty(len(users), dtype=np.bool_)
+    counted[order] = rank < most
+    return torch.from_numpy(counted)
 
 
 def array_names(data: PartitionData, what: str) -> tuple[str, ...]:
