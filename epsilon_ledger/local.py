@@ -23,15 +23,17 @@ import torch
 from torch import Tensor, nn
 
 from epsilon_ledger.local_book import RELATION, LocalBook, LocalRefused
+from epsilon_ledger.record_names import RecordNames
 from ledger.accounting.calibration import calibrate_noise
 from ledger.accounting.epsilon_report import reported_epsilon
+from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.plan import Plan
 from ledger.wire.exact_numbers import ceil_decimal, format_number, parse_positive
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job.step_log import StepLog
-from trainer_adapter.layers.tensor_trees import TensorTree, count_records, tensors, tree_of
+from trainer_adapter.layers.tensor_trees import TensorTree, count_records, tree_of
 from trainer_adapter.run.step_budget import StepBudget
 from trainer_adapter.training.public_set import read_public_set
 
@@ -71,8 +73,7 @@ def attach(  # noqa: PLR0913 - the numbers of a run
         steps: how many there are. batch_size: records in a step on average; 256, or all if there are fewer.
         clipping_norm: the L2 bound on one record's gradient.
         identities: one text for each record, each once: in another run the same identity is the same record. Without
-        it, a
-            record is its numbers.
+            it, a record is its numbers, and one that is there several times is protected as all of these.
 
     Raises:
         Malformed, OSError, BookUnusable: for what cannot be read. LocalRefused.
@@ -81,11 +82,10 @@ def attach(  # noqa: PLR0913 - the numbers of a run
     count, others = count_records(inputs, "inputs"), count_records(targets, "targets")
     if not count or count != others:
         raise Malformed("data", f"has {count} inputs and {others} targets: must be as many, and at least one")
-    if identities is not None and len(identities) != count:
-        raise Malformed("identities", f"must be {count}, one for each record")
-    if identities is not None and len(set(identities)) != count:
-        # Clipping bounds a record: a person with several would lose several times what the run is charged.
-        raise Malformed("identities", "name one identity twice: take one record of each, for ε is that of one record")
+    if identities is None:
+        names = RecordNames.of_numbers((inputs, targets), count)
+    else:
+        names = RecordNames.of_identities(identities, count)
     total, share = parse_positive(budget, "budget"), parse_positive(delta, "delta")
     wanted = parse_positive(epsilon, "epsilon") if epsilon is not None else total / RUN_SHARE
     if wanted > total:
@@ -96,13 +96,11 @@ def attach(  # noqa: PLR0913 - the numbers of a run
         raise Malformed("batch_size", "must be at least 1")
     batch = min(count, batch_size or BATCH)
     probability = Fraction(-(-batch * 10**6 // count), 10**6)
-    noise = calibrate_noise(probability, steps, wanted, share, RELATION)
+    noise = calibrate_noise(probability, steps, wanted, share, RELATION, names.most)
     plan = Plan(probability, noise, parse_positive(clipping_norm, "clipping_norm"), steps, batch)
     engine = Engine(plan, model, loss, (inputs, targets))
     engine.traced.check_optimiser(optimiser)
-    return LocalRun(
-        engine, optimiser, plan, _identities((inputs, targets), count, identities), Path(book), total, share
-    )
+    return LocalRun(engine, optimiser, plan, names, Path(book), total, share)
 
 
 def read_table(path: Path | str, schema: Path | str | None = None) -> tuple[TensorTree, TensorTree]:
@@ -131,15 +129,15 @@ class LocalRun:
         engine: Engine,
         optimiser: torch.optim.Optimizer,
         plan: Plan,
-        identities: list[bytes],
+        names: RecordNames,
         book: Path,
         budget: Fraction,
         delta: Fraction,
     ) -> None:
         """Use :func:`attach`."""
         self._engine, self._optimiser, self.plan = engine, optimiser, plan
-        self._identities, self._path, self._budget, self._delta = identities, book, budget, delta
-        self.epsilon: Final = reported_epsilon(plan.whole, delta, RELATION)
+        self._names, self._path, self._budget, self._delta = names, book, budget, delta
+        self.epsilon: Final = reported_epsilon(group_privacy(names.most, plan.whole), delta, RELATION)
         self.id: Final = f"run-{secrets.token_hex(8)}"
         self._steps: StepBudget | None = None
         self._log: StepLog | None = None
@@ -161,11 +159,11 @@ class LocalRun:
         """Charge, once, and take the steps. Raises: LocalRefused, if the budget does not hold the run; OSError."""
         if self._steps is not None:
             raise Malformed("run", "was charged already: attach again for another run")
-        partitions = self._book.partitions(self._book.commitments(self._identities))
+        partitions = self._book.partitions(self._names)
         folder = self._path.with_name(f"{self._path.name}.runs")
         folder.mkdir(mode=0o700, exist_ok=True)
         self._log = log = StepLog.create(folder / f"{self.id}.log", self.id, self.plan, BLOCK_STEPS)
-        self._room = self._book.charge(self.id, self.plan, partitions)
+        self._room = self._book.charge(self.id, self.plan, partitions, self._names.most)
         self._steps = StepBudget(self.plan, log)
         randomness = CsprngRandomness.fresh()
         while (step := self._steps.next_step()) is not None:
@@ -182,10 +180,3 @@ class LocalRun:
             if self._log is not None:
                 self._log.close()
             self._book.close()
-
-
-def _identities(data: tuple[TensorTree, TensorTree], count: int, identities: Sequence[str] | None) -> list[bytes]:
-    if identities is not None:
-        return [b"identity\n" + identity.encode() for identity in identities]
-    parts = [part.detach().cpu().contiguous().reshape(count, -1).numpy() for part in tensors(data)]
-    return [b"record\n" + b"".join(part[place].tobytes() for part in parts) for place in range(count)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +16,10 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
-from client.dataset_files.record_commitments import SIZE, RecordCommitments, read_values
+from client.dataset_files.record_commitments import SIZE, RecordCommitments, commitment, read_values
 from client.keys.private_file import read_private
 from client.keys.signer import Signer
+from epsilon_ledger.record_names import BY_IDENTITIES, BY_NUMBERS, RecordNames
 from ledger.book.book import Book
 from ledger.book.checkpoint_file import default_path
 from ledger.book.submitted_command import Outcome, Submission
@@ -44,6 +44,11 @@ _ROLES: Final = ("SRO", "TDP", "TDC")
 _SECRETS: Final = (*_ROLES, "attester", "commitments", "log")
 _ORIGIN: Final = "local.invalid/ledger"
 _ATTESTER: Final = "https://attester.local.invalid"
+_OTHERWISE: Final = {
+    # By how the names of a book's partitions begin.
+    BY_IDENTITIES: "must be given: the records of {} are known by identities",
+    BY_NUMBERS: "must not be given: the records of {} are known by their numbers; name another book",
+}
 _DAY_MS: Final = 86_400_000
 _FILE_MAX: Final = 4_096
 
@@ -93,35 +98,43 @@ class LocalBook:
         """Close the book."""
         self._book.close()
 
-    def commitments(self, identities: Iterable[bytes]) -> RecordCommitments:
-        """Commitments to records under the book's key. Raises: Malformed."""
-        made = RecordCommitments(self._keys["commitments"])
-        made.add(identities)
-        return made
-
-    def partitions(self, commitments: RecordCommitments) -> list[str]:
+    def partitions(self, names: RecordNames) -> list[str]:
         """The partitions that hold any of these records; those that none holds get one of their own.
 
         Raises:
-            Malformed: for more partitions than one run may touch. LocalRefused.
+            Malformed: for more partitions than one run may touch, for more records than one can hold, or for records
+                known otherwise than the book's. LocalRefused.
         """
-        own = commitments.values()
-        touched, new = list[str](), own
+        key = self._keys["commitments"]
+        commitments = RecordCommitments(key)
+        commitments.add(names.names)
+        own, touched, new = commitments.values(), list[str](), commitments.values()
         with self._book.read() as facts:
             for ref, partition in facts.partitions.items():
+                # Partitions of an earlier form of book do not say how they know their records.
+                scheme = ref.rpartition("/")[2][0]
+                if scheme in _OTHERWISE and scheme != names.scheme:
+                    raise Malformed("identities", _OTHERWISE[scheme].format(self._path))
                 theirs = {value for digest in partition.commitments for value in read_values(facts.documents[digest])}
-                if own & theirs:
+                if scheme in _OTHERWISE:
+                    held = own & theirs
+                else:
+                    known = zip(names.names, names.earlier, strict=True)
+                    held = frozenset(
+                        commitment(key, name) for name, before in known if commitment(key, before) in theirs
+                    )
+                if held:
                     touched.append(ref)
-                    new -= theirs
+                    new -= held
         if new:
-            touched.append(self._open_partition(commitments, new))
+            touched.append(self._open_partition(commitments, new, names.scheme))
         if len(touched) > PARTITIONS_MAX:
             rule = f"share records with {len(touched)} sets of this book, and a run may touch {PARTITIONS_MAX}"
             raise Malformed("data", rule)
         return touched
 
-    def _open_partition(self, commitments: RecordCommitments, new: frozenset[bytes]) -> str:
-        name = f"p{secrets.token_hex(6)}"
+    def _open_partition(self, commitments: RecordCommitments, new: frozenset[bytes], scheme: str) -> str:
+        name = f"{scheme}{secrets.token_hex(6)}"
         documents: list[c.Json] = [self._book.put_document(document) for document in commitments.documents(new)]
         body: c.Object = {
             "commitments": documents,
@@ -139,8 +152,11 @@ class LocalBook:
         self._submit("TDP", "partition", body)
         return f"{did('TDP')}/{DATASET}/{name}"
 
-    def charge(self, name: str, plan: Plan, partitions: list[str]) -> CleanRoomIdentity:
+    def charge(self, name: str, plan: Plan, partitions: list[str], most: int) -> CleanRoomIdentity:
         """Charge a run and enter its key release: from then on it counts in full unless it is posted.
+
+        Args:
+            most: how many records of one name the run has at most.
 
         Raises:
             LocalRefused: with every reason.
@@ -152,6 +168,7 @@ class LocalBook:
             "deadline": room.deadline,
             "partitions": list[c.Json](partitions),
             "plan": plan.to_json(),
+            **({"unit_records_max": most} if most > 1 else {}),
         }
         self._submit("TDC", "charge", body, name)
         attester = DevelopmentAttester(_ATTESTER, Ed25519PrivateKey.from_private_bytes(self._keys["attester"]))

@@ -47,7 +47,7 @@ class RecordCommitments:
 
     def add(self, identities: Iterable[bytes]) -> None:
         """Commit to more records. Raises: Malformed, for more than a partition can name."""
-        self._made.update(hmac.digest(self._key, identity, "sha256") for identity in identities)
+        self._made.update(commitment(self._key, identity) for identity in identities)
         if len(self._made) > COMMITTED_MAX:
             rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or make none"
             raise Malformed("commitments", rule)
@@ -66,6 +66,11 @@ class RecordCommitments:
         ordered = sorted(self._made if only is None else self._made & only)
         for start in range(0, len(ordered), PER_DOCUMENT):
             yield head + b"".join(ordered[start : start + PER_DOCUMENT])
+
+
+def commitment(key: bytes, identity: bytes) -> bytes:
+    """The commitment to one record, by what it is committed by."""
+    return hmac.digest(key, identity, "sha256")
 
 
 def read_values(document: bytes) -> list[bytes]:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from ledger.accounting.epsilon_report import estimate_epsilon, reported_epsilon
+from ledger.mechanisms.decomposition import group_privacy
 from ledger.mechanisms.mechanism import NOISE_MAX, NOISE_MIN, Mechanism, PoissonGaussian
 from ledger.wire.malformed import Malformed
 
@@ -29,17 +30,25 @@ _NEAR: Final = 1e-4
 """Places closer than this, as logarithms, give no slope: the noise of the grids would decide it."""
 
 
-def calibrate_noise(
-    probability: Fraction, steps: int, epsilon: Fraction, delta: Fraction, relation: str = "REPLACE_SPECIAL"
+def calibrate_noise(  # noqa: PLR0913, PLR0917 - the numbers of a run, and whom it protects
+    probability: Fraction,
+    steps: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    relation: str = "REPLACE_SPECIAL",
+    group: int = 1,
 ) -> Fraction:
     """The least noise multiplier, to four decimals, for which ``steps`` sampled steps keep (ε, δ).
+
+    Args:
+        group: of so many records together.
 
     Raises:
         Malformed: if no permitted noise multiplier is enough.
     """
 
     def of(noise: int) -> Mechanism:
-        return PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), steps)
+        return group_privacy(group, PoissonGaussian(probability, Fraction(noise, NOISE_PLACES), steps))
 
     least = least_noise(of, epsilon, delta, relation)
     if least is None:

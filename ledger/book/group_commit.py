@@ -71,7 +71,7 @@ class Writer:
         Args:
             engines: what is written by, and what is read by. recorder: decides and signs.
             state: the state of the book, which belongs to the writing thread from here on.
-            kept: the file of the newest checkpoint. lock: the lock on the file of an SQLite book.
+            kept: the file of the newest checkpoint. lock: on the file of an SQLite book.
         """
         writes, self._reads = engines
         self._short = ShortReads(self._reads)
@@ -79,14 +79,13 @@ class Writer:
         self._state, self.statements = state, state.statements
         self._lock, self._recorder = lock, recorder
         self._queue: CallQueue[Finished | Future[Pinned | None] | Exception | str] = CallQueue()
-        self._calls: deque[Call] = deque()
+        self._calls = deque[Call]()
         self._verdicts: VerdictCache[Any] = VerdictCache()
         self._deciding: list[Call] = []
         self._batch: Batch | None = None
         self._transaction: Connection | None = None
         self._committing: Batch | None = None
-        self._answered = 0
-        self._ending = False
+        self._answered, self._ending = 0, False
         self._halted: Exception | None = None
         self.stopped: str | None = None
         self.pricing = CommandPricing(self._reads, recorder, self._priced)
@@ -174,7 +173,7 @@ class Writer:
             self._refuse_if_stopped()
 
     def _finished(self, finished: Finished) -> None:
-        """A commit is over: answer those whose calls it ends. In the committing thread."""
+        """A commit is over: answer those whose calls it ends. In the thread that committed."""
         batch, error = finished
         # The writer goes on first: waking callers takes a while.
         self._queue.put_back(finished)
@@ -201,9 +200,9 @@ class Writer:
             self._stop(error)
 
     def _is_done(self) -> bool:
-        busy = self._calls or self._batch is not None or self._committing is not None
         # The last changes are stated before the book is closed.
         self._state.statements.closing = self._ending
+        busy = self._calls or self._batch is not None or self._committing is not None
         return not busy and self._state.statements.rest_ms(self._state.time) == math.inf
 
     def _receive(self) -> bool:
@@ -214,8 +213,7 @@ class Writer:
         at_once = can_decide or (self._ending and self._committing is None)
         # While a batch is committed, its end comes before anything is due.
         rest_s = 0 if at_once else REST_S if self._committing is not None else self._due.rest_s()
-        message = self._queue.get(rest_s)
-        found, since = message is not None, monotonic()
+        found, since = (message := self._queue.get(rest_s)) is not None, monotonic()
         while message is not None:
             if isinstance(message, Call):
                 self._calls.append(message)
@@ -270,7 +268,7 @@ class Writer:
         self._deciding.clear()
 
     def _read(self, most: int) -> list[list[PendingCommand | Outcome]]:
-        """The first commands that wait, by call: read, and their signatures verified where others wait for the log."""
+        # Their signatures are verified here where others wait for the log.
         return self.pricing.read_first(self._state.facts.in_memory, self._calls, most, verified=self._shared)
 
     def _begin(self) -> Batch | None:
@@ -296,8 +294,8 @@ class Writer:
         close_batch(batch, self._recorder.signer)
         self._committing, self._batch = batch, None
         connection, self._transaction = self._transaction, None
-        # To decide a few calls meanwhile gains less than handing over costs, and makes batches smaller.
         waiting = len(self._calls) + self._queue.messages
+        # To decide a few meanwhile gains less than handing over costs.
         self._committer.commit(batch, connection, here=waiting < max(1, len(batch.parts) // 2))
 
     def _stop(self, error: BaseException) -> None:

@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from typer.testing import CliRunner
 from epsilon_ledger.__main__ import assemble
 from epsilon_ledger.local import LocalRefused, LocalRun, attach, read_table
 from epsilon_ledger.local_book import LocalBook
+from epsilon_ledger.record_names import RecordNames
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.book.submitted_command import BookUnusable
 from ledger.commands.entry import Entry
 from ledger.files.state_folder import state_folder
@@ -36,12 +39,24 @@ TARGETS = (INPUTS[:, 0] > 0).long()
 FULL: dict[str, Any] = {"budget": "2", "epsilon": "1.6", "steps": 4, "batch_size": 20}
 
 
-def _run(book: Path, records: slice | torch.Tensor = slice(None), **changes: Any) -> LocalRun:  # noqa: ANN401 - of attach
-    model = torch.nn.Linear(3, 2)
+class _Narrowed(torch.nn.Module):
+    """Takes numbers of any type, as 32-bit floats."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The same numbers."""
+        return inputs.float()
+
+
+def _run(
+    book: Path,
+    records: slice | torch.Tensor = slice(None),
+    dtype: torch.dtype = torch.float32,
+    **changes: Any,  # noqa: ANN401 - of attach
+) -> LocalRun:
+    model = torch.nn.Sequential(_Narrowed(), torch.nn.Linear(3, 2))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
-    return attach(
-        model, optimiser, cross_entropy, (INPUTS[records], TARGETS[records]), book=book, **{**FULL, **changes}
-    )
+    data = INPUTS[records].to(dtype), TARGETS[records]
+    return attach(model, optimiser, cross_entropy, data, book=book, **{**FULL, **changes})
 
 
 def _taken(run: LocalRun) -> int:
@@ -57,18 +72,20 @@ def spent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return book
 
 
-SAME: dict[str, slice | torch.Tensor] = {
-    "as they are": slice(None),
-    "in another order": torch.arange(39, -1, -1),
-    "a part of them": slice(0, 20),
-    "with a row twice": torch.tensor([*range(40), 39]),
+SAME: dict[str, tuple[slice | torch.Tensor, dict[str, Any]]] = {
+    "as they are": (slice(None), {}),
+    "in another order": (torch.arange(39, -1, -1), {}),
+    "a part of them": (slice(0, 20), {}),
+    "with a row twice": (torch.tensor([*range(40), 39]), {}),
+    "in another type": (slice(None), {"dtype": torch.float64}),
 }
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_records_have_the_budget_that_is_left(spent: Path, name: str) -> None:
     """Whatever they are called: the second run is refused before a record is used, and told why."""
-    run = _run(spent, SAME[name])
+    records, changes = SAME[name]
+    run = _run(spent, records, **changes)
     with pytest.raises(LocalRefused, match=r"^charge: "), run:
         list(run)
 
@@ -103,6 +120,56 @@ def test_identities_are_who_the_records_are(tmp_path: Path) -> None:
     assert _taken(_run(book, slice(0, 20), identities=names)) == 4
     with pytest.raises(LocalRefused), _run(book, slice(20, 40), identities=names) as run:
         list(run)
+
+
+def test_a_record_that_is_there_several_times_is_charged_as_such(tmp_path: Path) -> None:
+    """Its ε is that of all of them together: the noise is greater, and the ledger's charge the same."""
+    thrice = tmp_path / "thrice.sqlite"
+    run = _run(thrice, torch.arange(30) % 10, epsilon="0.6")
+    alone = reported_epsilon(run.plan.whole, Fraction(1, 100_000), "REPLACE_SPECIAL")
+    assert 2 * alone < run.epsilon <= Fraction(6, 10)
+    assert _taken(run) == 4
+    (charge,) = [body for kind, body in _bodies(thrice) if kind == "charge"]
+    assert charge["unit_records_max"] == 3
+
+
+def test_a_record_that_is_there_too_often_is_refused(tmp_path: Path) -> None:
+    """What is priced is bounded; who the records are may be named instead."""
+    with pytest.raises(Malformed, match="data: has one record 65 times, and at most 64 are permitted: take it once"):
+        _run(tmp_path / "book.sqlite", torch.zeros(65, dtype=torch.int64))
+    names = [f"person {number}" for number in range(65)]
+    assert _taken(_run(tmp_path / "book.sqlite", torch.zeros(65, dtype=torch.int64), identities=names)) == 4
+
+
+def test_a_book_knows_its_records_in_one_way(tmp_path: Path) -> None:
+    """By their numbers, or by who they are: the same records would have a budget each way."""
+    named, numbered = tmp_path / "named.sqlite", tmp_path / "numbered.sqlite"
+    names = [f"person {number}" for number in range(20)]
+    assert _taken(_run(named, slice(0, 20), identities=names)) == 4
+    assert _taken(_run(numbered, slice(0, 20))) == 4
+    with (
+        pytest.raises(Malformed, match=r"^identities: must be given: the records of"),
+        _run(named, slice(0, 20)) as run,
+    ):
+        list(run)
+    with (
+        pytest.raises(Malformed, match=r"^identities: must not be given: the records of"),
+        _run(numbered, slice(0, 20), identities=names) as run,
+    ):
+        list(run)
+
+
+def test_records_of_an_earlier_form_of_book_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partitions say neither way, and hold the bytes of numbers in the type that they had."""
+    book = tmp_path / "book.sqlite"
+    earlier = _run(book, slice(0, 20))
+    raw = earlier._names.earlier  # noqa: SLF001 - as the program before wrote them
+    monkeypatch.setattr(earlier, "_names", RecordNames("p", raw, raw, 1))
+    assert _taken(earlier) == 4
+    with pytest.raises(LocalRefused), _run(book, slice(0, 40)) as run:
+        list(run)
+    # The others are new.
+    assert _taken(_run(book, slice(20, 40))) == 4
 
 
 def test_a_person_with_two_records_is_refused(tmp_path: Path) -> None:
@@ -185,7 +252,7 @@ def test_an_older_copy_of_the_book_is_not_opened(tmp_path: Path, caplog: pytest.
     LocalBook(path, *numbers).close()
     older = copy(path, tmp_path / "older.sqlite")
     book = LocalBook(path, *numbers)
-    book.partitions(book.commitments([b"one"]))
+    book.partitions(RecordNames.of_identities(["one"], 1))
     book.close()
     newest = copy(path, tmp_path / "newest.sqlite")
     copy(older, path)
