@@ -16,6 +16,7 @@ from api.cli.planning import PLAN, POLICY
 from client.cli.arguments import milliseconds, time_of
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
+from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -216,6 +217,9 @@ def demo(
 
     An earlier demonstration and its book are kept: their folder gets another name.
     """
+    if folder.exists() and not folder.is_dir():
+        typer.echo(f"FOLDER: {folder} is a file: name a folder, which is made if it is not there", err=True)
+        raise typer.Exit(ExitCode.INVALID)
     typer.echo(f"Starting the demonstration in {folder}.")
     from rich.console import Console
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import httpx
 
-from client.http.base_url import is_loopback, require_private
+from client.http.base_url import base_of, is_loopback, require_private
 from client.http.problems import Unreachable
 from client.http.tls_context import tls_context
 from ledger.wire import canonical_json as c
@@ -36,9 +36,11 @@ def token_endpoint(issuer: str) -> TokenEndpoint:
     """The endpoint of ``issuer``, a URL without a slash at its end.
 
     Raises:
-        Malformed: if its metadata has another name, an endpoint that anyone on the way can read, or cannot be read.
+        Malformed: if it is no such URL, or its metadata has another name, an endpoint that anyone on the way can read,
+            or cannot be read.
         Unreachable: if it does not answer.
     """
+    base_of(issuer, "issuer")
     response = fetch_answer(issuer, None)
     if response.status_code == httpx.codes.NOT_FOUND:
         return TokenEndpoint(f"{issuer}/token", f"{issuer}/token")

@@ -124,9 +124,9 @@ def run(  # noqa: PLR0913, PLR0917 - each an option
     from policy.cli.text_report import run_lines
     from policy.planning.plan_report import first_since, report
 
-    now = moment(at)
     changes = Changes(epochs, noise, steps, tuple(partition or ()))
     with book_snapshot(book, as_of) as facts:
+        now = moment(at)
         named = changes.applied(_body(charge, contract))
         body = with_ranges(named, _open_partitions(facts, now))
         question = _under(_question(facts, body, actor, now), document)

@@ -22,6 +22,15 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert mine.read_text(encoding="ascii") == "mine"
 
 
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    """It is said what to do, and the file stays."""
+    file = tmp_path / "thesis.txt"
+    file.write_text("mine", encoding="ascii")
+    done = CliRunner().invoke(app, ["demo", str(file), "--replace"])
+    assert (done.exit_code, f"FOLDER: {file} is a file: name a folder" in done.stderr) == (2, True), done.output
+    assert file.read_text(encoding="ascii") == "mine"
+
+
 def test_an_earlier_demonstration_is_kept_unless_it_is_replaced(tmp_path: Path) -> None:
     """Under the first name that is free; with ``replace`` it is deleted."""
     folder = tmp_path / "demo"

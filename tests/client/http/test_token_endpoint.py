@@ -64,6 +64,13 @@ def test_metadata_of_another_and_open_endpoints_are_refused(said: dict[str, Any]
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("url", ["\0", "login.example", "ftp://login.example", "https://[::1"])
+def test_an_issuer_that_is_no_url_is_named(url: str) -> None:
+    """Before anything is sent."""
+    with pytest.raises(Malformed, match=r"^issuer: must be an http or https URL"):
+        token_endpoint(url)
+
+
 def test_an_issuer_that_does_not_answer_is_unreachable() -> None:
     """Nobody listens."""
     with listen(LOOPBACK, 0) as closed:

@@ -157,6 +157,7 @@ def test_a_merger_and_coalitions_are_reported(world: StoredWorld) -> None:
         (["plan", "again", "run-0", "--as-of", "999"], 4, "fewer than 999"),
         (["plan", "coalitions", "--epsilon", "1e3"], 2, "--epsilon"),
         (["plan", "coalitions", "--at", "tomorrow"], 2, "--at"),
+        (["plan", "run", "nowhere.json", "--actor", BANK_A, "--at", "tomorrow"], 2, "--at"),
         (["policy", "impact", "nowhere.json"], 2, "nowhere.json"),
         (["plan", "run", "nowhere.json", "--actor", BANK_A], 2, "nowhere.json"),
     ],
