@@ -7,6 +7,9 @@ This holds for a plain list of columns over tables joined by equality on the joi
 rows of one principal bounds what the principal can change. A window, an aggregate, a limit, a union, a subquery or a
 condition on other columns would carry one principal's rows into another's: anything outside the grammar is refused.
 
+An equality ties two different aliases, and each ON ties its own new table to one named before it. A later ON cannot
+stand in for an earlier one: the ON of a LEFT JOIN drops no row, so what a join before it has crossed stays crossed.
+
     query     = "SELECT" columns "FROM" table (joins | tables)
     columns   = "*" | column {"," column}           column = name ["." (name | "*")] ["AS" name]
     table     = name [["AS"] name]
@@ -37,7 +40,7 @@ def check_query(query: str, key: str) -> tuple[str, ...]:
     """The tables that a plain join on ``key`` reads, in order.
 
     Raises:
-        NotPlain: naming the first word that is not of the grammar, or the table that no equality ties to the others.
+        NotPlain: naming the first word that is not of the grammar, or the table that its equalities do not tie.
     """
     if len(query) > QUERY_MAX:
         raise NotPlain(f"it has more than {QUERY_MAX} characters")
@@ -66,6 +69,7 @@ class _Parser:
                 self._table()
                 self._expect("ON")
                 self._each(self._equality, "AND")
+                self._check_tied()
         if self._peek():
             raise NotPlain(f"{self._peek()[:40]!r} is where the query must end")
         self._check_tied()
@@ -132,8 +136,10 @@ class _Parser:
         if not (self._take("=") or self._take("==")):
             raise NotPlain(f"{self._peek()[:40]!r} is where = must be")
         right = self._side()
+        if left == right:
+            raise NotPlain(f"{left!r} is on both sides of an equality, which ties it to no other table")
         joined = [group for group in self._tied if group & {left, right}]
-        self._tied = [group for group in self._tied if group not in joined] + [set().union(*joined)]
+        self._tied = [set().union(*joined), *(group for group in self._tied if group not in joined)]
 
     def _side(self) -> str:
         alias = self._name()
