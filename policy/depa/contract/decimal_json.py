@@ -53,16 +53,26 @@ def parse(data: bytes, what: str) -> Any:  # noqa: ANN401 - JSON, with a Fractio
     return value
 
 
-def strings_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
-    """Every string value with its path, in order."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
+def leaves_in(value: Any, path: str) -> Iterator[tuple[str, str | int | Fraction | None]]:  # noqa: ANN401 - JSON
+    """Every value that holds no others, with its path, in order."""
+    if isinstance(value, dict):
         for name, inner in value.items():
-            yield from strings_in(inner, under(path, name))
+            yield from leaves_in(inner, under(path, name))
     elif isinstance(value, list):
         for place, inner in enumerate(value):
-            yield from strings_in(inner, f"{path}[{place}]")
+            yield from leaves_in(inner, f"{path}[{place}]")
+    else:
+        yield path, value
+
+
+def strings_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
+    """Every string value with its path, in order."""
+    return ((place, leaf) for place, leaf in leaves_in(value, path) if isinstance(leaf, str))
+
+
+def content_of(value: Any, path: str) -> list[tuple[str, str | int | Fraction]]:  # noqa: ANN401 - JSON
+    """The leaves that say something: null, empty strings, lists and objects do not, a zero and false do."""
+    return [(place, leaf) for place, leaf in leaves_in(value, path) if leaf is not None and leaf != ""]
 
 
 def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

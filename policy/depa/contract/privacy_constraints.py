@@ -29,8 +29,8 @@ class Bound:
 
     Attributes:
         noise: the least noise multiplier.
-        targets: the variables that may be predicted; empty if any may.
-        join_keys: the variables that may join it; empty if any may.
+        targets: the variables that may be predicted, none if it is empty; None if any may.
+        join_keys: the variables that may join it, likewise.
     """
 
     path: str
@@ -38,8 +38,8 @@ class Bound:
     epsilon: Fraction | None
     delta: Fraction | None
     noise: Fraction | None
-    targets: tuple[str, ...] = ()
-    join_keys: tuple[str, ...] = ()
+    targets: tuple[str, ...] | None = None
+    join_keys: tuple[str, ...] | None = None
 
 
 def read_bounds(top: Fields) -> tuple[Bound, ...]:
@@ -82,8 +82,13 @@ def _bound(path: str, dataset: str | None, privacy: Fields, epsilon: str) -> Bou
     return Bound(path, dataset, most, privacy.number("delta", LEAST, DELTA_MOST), noise)
 
 
-def _names(fields: Fields, name: str) -> tuple[str, ...]:
-    listed = fields.items(name, _NAMES_MAX, least=0) if fields.has(name) else []
+def _names(fields: Fields, name: str) -> tuple[str, ...] | None:
+    """A list of permitted names. An empty one permits none: only where there is no list may any be used."""
+    if not fields.has(name):
+        return None
+    # Our contract has no such member, so another pipeline under it is not held to the list.
+    fields.reasons.warn("bound_not_carried", fields.at(name), fields.value[name])
+    listed = fields.items(name, _NAMES_MAX, least=0)
     for place, name_ in enumerate(listed):
         if not isinstance(name_, str):
             fields.reasons.refuse("field_type", f"{fields.at(name)}[{place}]", name_, "must be a string")

@@ -59,6 +59,10 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "constraint_twice": ("import", "constrains a dataset again"),
     "constraint_dataset_unknown": ("import", "constrains a dataset that the contract does not hold"),
     "term_unread": ("import", "says what nothing here or in DEPA's trainer reads"),
+    "bound_not_carried": (
+        "import",
+        "is held to in this pipeline alone: the contract that is written does not state it",
+    ),
     "keys_together": ("import", "opens several datasets: they are charged together"),
     # Pipeline.
     "stage_unknown": ("import", "is no stage that is known: nothing says what it does with the data"),

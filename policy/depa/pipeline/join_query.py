@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 QUERY_MAX: Final = 20_000
@@ -36,8 +37,21 @@ class NotPlain(ValueError):  # noqa: N818 - what is the case, not an error of th
     """A query is outside the grammar above; the message names the first such word."""
 
 
-def check_query(query: str, key: str) -> tuple[str, ...]:
-    """The tables that a plain join on ``key`` reads, in order.
+@dataclass(frozen=True, slots=True)
+class PlainQuery:
+    """An admitted query; its names are in capitals, as SQL compares them.
+
+    Attributes:
+        tables: what it reads, in order.
+        renamed: each new name of a column that had another.
+    """
+
+    tables: tuple[str, ...]
+    renamed: tuple[str, ...]
+
+
+def check_query(query: str, key: str) -> PlainQuery:
+    """A plain join on ``key``.
 
     Raises:
         NotPlain: naming the first word that is not of the grammar, or the table that its equalities do not tie.
@@ -54,8 +68,9 @@ class _Parser:
         self._key = key.upper()
         self._aliases: dict[str, str] = {}
         self._tied: list[set[str]] = []
+        self._renamed: list[str] = []
 
-    def query(self) -> tuple[str, ...]:
+    def query(self) -> PlainQuery:
         self._expect("SELECT")
         if not self._take("*"):
             self._each(self._column, ",")
@@ -73,7 +88,7 @@ class _Parser:
         if self._peek():
             raise NotPlain(f"{self._peek()[:40]!r} is where the query must end")
         self._check_tied()
-        return tuple(self._aliases.values())
+        return PlainQuery(tuple(self._aliases.values()), tuple(self._renamed))
 
     def _peek(self) -> str:
         return self._tokens[self._place] if self._place < len(self._tokens) else ""
@@ -104,11 +119,11 @@ class _Parser:
             item()
 
     def _column(self) -> None:
-        self._name()
+        column = self._name()
         if self._take(".") and not self._take("*"):
-            self._name()
-        if self._take("AS"):
-            self._name()
+            column = self._name()
+        if self._take("AS") and (name := self._name()) != column:
+            self._renamed.append(name)
 
     def _table(self) -> None:
         table = self._name()

@@ -40,6 +40,7 @@ class Join:
     Attributes:
         output: the path of its result; None if a reason explains why.
         mounts: the paths of the datasets that it names.
+        renamed: each name that its query gives to a column of another name, in capitals.
         rows: the declared bound on the rows of one data principal in the result; None without one.
     """
 
@@ -47,6 +48,12 @@ class Join:
     output: str | None
     mounts: tuple[str, ...]
     rows: int | None
+    renamed: tuple[str, ...] = ()
+
+    @property
+    def query_path(self) -> str:
+        """Where its query stands."""
+        return f"{self.path}.joined_dataset.joining_query"
 
 
 def read_join(name: str, fields: Fields, contract: Contract) -> Join:
@@ -54,9 +61,25 @@ def read_join(name: str, fields: Fields, contract: Contract) -> Join:
     fields.only(("datasets", "joined_dataset", BOUND))
     datasets = list(fields.objects("datasets", DATASETS_MAX))
     read = [_dataset(dataset, contract) for dataset in datasets]
-    output = _spark(fields, datasets, contract) if name in SPARK else fields.text("joined_dataset")
     rows = fields.whole(BOUND, 1, GROUP_MAX) if fields.has(BOUND) else None
-    return Join(fields.path, output, tuple(mount for mount in read if mount), rows)
+    mounts = tuple(mount for mount in read if mount)
+    if name in SPARK:
+        output, renamed = _spark(fields, datasets, contract)
+        return Join(fields.path, output, mounts, rows, renamed)
+    for keys in _permitted_keys(datasets, contract):
+        # It puts files of equal names into one folder, by no key at all.
+        fields.refuse("join_key_not_permitted", "joined_dataset", f"a directory join has no key; {_keys_text(keys)}")
+    return Join(fields.path, fields.text("joined_dataset"), mounts, rows)
+
+
+def _permitted_keys(datasets: list[Fields], contract: Contract) -> list[tuple[str, ...]]:
+    """The keys that each dataset of a join may be joined on, of those that the contract bounds."""
+    used = {name for dataset in datasets if isinstance(name := dataset.value.get("id"), str)}
+    return [bound.join_keys for bound in contract.bounds if bound.join_keys is not None and bound.dataset in used]
+
+
+def _keys_text(keys: tuple[str, ...]) -> str:
+    return f"permitted are {', '.join(keys)}" if keys else "the contract permits none"
 
 
 def _dataset(fields: Fields, contract: Contract) -> str | None:
@@ -75,33 +98,36 @@ def _dataset(fields: Fields, contract: Contract) -> str | None:
     return fields.text("mount_path") if fields.has("mount_path") else None
 
 
-def _spark(fields: Fields, datasets: list[Fields], contract: Contract) -> str | None:
+def _spark(fields: Fields, datasets: list[Fields], contract: Contract) -> tuple[str | None, tuple[str, ...]]:
+    """The path of a Spark join's result, and the names that its query gives to columns of other names."""
     joined = fields.inner("joined_dataset")
     if not fields.has("joined_dataset"):
-        return None
+        return None, ()
     joined.only(_JOINED)
     key, query = joined.text("joining_key"), joined.text("joining_query")
+    renamed: tuple[str, ...] = ()
     if key is not None and query is not None:
         names = [dataset.text("name") for dataset in datasets]
-        _check_query(joined, key, query, {name.upper() for name in names if name is not None})
-    for bound in contract.bounds:
-        used = bound.dataset in {
-            dataset.value.get("id") for dataset in datasets if isinstance(dataset.value.get("id"), str)
-        }
-        if key is not None and used and bound.join_keys and key not in bound.join_keys:
-            joined.refuse("join_key_not_permitted", "joining_key", ", ".join(bound.join_keys))
+        renamed = _check_query(joined, key, query, {name.upper() for name in names if name is not None})
+    for keys in _permitted_keys(datasets, contract):
+        if key is not None and key not in keys:
+            joined.refuse("join_key_not_permitted", "joining_key", _keys_text(keys))
     output = joined.text("joined_dataset")
     # Before 2025 the folder of the result was a field of its own.
     folder = joined.text("model_output_folder") if joined.has("model_output_folder") else None
-    return f"{folder.rstrip('/')}/{output}" if folder and output and not output.startswith("/") else output
+    if folder and output and not output.startswith("/"):
+        output = f"{folder.rstrip('/')}/{output}"
+    return output, renamed
 
 
-def _check_query(joined: Fields, key: str, query: str, known_tables: set[str]) -> None:
+def _check_query(joined: Fields, key: str, query: str, known_tables: set[str]) -> tuple[str, ...]:
+    """Report a query that is not plain, or reads another table; the names that it gives to columns of other names."""
     try:
-        tables = check_query(query, key)
+        plain = check_query(query, key)
     except NotPlain as error:
         joined.refuse("join_query", "joining_query", str(error))
-        return
-    for table in tables:
+        return ()
+    for table in plain.tables:
         if table not in known_tables:
             joined.refuse("join_query", "joining_query", f"{table!r} is no dataset of this stage")
+    return plain.renamed

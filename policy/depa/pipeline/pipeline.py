@@ -13,6 +13,7 @@ from policy.depa.contract.field_reader import Fields
 from policy.depa.contract.reasons import Reasons
 from policy.depa.pipeline import joins, training_stage
 from policy.depa.pipeline.joins import Join, read_join
+from policy.depa.pipeline.target import check_targets
 from policy.depa.pipeline.training_stage import Training, read_training
 
 PATH: Final = "pipeline"
@@ -43,7 +44,8 @@ def read_pipeline(value: Any, contract: Contract, reasons: Reasons) -> Pipeline:
     if not pipeline.trainings and len(stages) == len(read):
         reasons.refuse("training_missing", top.at("pipeline"))
     _check_inputs(stages, contract, reasons)
-    _check_targets(pipeline, contract, reasons)
+    renamed = ((join.query_path, name) for join in pipeline.joins for name in join.renamed)
+    check_targets(tuple(stage.target for stage in pipeline.trainings), renamed, contract, reasons)
     return pipeline
 
 
@@ -75,11 +77,3 @@ def _check_inputs(stages: list[Join | Training], contract: Contract, reasons: Re
             inside = ".." not in stage.input and any(stage.input.startswith(mount) for mount in mounts)
             if not inside:
                 reasons.refuse("input_unknown", stage.path, stage.input)
-
-
-def _check_targets(pipeline: Pipeline, contract: Contract, reasons: Reasons) -> None:
-    permitted = [bound.targets for bound in contract.bounds if bound.targets]
-    for stage in pipeline.trainings:
-        for targets in permitted:
-            if stage.target is not None and stage.target not in targets:
-                reasons.refuse("target_not_permitted", stage.path, stage.target, ", ".join(targets))

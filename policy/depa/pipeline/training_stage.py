@@ -26,6 +26,7 @@ from policy.depa.contract.decimal_json import strings_in
 from policy.depa.contract.field_reader import Fields
 from policy.depa.contract.privacy_constraints import DELTA_MOST, LEAST
 from policy.depa.pipeline.preprocessing import Exposure, exact_metrics, fitted
+from policy.depa.pipeline.target import Target, read_target
 
 DEEP: Final = ("Train_DL", "PrivateTrain", "Train")
 TREES: Final = ("Train_XGB",)
@@ -104,7 +105,7 @@ class Training:
     batch: int | None
     epochs: int | None
     input: str | None
-    target: str | None
+    target: Target
     exposures: tuple[Exposure, ...]
 
 
@@ -130,7 +131,7 @@ def read_training(name: str, fields: Fields) -> Training:
         batch=None if trees else fields.whole("batch_size", 1, BATCH_MAX),
         epochs=None if trees else fields.whole("total_epochs", 1, STEPS_MAX),
         input=paths.text("input_dataset_path"),
-        target=_target(fields),
+        target=read_target(fields),
         exposures=(*fitted(fields, trees=trees), *exact_metrics(fields)),
     )
 
@@ -141,13 +142,6 @@ def _private(name: str, fields: Fields, *, stated: bool) -> bool:
         return fields.flag("is_private") is True and name != "Train"
     before = not fields.has("privacy_params") and not fields.has("paths")
     return name == "PrivateTrain" or (name == "Train_DL" and before and stated)
-
-
-def _target(fields: Fields) -> str | None:
-    config = fields.value.get("dataset_config")
-    place = config if isinstance(config, dict) else fields.value
-    target = place.get("target_variable")
-    return target if isinstance(target, str) else None
 
 
 def _check_layers(fields: Fields) -> None:

@@ -16,6 +16,7 @@ FIRST = "constraints|0|privacy|0"
 BOUND = "contract.constraints[0].privacy[0]"
 EPSILON, DELTA = f"{BOUND}.epsilon_threshold", f"{BOUND}.delta"
 KID = "datasets|0|key|properties|kid"
+DATA = "pipeline.pipeline[1].config.dataset_config"
 
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
     # Numbers in strings.
@@ -241,7 +242,7 @@ def test_the_specification_s_spelling_means_the_same(constraints: Any) -> None: 
         ),
         ({"data|0|join": ["ward"]}, "join_key_not_permitted", "pipeline.pipeline[0].config.joined_dataset.joining_key"),
         ({"data|1|join": [1]}, "field_type", "contract.constraints.data[1].join[0]"),
-        ({"data|0|target_variables": ["age"]}, "target_not_permitted", "pipeline.pipeline[1].config"),
+        ({"data|0|target_variables": ["age"]}, "target_not_permitted", f"{DATA}.target_variable"),
         ({"region": "IN"}, "field_unknown", "contract.constraints.region"),
     ],
 )

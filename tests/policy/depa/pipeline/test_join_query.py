@@ -67,7 +67,7 @@ CROSSING = [
 @pytest.mark.parametrize(("query", "tables"), PLAIN)
 def test_plain_joins_are_admitted(query: str, tables: tuple[str, ...]) -> None:
     """With the tables they read."""
-    assert check_query(query, "k") == tables
+    assert check_query(query, "k").tables == tables
 
 
 @pytest.mark.parametrize(("query", "told"), CROSSING)
@@ -77,10 +77,17 @@ def test_whatever_may_cross_principals_is_refused(query: str, told: str) -> None
         check_query(query, "k")
 
 
+def test_columns_that_get_another_name_are_told() -> None:
+    """By their new name; what keeps its own is not."""
+    query = "SELECT a.v AS w, b.u, a.k AS K, c AS d, b.* FROM a JOIN b ON a.k = b.k"
+    assert check_query(query, "k").renamed == ("W", "D")
+    assert check_query("SELECT * FROM a AS x", "k").renamed == ()
+
+
 def test_a_query_has_a_greatest_length() -> None:
     """The longest is read; one character more is not."""
     longest = "SELECT * FROM a".ljust(QUERY_MAX)
-    assert check_query(longest, "k") == ("A",)
+    assert check_query(longest, "k").tables == ("A",)
     with pytest.raises(NotPlain, match="more than 20000 characters"):
         check_query(longest + " ", "k")
 
