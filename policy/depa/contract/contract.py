@@ -41,6 +41,8 @@ _FIELDS: Final = (
     "terms",
     "version",
 )
+_UNREAD: Final = ("ccrp", "jurisdiction", "terms", "version")
+"""Each may bind the parties. What describes a dataset (its ``url``, ``schema`` and ``sample``) binds nobody."""
 _DATASET_FIELDS: Final = ("id", "key", "name", "owner", "provider", "sample", "schema", "url")
 
 
@@ -112,6 +114,7 @@ def read_contract(value: Any, reasons: Reasons) -> Contract:  # noqa: ANN401 - J
     top.one_of("schemaVersion", SCHEMAS)
     if top.has("version"):
         top.text("version")
+    top.unread(*_UNREAD)
     contract = Contract(
         id=top.name("id"),
         tdc=top.did("tdc"),
@@ -169,6 +172,7 @@ def _key(fields: Fields) -> tuple[str | None, str]:
     if not key.has("properties"):
         return None, ""
     properties.only(("authority", "endpoint", "kid"))
+    properties.unread("authority")  # who attests is the policy's to say
     vault = properties.text("endpoint", empty=True) if properties.has("endpoint") else ""
     return properties.name("kid"), vault or ""
 

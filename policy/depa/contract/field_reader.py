@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import parse_time
+from policy.depa.contract.decimal_json import content_of
 from policy.depa.contract.reasons import Reasons, spelled, under
 
 T = TypeVar("T")
@@ -44,6 +45,12 @@ class Fields:
         for name, value in self.value.items():
             if name not in allowed:
                 self.reasons.refuse("field_unknown", under(self.path, name), value)
+
+    def unread(self, *names: str) -> None:
+        """Warn of all that these fields say, value by value: nothing here holds anyone to it."""
+        for name in names:
+            for path, leaf in content_of(self.value.get(name), self.at(name)):
+                self.reasons.warn("term_unread", path, leaf)
 
     def has(self, name: str) -> bool:
         """Whether the field is present, even if null."""

@@ -53,6 +53,7 @@ def read_bounds(top: Fields) -> tuple[Bound, ...]:
 
 def _of_constraint(fields: Fields) -> Iterator[Bound]:
     fields.only(("compute", "data", "fetch", "privacy"))
+    fields.unread("compute", "fetch")
     for name, read in (("privacy", _read_shipped), ("data", _read_specified)):
         if fields.has(name):
             yield from map(read, fields.objects(name, DATASETS_MAX, least=0))
@@ -62,7 +63,7 @@ def _read_shipped(fields: Fields) -> Bound:
     fields.only(("dataset", "delta", "epochs_per_report", "epsilon_threshold", "noise_multiplier"))
     if fields.has("epochs_per_report"):
         fields.whole("epochs_per_report", 1, 1_000_000)
-        fields.reasons.warn("term_unread", fields.at("epochs_per_report"), fields.value["epochs_per_report"])
+    fields.unread("epochs_per_report")
     return _bound(fields.path, fields.name("dataset"), fields, "epsilon_threshold")
 
 

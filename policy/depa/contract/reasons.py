@@ -58,7 +58,7 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "constraint_missing": ("import", "has no privacy constraint: without one nothing may be trained on it"),
     "constraint_twice": ("import", "constrains a dataset again"),
     "constraint_dataset_unknown": ("import", "constrains a dataset that the contract does not hold"),
-    "term_unread": ("import", "says what nothing here or in DEPA's trainer reads"),
+    "term_unread": ("import", "says what nothing here reads: nobody is held to it"),
     "bound_not_carried": (
         "import",
         "is held to in this pipeline alone: the contract that is written does not state it",

@@ -8,7 +8,7 @@ import pytest
 
 from policy.depa.contract.contract import Contract, read_contract
 from policy.depa.contract.reasons import Reasons
-from tests.factories.depa_documents import CONTRACT, TESTS, VISITS, WARDS, checked, refusals
+from tests.factories.depa_documents import CONTRACT, TESTS, VISITS, WARDS, checked, refusals, warnings
 from tests.factories.path_changes import GONE, changed
 from tests.factories.people import HOSPITAL, LABORATORY
 
@@ -156,6 +156,39 @@ def test_a_template_s_variables_are_reported() -> None:
     found = checked({"ccrp": "did:web:$CCRP.example", "datasets|1|url": "https://$ACCOUNT/x"})
     reported = [(one.code, one.field) for one in found.reasons if one.code == "placeholder"]
     assert reported == [("placeholder", "contract.ccrp"), ("placeholder", "contract.datasets[1].url")]
+
+
+UNREAD: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({"terms": {"payment": {}, "revocation": {"days": None}, "other": [[], {}, ""]}}, []),
+    ({"terms": {"runs_max": 0, "model_release": False}}, ["terms.runs_max", "terms.model_release"]),
+    ({"terms": {"revocation": {"days": [1, 2]}}}, ["terms.revocation.days[0]", "terms.revocation.days[1]"]),
+    ({"terms": "no model leaves"}, ["terms"]),
+    ({"jurisdiction": "IN only"}, ["jurisdiction"]),
+    ({"jurisdiction": ""}, []),
+    ({"version": "2"}, ["version"]),
+    ({"ccrp": {"id": "did:web:rooms.example"}}, ["ccrp.id"]),
+    (
+        {"constraints|0|compute": {"tee": "SEV-SNP", "location": ["IN"]}},
+        ["constraints[0].compute.tee", "constraints[0].compute.location[0]"],
+    ),
+    ({"constraints|0|fetch": {"times_max": 1}}, ["constraints[0].fetch.times_max"]),
+    ({"constraints|0|compute": [], "constraints|0|fetch": ""}, []),
+    ({f"{FIRST}|epochs_per_report": "2"}, ["constraints[0].privacy[0].epochs_per_report"]),
+    (
+        {"datasets|0|key|properties|authority": {"endpoint": "other.example"}},
+        ["datasets[0].key.properties.authority.endpoint"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "fields"), UNREAD)
+def test_each_term_that_nothing_reads_is_warned_of_by_its_place(change: dict[str, Any], fields: list[str]) -> None:
+    """It refuses nothing, and no import is without its name; what is empty says nothing."""
+    plain = {"ccrp": GONE} | {f"datasets|{place}|key|properties|authority": GONE for place in range(3)}
+    found = checked({path: new for path, new in plain.items() if path not in change} | change)
+    assert refusals(found) == []
+    assert [field for code, field in warnings(found) if code == "term_unread"] == [f"contract.{one}" for one in fields]
 
 
 def _read(change: dict[str, Any]) -> Contract:
