@@ -71,6 +71,7 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "training_missing": ("import", "trains nothing"),
     "dataset_not_in_contract": ("import", "is no dataset of the contract"),
     "provider_differs": ("import", "is not who provides the dataset in the contract"),
+    "mount_differs": ("import", "is not where the dataset of the contract is mounted"),
     "input_unknown": ("import", "is neither a dataset of the contract nor the result of a join before"),
     "join_unbounded": ("import", "joins without a bound on the rows of one data principal"),
     "join_query": ("import", "is not a plain equality join on the joining key"),

@@ -16,6 +16,7 @@ from ledger.mechanisms.mechanism import GROUP_MAX
 from policy.depa.contract.contract import Contract
 from policy.depa.contract.field_reader import Fields
 from policy.depa.pipeline.join_query import NotPlain, check_query
+from policy.depa.pipeline.mounts import is_mount_of, leaves_folder
 from policy.documents.contract import DATASETS_MAX
 
 BOUND: Final = "rows_per_principal_max"
@@ -39,7 +40,7 @@ class Join:
 
     Attributes:
         output: the path of its result; None if a reason explains why.
-        mounts: the paths of the datasets that it names.
+        mounts: the paths at which it reads datasets of the contract.
         renamed: each name that its query gives to a column of another name, in capitals.
         rows: the declared bound on the rows of one data principal in the result; None without one.
     """
@@ -95,7 +96,14 @@ def _dataset(fields: Fields, contract: Contract) -> str | None:
                 dict.fromkeys(dataset.owner or dataset.provider or "no provider" for dataset in datasets)
             )
             fields.refuse("provider_differs", "provider", providers)
-    return fields.text("mount_path") if fields.has("mount_path") else None
+    if fields.has("file") and (file := fields.text("file")) is not None and leaves_folder(file):
+        fields.refuse("mount_differs", "file", "it leads out of the folder of the dataset")
+    mount = fields.text("mount_path") if fields.has("mount_path") else None
+    if mount is not None and datasets and not is_mount_of(mount, datasets, contract):
+        owners = " or ".join(dict.fromkeys(dataset.owner or "<owner>" for dataset in datasets))
+        fields.refuse("mount_differs", "mount_path", f"must be /mnt/remote/{owners}")
+        return None
+    return mount if datasets else None
 
 
 def _spark(fields: Fields, datasets: list[Fields], contract: Contract) -> tuple[str | None, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from policy.depa.contract.field_reader import Fields
 from policy.depa.contract.reasons import Reasons
 from policy.depa.pipeline import joins, training_stage
 from policy.depa.pipeline.joins import Join, read_join
+from policy.depa.pipeline.mounts import folder_of
 from policy.depa.pipeline.target import check_targets
 from policy.depa.pipeline.training_stage import Training, read_training
 
@@ -67,13 +68,11 @@ def _stage(stage: Fields, contract: Contract) -> Join | Training | None:
 
 def _check_inputs(stages: list[Join | Training], contract: Contract, reasons: Reasons) -> None:
     """Check that each training input is the result of an earlier join, or a dataset of the contract."""
-    mounts = [f"/mnt/remote/{dataset.owner}/" for dataset in contract.datasets if dataset.owner]
+    folders = {dataset.owner for dataset in contract.datasets if dataset.owner}
     outputs: set[str] = set()
     for stage in stages:
         if isinstance(stage, Join):
-            mounts += [f"{mount.rstrip('/')}/" for mount in stage.mounts if mount.startswith("/mnt/remote/")]
+            folders |= {folder_of(mount) for mount in stage.mounts}
             outputs |= {stage.output} if stage.output else set()
-        elif stage.input is not None and stage.input not in outputs:
-            inside = ".." not in stage.input and any(stage.input.startswith(mount) for mount in mounts)
-            if not inside:
-                reasons.refuse("input_unknown", stage.path, stage.input)
+        elif stage.input is not None and stage.input not in outputs and folder_of(stage.input) not in folders:
+            reasons.refuse("input_unknown", stage.path, stage.input)

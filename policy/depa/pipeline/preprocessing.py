@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from policy.depa.contract.decimal_json import strings_in
 from policy.depa.contract.field_reader import Fields
+from policy.depa.pipeline.mounts import leaves_folder
 
 METRICS_MAX: Final = 100
 TREES_NEED: Final = (
@@ -71,6 +73,7 @@ def exact_metrics(fields: Fields) -> tuple[Exposure, ...]:
 
 def _of_dataset(fields: Fields) -> Iterator[Exposure]:
     fields.only(_DATASET)
+    _check_patterns(fields)
     yield from _scaler(fields)
     if fields.value.get("missing_strategy") is not None:
         strategy = fields.one_of("missing_strategy", _MISSING)
@@ -86,6 +89,14 @@ def _of_dataset(fields: Fields) -> Iterator[Exposure]:
         transforms.only(("augment", "normalize"))
         if transforms.has("normalize") and transforms.flag("normalize") is not False:
             yield _fit(transforms, "normalize", "nothing says that the mean is public")
+
+
+def _check_patterns(fields: Fields) -> None:
+    """Refuse patterns that lead to other folders."""
+    for name in ("file_pattern", "pairing"):
+        for path, pattern in strings_in(fields.value.get(name), fields.at(name)):
+            if leaves_folder(pattern):
+                fields.reasons.refuse("input_unknown", path, pattern)
 
 
 def _scaler(fields: Fields) -> Iterator[Exposure]:
