@@ -70,6 +70,17 @@ def strings_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN
     return ((place, leaf) for place, leaf in leaves_in(value, path) if isinstance(leaf, str))
 
 
+def names_in(value: Any, path: str) -> Iterator[tuple[str, str, Any]]:  # noqa: ANN401 - JSON
+    """Every name of a member with its path and what it holds, in order."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield under(path, name), name, inner
+            yield from names_in(inner, under(path, name))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from names_in(inner, f"{path}[{place}]")
+
+
 def content_of(value: Any, path: str) -> list[tuple[str, str | int | Fraction]]:  # noqa: ANN401 - JSON
     """The leaves that say something: null, empty strings, lists and objects do not, a zero and false do."""
     return [(place, leaf) for place, leaf in leaves_in(value, path) if leaf is not None and leaf != ""]

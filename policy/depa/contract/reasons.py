@@ -77,6 +77,7 @@ CODES: Final[dict[str, tuple[str, str]]] = {
     "join_query": ("import", "is not a plain equality join on the joining key"),
     "join_key_not_permitted": ("import", "is not a key that the contract permits joins on"),
     "target_not_permitted": ("import", "is not a target that the contract permits"),
+    "clipping_differs": ("import", "is not the norm that the plan clips gradients to"),
     "layer_crosses_records": ("import", "lets records of one batch touch each other"),
     # Level, caps and dates.
     "preprocessing_fitted": ("evaluate", "is fitted on governed data without privacy"),

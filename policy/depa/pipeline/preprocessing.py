@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policy.depa.contract.decimal_json import strings_in
+from policy.depa.contract.decimal_json import content_of, strings_in
 from policy.depa.contract.field_reader import Fields
 from policy.depa.pipeline.mounts import leaves_folder
 
@@ -46,6 +46,14 @@ _DATASET: Final = (
     "type",
 )
 
+_OPTIONS: Final = {
+    "filtering": ("filter_empty_targets",),
+    "image_config": ("binarize", "binarize_threshold", "convert_to_pil", "grayscale", "to_tensor", "use_cv2"),
+    "pairing": ("folder_pattern", "identifier_extraction", "input_pattern", "target_pattern"),
+    "text_config": ("encoding",),
+}
+"""The options of DEPA's trainer that choose or change each record by itself. Another one may look at all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
@@ -73,6 +81,7 @@ def exact_metrics(fields: Fields) -> tuple[Exposure, ...]:
 
 def _of_dataset(fields: Fields) -> Iterator[Exposure]:
     fields.only(_DATASET)
+    _read_options(fields)
     _check_patterns(fields)
     yield from _scaler(fields)
     if fields.value.get("missing_strategy") is not None:
@@ -89,6 +98,16 @@ def _of_dataset(fields: Fields) -> Iterator[Exposure]:
         transforms.only(("augment", "normalize"))
         if transforms.has("normalize") and transforms.flag("normalize") is not False:
             yield _fit(transforms, "normalize", "nothing says that the mean is public")
+
+
+def _read_options(fields: Fields) -> None:
+    """Name the options that no price depends on, and refuse others."""
+    for option, known in _OPTIONS.items():
+        if content_of(fields.value.get(option), ""):
+            fields.inner(option).only(known)
+            fields.unread(option)
+    if isinstance(fields.value.get("fill_value"), str):  # a word such as "mean" is a constant to DEPA's trainer
+        fields.unread("fill_value")
 
 
 def _check_patterns(fields: Fields) -> None:

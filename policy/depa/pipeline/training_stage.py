@@ -15,6 +15,7 @@ A value in two spellings may contradict itself, and is refused.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -22,9 +23,10 @@ from typing import Final
 from ledger.mechanisms.mechanism import STEPS_MAX
 from ledger.mechanisms.plan import BATCH_MAX, CLIPPING_MAX
 from ledger.wire.exact_numbers import EPSILON_MAX
-from policy.depa.contract.decimal_json import strings_in
+from policy.depa.contract.decimal_json import names_in, strings_in
 from policy.depa.contract.field_reader import Fields
 from policy.depa.contract.privacy_constraints import DELTA_MOST, LEAST
+from policy.depa.contract.reasons import spelled
 from policy.depa.pipeline.preprocessing import Exposure, exact_metrics, fitted
 from policy.depa.pipeline.target import Target, read_target
 
@@ -36,6 +38,8 @@ _DELTA: Final = ("delta", "DELTA")
 _CLIPPING: Final = ("max_grad_norm", "MAX_GRAD_NORM")
 _SPELLINGS: Final = (*_EPSILON, *_DELTA, *_CLIPPING)
 _INNER: Final = "privacy_params"
+_MECHANISM: Final = "gaussian"
+_SEPARATORS: Final = re.compile(r"[^a-z0-9]")
 _BOTH: Final = (
     "dataset_config",
     "is_private",
@@ -146,9 +150,17 @@ def _private(name: str, fields: Fields, *, stated: bool) -> bool:
 
 def _check_layers(fields: Fields) -> None:
     """A batch norm makes each record's gradient depend on the others in its batch: clipping then bounds nothing."""
-    for path, text in strings_in(fields.value.get("model_config"), fields.at("model_config")):
-        if "batchnorm" in text.lower().replace("_", ""):
+    config, at = fields.value.get("model_config"), fields.at("model_config")
+    for path, text in strings_in(config, at):
+        if _names_batch_norm(text):
             fields.reasons.refuse("layer_crosses_records", path, text)
+    for path, name, held in names_in(config, at):
+        if _names_batch_norm(name) and held is not None and held is not False:
+            fields.reasons.refuse("layer_crosses_records", path, held)
+
+
+def _names_batch_norm(text: str) -> bool:
+    return "batchnorm" in _SEPARATORS.sub("", text.lower())
 
 
 def _requested_privacy(fields: Fields, *, trees: bool) -> RequestedPrivacy:
@@ -160,14 +172,31 @@ def _requested_privacy(fields: Fields, *, trees: bool) -> RequestedPrivacy:
         places.insert(0, inner)
     epsilon, delta, clipping = (_find(places, names) for names in (_EPSILON, _DELTA, _CLIPPING))
     none = trees and (delta is None or delta[0].value[delta[1]] is None)
+    norm = _number(clipping, CLIPPING_MAX)
+    _hold_to_plan(places[0], norm, trees=trees)
     return RequestedPrivacy(
         epsilon=_number(epsilon, EPSILON_MAX),
         delta=None if none else _number(delta, DELTA_MOST),
-        clipping=_number(clipping, CLIPPING_MAX),
+        clipping=norm,
         stated=epsilon is not None,
         path=_path(fields, epsilon, "epsilon"),
         delta_path=_path(fields, delta, "delta"),
     )
+
+
+def _hold_to_plan(inner: Fields, norm: Fraction | None, *, trees: bool) -> None:
+    """Refuse another mechanism or another clipping than the plan's; a plan of trees has neither, so they are unread."""
+    mechanism = inner.value.get("mechanism")
+    if mechanism is not None and not (isinstance(mechanism, str) and mechanism.lower() == _MECHANISM):
+        inner.refuse("value_unknown", "mechanism", f"one of {_MECHANISM}")
+    elif trees:
+        inner.unread("mechanism")
+    if trees:
+        inner.unread("clip_value")
+    elif inner.value.get("clip_value") is not None:
+        value = inner.number("clip_value", LEAST, CLIPPING_MAX)
+        if value is not None and value != norm:
+            inner.refuse("clipping_differs", "clip_value", f"max_grad_norm is {spelled(norm)}")
 
 
 def _require(fields: Fields, *, trees: bool) -> None:

@@ -13,6 +13,11 @@ J = "pipeline|0|config"
 JOINED = "pipeline.pipeline[0].config"
 PARAMS = f"{C}|privacy_params"
 
+
+def _trees(**params: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    return changed(TREES, {f"config|privacy_params|{name}": value for name, value in params.items()})
+
+
 FAULTS: list[tuple[dict[str, Any], str, str]] = [
     # Stages.
     ({"pipeline|1|name": "NoSuch"}, "stage_unknown", "pipeline.pipeline[1].name"),
@@ -62,6 +67,30 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({f"{C}|poisson": True}, "field_unknown", f"{AT}.poisson"),
     ({f"{C}|model_config": {"l": {"class": "nn.BatchNorm2d"}}}, "layer_crosses_records", f"{AT}.model_config.l.class"),
     ({f"{C}|model_config": {"l": ["F.batch_norm"]}}, "layer_crosses_records", f"{AT}.model_config.l[0]"),
+    (
+        {f"{C}|model_config": {"l": [{"batch_norm": True}]}},
+        "layer_crosses_records",
+        f"{AT}.model_config.l[0].batch_norm",
+    ),
+    ({f"{C}|model_config": {"Batch-Norm 1": {}}}, "layer_crosses_records", f'{AT}.model_config["Batch-Norm 1"]'),
+    # The plan's mechanism and clipping norm.
+    *(
+        ({f"{PARAMS}|mechanism": value}, "value_unknown", f"{AT}.privacy_params.mechanism")
+        for value in ("laplace", "none", "", 1, ["gaussian"], False)
+    ),
+    ({"pipeline|1": _trees(mechanism="none")}, "value_unknown", f"{AT}.privacy_params.mechanism"),
+    ({f"{C}|mechanism": "gaussian"}, "field_unknown", f"{AT}.mechanism"),
+    ({f"{PARAMS}|clip_value": 1e9}, "clipping_differs", f"{AT}.privacy_params.clip_value"),
+    ({f"{PARAMS}|clip_value": 0.50001}, "clipping_differs", f"{AT}.privacy_params.clip_value"),
+    (
+        {f"{PARAMS}|clip_value": 0.5, f"{PARAMS}|max_grad_norm": GONE},
+        "clipping_differs",
+        f"{AT}.privacy_params.clip_value",
+    ),
+    ({f"{PARAMS}|clip_value": "0.5"}, "number_spelling", f"{AT}.privacy_params.clip_value"),
+    ({f"{PARAMS}|clip_value": 0}, "number_out_of_range", f"{AT}.privacy_params.clip_value"),
+    ({f"{PARAMS}|CLIP_VALUE": 0.5}, "field_unknown", f"{AT}.privacy_params.CLIP_VALUE"),
+    ({f"{C}|clip_value": 0.5}, "field_unknown", f"{AT}.clip_value"),
     # What is trained on.
     ({f"{C}|paths|input_dataset_path": "/data/other.csv"}, "input_unknown", AT),
     ({f"{C}|paths|input_dataset_path": "/mnt/remote/lab/../x"}, "input_unknown", AT),
@@ -70,6 +99,17 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"pipeline|0": TRAIN, "pipeline|1": PIPELINE["pipeline"][0]}, "input_unknown", JOINED),
     ({f"{J}|datasets|0|id": "other"}, "dataset_not_in_contract", f"{JOINED}.datasets[0].id"),
     ({f"{J}|datasets|0|provider": "lab"}, "provider_differs", f"{JOINED}.datasets[0].provider"),
+    # Options of a data set.
+    *(
+        ({f"{C}|dataset_config|{option}": {name: True}}, "field_unknown", f"{AT}.dataset_config.{option}.{name}")
+        for option, name in (
+            ("filtering", "drop_outliers"),
+            ("text_config", "build_vocab"),
+            ("image_config", "equalise"),
+            ("pairing", "balance"),
+        )
+    ),
+    ({f"{C}|dataset_config|filtering": "outliers"}, "field_type", f"{AT}.dataset_config.filtering"),
     # Joins.
     ({f"{J}|rows_per_principal_max": GONE}, "join_unbounded", JOINED),
     ({f"{J}|rows_per_principal_max": 0}, "number_out_of_range", f"{JOINED}.rows_per_principal_max"),
@@ -118,7 +158,10 @@ WITHIN: list[dict[str, Any]] = [
     {f"{C}|dataset_config|splits|stratify": False},
     {f"{C}|dataset_config|transforms": {"normalize": False, "augment": True}},
     {f"{C}|metrics": GONE},
-    {f"{C}|model_config": {"l": {"class": "nn.GroupNorm"}}},
+    {f"{C}|model_config": {"l": {"class": "nn.GroupNorm", "batch_norm": False, "use_batch_norm": None}}},
+    {f"{PARAMS}|mechanism": "Gaussian", f"{PARAMS}|clip_value": 0.5},
+    {f"{PARAMS}|mechanism": None, f"{PARAMS}|clip_value": None},
+    {f"{C}|dataset_config|filtering": {}, f"{C}|dataset_config|text_config": None},
     {f"{C}|paths|input_dataset_path": "/mnt/remote/lab/t.csv"},
     {f"{J}|datasets|0|provider": CONTRACT["datasets"][0]["provider"]},
     {"pipeline|0|name": "Join"},
@@ -159,6 +202,32 @@ def test_each_bound_itself_is_within(change: dict[str, Any]) -> None:
     """The near side of each edge refuses nothing at any Level."""
     for level in (0, 1, 2):
         assert refusals(checked(None, change, level=level)) == []
+
+
+UNREAD: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    (
+        {f"{C}|dataset_config|filtering": {"filter_empty_targets": False}},
+        ["dataset_config.filtering.filter_empty_targets"],
+    ),
+    ({f"{C}|dataset_config|text_config": {"encoding": "utf-8"}}, ["dataset_config.text_config.encoding"]),
+    ({f"{C}|dataset_config|pairing": {"input_pattern": "*_a.png"}}, ["dataset_config.pairing.input_pattern"]),
+    ({f"{C}|dataset_config|fill_value": "mean"}, ["dataset_config.fill_value"]),
+    ({f"{PARAMS}|mechanism": "gaussian"}, []),
+    (
+        {"pipeline|1": _trees(mechanism="gaussian", clip_value=1.0)},
+        ["privacy_params.mechanism", "privacy_params.clip_value"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "fields"), UNREAD)
+def test_what_no_price_depends_on_is_warned_of_by_its_place(change: dict[str, Any], fields: list[str]) -> None:
+    """It refuses nothing, and no import is without its name."""
+    found = checked(None, change, level=0)
+    assert refusals(found) == []
+    unread = [field for code, field in warnings(found) if code == "term_unread" and field.startswith("pipeline")]
+    assert unread == [f"{AT}.{field}" for field in fields]
 
 
 SPELLINGS: list[dict[str, Any]] = [
