@@ -99,7 +99,8 @@ class Verdict:
 
     Attributes:
         header: of the document entered, if the request enters one.
-        caps: per partition, for a request that opens or charges it.
+        caps: per partition, for a request that opens or charges it; and for the release of a charge's keys, where its
+            organisation has come to know others' runs since.
         until: a permit is the same for every equal request before this time (ms), as long as only runs are recorded:
             charges, key releases and settlements. None if that is not known. Requests are equal if they differ only in
             what names one run: id, key and clean room, deadline, the charge that is settled, and for how many steps.

@@ -172,3 +172,11 @@ def _walk(
 def coalitions_of(nodes: Mapping[int, Node], node: int) -> tuple[int, ...]:
     """The declared coalitions that follow the organisations at a node."""
     return tuple(arrow.node for arrow in nodes[node].children if nodes[arrow.node].kind is NodeKind.COALITION)
+
+
+def has_changed_since(nodes: Mapping[int, Node], node: int, index: int) -> bool:
+    """Whether an entry after ``index`` changed what a node knows other than its own runs, or which coalitions it has.
+
+    A merger, collusion, a model that it was given, or a coalition that follows it.
+    """
+    return any(at > index for at in (*reach(nodes, node), *coalitions_of(nodes, node)))

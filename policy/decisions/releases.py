@@ -16,6 +16,7 @@ from ledger.commands.runs.step_refund import RETURNING, returned_steps
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import Contract
 from ledger.domain.gate import REFUNDS
+from ledger.domain.organisation_graph import has_changed_since
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.partition_ranges import in_words
 from ledger.wire.field_types import TIME_MAX
@@ -23,7 +24,7 @@ from policy.attestation.verification import VMPL_CHECK, VMPL_SINCE_MS, Expected,
 from policy.checks.field_readers import HOUR_MS
 from policy.decisions.charges import check_consumer, check_contract_in_force, check_not_revoked
 from policy.decisions.contract_waivers import check_waivers
-from policy.decisions.documents_in_force import Binding, bindings, read_contract
+from policy.decisions.documents_in_force import Binding, bindings, caps_of, read_contract
 from policy.decisions.request import Case, on
 from policy.documents import LEVEL_SEALED, ContractDocument
 
@@ -34,11 +35,28 @@ FROZEN_OPENINGS_SINCE_MS: Final = 1_797_292_800_000
 """2026-12-15: replay accepts that an earlier program opened sealed models of a pipeline that audits had disproved."""
 
 
+OVER_CAP_RELEASES_SINCE_MS: Final = 1_797_292_800_000
+"""2026-12-15: replay accepts that an earlier program released keys to organisations that lineage had put over a cap."""
+
+
 def key_release(case: Case, body: ReleaseKey) -> None:
-    """Decide a key release: a pending charge, its own clean room, attested under every partition's policy."""
+    """Decide a key release: a pending charge, its own clean room, attested under every partition's policy.
+
+    Where the organisation has come to know others' runs since the charge, the caps that bind it now are stated too.
+    """
     charge = _charge(case, body.charge)
     if charge is None:
         return
+    _check_run(case, body, charge)
+    node = case.facts.organisations[charge.actor].node
+    if has_changed_since(case.facts.nodes, node, charge.index) and not case.is_accepted(OVER_CAP_RELEASES_SINCE_MS):
+        partitions = [case.facts.partitions[ref] for ref in charge.partitions]
+        document = read_contract(case.facts.documents[charge.contract])
+        bound = zip(partitions, bindings(case.facts, partitions, case.now), strict=True)
+        case.caps = [(one.ref, caps_of(one.epsilon, binds, document)) for one, binds in bound if binds is not None]
+
+
+def _check_run(case: Case, body: ReleaseKey, charge: Charge) -> None:
     contract = case.facts.contracts[charge.contract]
     document = read_contract(case.facts.documents[charge.contract])
     check_contract_in_force(case, contract, document)
@@ -52,7 +70,9 @@ def key_release(case: Case, body: ReleaseKey) -> None:
 
 def run_generation(case: Case, body: TakeGeneration) -> None:
     """Decide a new generation of a run: like the release of its keys, on new evidence."""
-    key_release(case, ReleaseKey(body.charge, body.evidence, body.nonce))
+    charge = _charge(case, body.charge)
+    if charge is not None:
+        _check_run(case, ReleaseKey(body.charge, body.evidence, body.nonce), charge)
 
 
 def step_lease(case: Case, body: LeaseSteps) -> None:

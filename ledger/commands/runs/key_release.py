@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ledger.accounts.account_sums import AccountSums
+from ledger.accounts.limits import limits_on
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.commands.signing_keys.key_authority import revoked_since
 from ledger.domain.charge_record import Charge
 from ledger.domain.decision import Decision, Rejected
+from ledger.domain.gate import Verdict
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import CCR
+from ledger.filters import read_rule
 from ledger.wire.field_types import KeyBytes, Name, Sha256
 from ledger.wire.records import Record
 
@@ -52,7 +55,28 @@ def decide(context: Context[ReleaseKey]) -> Decision:
         detail = f"{charge.actor} had the key {revoked}, revoked since, when it sent charge {charge.id}: void it"
         raise Rejected(Code.CONFLICT, detail, "body.charge")
     context.require_evidence(context.body.evidence)
-    return context.permit()
+    verdict = context.require_permit()
+    if verdict.caps:
+        _require_within_caps(context, charge, verdict)
+    return Decision(Code.PERMITTED)
+
+
+def _require_within_caps(context: Context[ReleaseKey], charge: Charge, verdict: Verdict) -> None:
+    """Check that every account that limits the charge's organisation now is within its cap. Raises: Rejected.
+
+    A charge counts in full from its admission on, so nothing is over a cap but by what its organisation has come to
+    know since.
+    """
+    facts, author = context.facts, context.facts.organisations[charge.actor]
+    partitions = tuple(facts.partitions[ref] for ref in charge.partitions)
+    rule = "void charges that have not begun"
+    for limit in limits_on(facts, partitions, verdict, author, context.prices):
+        terms = read_rule(facts.partitions[limit.partition].terms)
+        if not terms.admits(limit.before(facts), limit.cap):
+            detail = (
+                f"by what {charge.actor} has come to know, its account of {limit.partition} is over its cap: {rule}"
+            )
+            raise Rejected(Code.CONFLICT, detail, "body.charge")
 
 
 def effect(entry: Recorded[ReleaseKey]) -> Released:

@@ -8,11 +8,11 @@ import pytest
 from policy.checks.field_readers import format_time
 from policy.decisions.documents import LATER_SINCE_MS
 from policy.decisions.gate import gate
-from policy.decisions.releases import FROZEN_OPENINGS_SINCE_MS, ONE_MODEL_SINCE_MS
+from policy.decisions.releases import FROZEN_OPENINGS_SINCE_MS, ONE_MODEL_SINCE_MS, OVER_CAP_RELEASES_SINCE_MS
 from tests.factories.decision_facts import build
 from tests.factories.decision_scene import ASKED, SCENE
 from tests.factories.path_changes import changed
-from tests.factories.people import HOUR_MS
+from tests.factories.people import BANK_A, BANK_B, HOUR_MS
 
 PIPELINE: Final = "a" * 64
 BEFORE: Final = format_time(LATER_SINCE_MS - HOUR_MS)
@@ -56,3 +56,16 @@ def test_what_an_earlier_program_permitted_replays_until_a_date(
     verdict = gate(dataclasses.replace(request, now=since_ms - before_ms, permitted=permitted), facts)
     failed = [one.code for one in verdict.checks if one.code == code and not one.passed]
     assert failed == [code] * fails
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "permitted", "stated"), [(1, True, False), (0, True, True), (1, False, True), (0, False, True)]
+)
+def test_caps_on_a_key_release_are_stated_since_a_date(before_ms: int, *, permitted: bool, stated: bool) -> None:
+    """Where a coalition follows the charge's organisation since; else the release needs none."""
+    now = OVER_CAP_RELEASES_SINCE_MS - before_ms
+    for coalitions in ([], [{"members": [BANK_A, BANK_B], "epsilon": "3"}]):
+        scene = changed({**SCENE, "signers": [], "body": {}, **ASKED["key_release"]}, {"coalitions": coalitions})
+        request, facts = build("key_release", scene)
+        verdict = gate(dataclasses.replace(request, now=now, permitted=permitted), facts)
+        assert {ref for ref, _ in verdict.caps} == (set(facts.partitions) if coalitions and stated else set())
