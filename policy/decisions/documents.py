@@ -23,6 +23,8 @@ from policy.documents import Policy, Recommendation
 SECOND_MS: Final = 1_000
 LATER_SINCE_MS: Final = 1_797_292_800_000
 """2026-12-15: replay accepts that an earlier program dated a wider version like one that was in force already."""
+SUPERSEDED_SINCE_MS: Final = 1_797_292_800_000
+"""2026-12-15: from then on a version is dated after the one in force, and replaces one that is announced for later."""
 
 
 def policy(case: Case, body: EnterDocument) -> None:
@@ -32,10 +34,14 @@ def policy(case: Case, body: EnterDocument) -> None:
         return
     source, earlier = document.source, case.facts.policies.get(document.domain, ())
     _check_author(case, "issuer", document.issuer, source)
-    last = earlier[-1] if earlier else None
-    _check_next(case, f"version in {document.domain}", document, last)
+    newest = earlier[-1] if earlier else None
+    _check_next(case, f"version in {document.domain}", document, newest)
+    last = newest if case.now < SUPERSEDED_SINCE_MS else policy_in_force(case.facts, document.domain, case.now)
     if last:
-        times = ("the last version's effective date", last.effective), ("the effective date", document.effective)
+        of_last = (
+            "the last version's effective date" if last is newest else "the effective date of the version in force"
+        )
+        times = (of_last, last.effective), ("the effective date", document.effective)
         in_force = read_policy(case.facts.documents[last.document]) if last.effective + SECOND_MS <= case.now else None
         if in_force is None or case.is_accepted(LATER_SINCE_MS) or _binds_as_strictly(document, in_force):
             case.not_after("effective_unordered", *times, source)
