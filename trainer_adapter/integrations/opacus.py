@@ -37,7 +37,8 @@ from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import RECORD
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
-from trainer_adapter.integrations.opacus_guards import Hook, Refusal, hold, unseeded
+from trainer_adapter.integrations.opacus_guards import Hook, Terms, hold, unseeded
+from trainer_adapter.integrations.opacus_refusal import Refusal
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.model_run import ModelRun
 
@@ -122,7 +123,7 @@ class LedgerAccountant(IAccountant):
         if self.run.assignment.training.unit != RECORD:
             raise Refusal("Opacus draws and clips records, and the plan's unit is the user")
         probability, budget = self.run.assignment.training.sampling_probability, self.run.budget
-        hold(optimiser, loader, probability, self.step, lambda: budget.lease)
+        hold(optimiser, loader, Terms(probability, self.step, lambda: budget.lease))
         self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
 
     def __len__(self) -> int:

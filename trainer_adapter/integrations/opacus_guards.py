@@ -5,11 +5,14 @@ a hook takes its place there. So nothing is taken in the slot. A held optimiser 
 before any is drawn, whatever hooks it has and whichever code calls it; and the optimiser beneath it, which changes the
 weights, goes on only with noise that took one. An error on the way throws the gradients away. Where a run leases its
 steps, noise and batches are drawn under new keys from each lease on.
+
+A step is good on the batch that the loader handed out last, once, with as many gradients as that has records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import shake_256
 from typing import Any, Final, Protocol
@@ -22,18 +25,15 @@ from opacus.optimizers import DPOptimizer
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from torch.utils.hooks import RemovableHandle
 
-from trainer_adapter.dpsgd.csprng import SECRET_BYTES, CsprngRandomness
-from trainer_adapter.dpsgd.engine import float_above, float_below
-from trainer_adapter.dpsgd.poisson_sampler import draw
+from trainer_adapter.dpsgd.csprng import SECRET_BYTES
+from trainer_adapter.dpsgd.engine import float_above
+from trainer_adapter.integrations.opacus_batches import Part, PoissonDraws, tell_of
+from trainer_adapter.integrations.opacus_refusal import Refusal
 from trainer_adapter.session.hardware_secret import hardware_secret
 
 Hook = Callable[[DPOptimizer], None]
 _TWISTER: Final = slice(24, 24 + 8 * 624)
 """The 624 words of 32 bits, each in 64, in the bytes of a CPU generator's state; the first is that of its seed."""
-
-
-class Refusal(RuntimeError):  # noqa: N818 - what it is
-    """No step was left, or it was another than the one that was charged; the weights are as they were."""
 
 
 class Take(Protocol):
@@ -43,60 +43,46 @@ class Take(Protocol):
         """With this noise, of a batch drawn at this rate."""
 
 
-class PoissonDraws(UniformWithReplacementSampler):
-    """Logical batches as the engine of this project draws them: 64-bit words of ChaCha20 under a fresh key.
-
-    Opacus compares 24-bit numbers with the rate, which at small rates lets in more than were paid for, and takes them
-    from a generator that a seed repeats.
+@dataclass(frozen=True)
+class Terms:
+    """What a held optimiser is held to.
 
     Attributes:
-        drawn: how many batches, in all epochs.
-        randomness: of the batches to come.
+        probability: of the plan.
+        take: takes one step.
+        lease: how many leases this process has begun to use, 0 where the run leases no steps.
     """
 
-    def __init__(self, records: int, probability: Fraction, begin: Callable[[], None]) -> None:
-        """As many batches an epoch as take every record about once; ``begin`` is called at the start of each."""
-        super().__init__(num_samples=records, sample_rate=float_below(probability), steps=int(1 / probability))
-        self.drawn = 0
-        self._probability, self._begin = probability, begin
-        self.rekey()
-
-    def rekey(self) -> None:
-        """Draw all batches from here on under a key of fresh hardware entropy."""
-        self.randomness = CsprngRandomness.fresh()
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """One epoch: the places of the records of each batch, rising."""
-        self._begin()
-        for _ in range(self.steps):
-            self.drawn += 1
-            yield draw(self.randomness.stream("sampler", self.drawn), self.num_samples, self._probability).tolist()
+    probability: Fraction
+    take: Take
+    lease: Callable[[], int]
 
 
-def hold(
-    optimiser: DPOptimizer, loader: DPDataLoader, probability: Fraction, take: Take, lease: Callable[[], int]
-) -> None:
-    """Let the optimiser add no noise without a step, and the loader draw at most with this probability.
+def hold(optimiser: DPOptimizer, loader: DPDataLoader, terms: Terms) -> None:
+    """Let the optimiser add no noise without a step, and the loader draw at most with the plan's probability.
 
     Args:
         optimiser: of Opacus.
         loader: of Opacus.
-        probability: of the plan.
-        take: takes one step.
-        lease: how many leases this process has begun to use, 0 where the run leases no steps.
+        terms: where steps come from.
 
     Raises:
-        Refusal: for a loader that does not sample by Poisson, or draws more often.
+        Refusal: for a loader that does not sample by Poisson, draws more often or hands out in another order.
     """
     sampler = loader.batch_sampler
     if type(sampler) is not UniformWithReplacementSampler:
         raise Refusal("the loader does not draw by Poisson sampling, as the plan does: it takes a DPDataLoader")
-    if sampler.sample_rate > float_above(probability):
-        raise Refusal(f"the loader draws with probability {sampler.sample_rate}, the plan with {float(probability)}")
-    guard = _Guard(optimiser, take, lease)
-    guard.draws = PoissonDraws(sampler.num_samples, min(probability, Fraction(sampler.sample_rate)), guard.forget)
+    if sampler.sample_rate > float_above(terms.probability):
+        raise Refusal(
+            f"the loader draws with probability {sampler.sample_rate}, the plan with {float(terms.probability)}"
+        )
+    if not getattr(loader, "in_order", True):
+        raise Refusal("the loader hands out batches in another order than it draws them: in_order must be True")
+    guard = _Guard(optimiser, terms)
+    guard.draws = PoissonDraws(sampler.num_samples, min(terms.probability, Fraction(sampler.sample_rate)), guard.forget)
     # A loader refuses another sampler once it is made, though it reads it anew whenever it is iterated.
     object.__setattr__(loader, "batch_sampler", guard.draws)
+    tell_of(loader, guard.draws, guard.hand_out)
     beneath = optimiser.original_optimizer
     if (before := _beneath.pop(beneath, None)) is not None:
         before.remove()
@@ -143,23 +129,47 @@ class _Guard:
 
     draws: PoissonDraws
 
-    def __init__(self, optimiser: DPOptimizer, take: Take, lease: Callable[[], int]) -> None:
-        self._optimiser, self._take = optimiser, take
-        self._lease, self._entered = lease, 0
+    def __init__(self, optimiser: DPOptimizer, terms: Terms) -> None:
+        self._optimiser, self._terms = optimiser, terms
+        self._entered, self._charged = 0, False
         self._clip, self._noise = optimiser.clip_and_accumulate, optimiser.add_noise
-        self._taken, self._charged = 0, False
+        self._newest: Part | None = None
+        self._sum: Part | None = None
+        self._summed = 0
+
+    def hand_out(self, part: Part) -> None:
+        """From now on a step is good on this batch alone."""
+        if self._sum is not None and self._sum.draw != part.draw:
+            self.forget()
+        self._newest = part
+        # Opacus signals when it draws, which workers do ahead; a batch that its loop leaves out would shift all others.
+        self._optimiser._step_skip_queue[:] = [not part.last]  # noqa: SLF001 - Opacus has no other way
 
     def clip_and_accumulate(self) -> None:
         """One record whose gradient is not finite adds nothing, where it would make every weight NaN."""
-        if self._optimiser.accumulated_iterations != 1:
+        part, self._newest = self._newest, None
+        try:
+            self._check(part)
+        except Refusal:
             self.forget()
-            raise Refusal("a step is one draw: gradients of several batches must not be accumulated")
+            raise
         samples = self._optimiser.grad_samples
         finite = torch.stack([sample.flatten(1).isfinite().all(dim=1) for sample in samples]).all(dim=0)
         if not finite.all():
             for sample in samples:
                 sample[~finite] = 0
         self._clip()
+
+    def _check(self, part: Part | None) -> None:
+        """Hold the gradients to the batch that was handed out last, and count them in."""
+        if self._optimiser.accumulated_iterations != 1:
+            raise Refusal("a step is one draw: gradients of several batches must not be accumulated")
+        if part is None:
+            raise Refusal(_NO_BATCH)
+        if {len(sample) for sample in self._optimiser.grad_samples} != {part.records}:
+            raise Refusal("a step is on the batch handed out last: the gradients are of another number of records")
+        self._summed = part.records + (0 if self._sum is None else self._summed)
+        self._sum = part
 
     def add_noise(self) -> None:
         """Take a step, then draw the noise; the gradients are thrown away if there is none."""
@@ -173,15 +183,17 @@ class _Guard:
         self._charged = True
 
     def _step(self) -> None:
-        optimiser = self._optimiser
+        optimiser, terms = self._optimiser, self._terms
         if optimiser.generator is None:
             # PyTorch's one generator gives the same noise again after the same seed.
             optimiser.generator = unseeded(optimiser.params[0].device)
-        if self._taken >= self.draws.drawn:
-            raise Refusal("no batch was drawn for this step: a batch is good for one")
-        self._take(noise_multiplier=optimiser.noise_multiplier, sample_rate=self.draws.sample_rate)
-        self._taken += 1
-        if (entered := self._lease()) != self._entered:
+        part, self._sum = self._sum, None
+        if part is None:
+            raise Refusal(_NO_BATCH)
+        if self._summed != part.whole:
+            raise Refusal("a step is on a whole draw: a part of it was left out")
+        terms.take(noise_multiplier=optimiser.noise_multiplier, sample_rate=self.draws.sample_rate)
+        if (entered := terms.lease()) != self._entered:
             # A copy of this process would otherwise use the same noise, and the same draws, for other sums.
             self._entered, optimiser.generator = entered, unseeded(optimiser.params[0].device)
             self.draws.rekey()
@@ -198,11 +210,12 @@ class _Guard:
 
         An epoch that ended early would otherwise leave a part of a batch to be added to the next one's.
         """
-        optimiser = self._optimiser
+        optimiser, self._newest, self._sum = self._optimiser, None, None
         optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus has no other way
         optimiser._is_last_step_skipped = False  # noqa: SLF001 - or the sum so far stays
         optimiser.zero_grad(set_to_none=True)
 
 
+_NO_BATCH: Final = "no batch was handed out for this step: a batch is good for one, until the next is handed out"
 _beneath: Final[WeakKeyDictionary[torch.optim.Optimizer, RemovableHandle]] = WeakKeyDictionary()
 """What waits before the updates of an optimiser: one hold at a time."""

@@ -58,7 +58,7 @@ class Bench:
             made = opacus.make_private(self.run, self.model, stepped, self.records)
         else:
             reported = {"noise_multiplier": 8.0, "max_grad_norm": 1.0, **requested}
-            loader = DataLoader(self.records, batch_size=reported.pop("batch_size", 350))
+            loader = DataLoader(self.records, batch_size=reported.pop("batch_size", 350), **reported.pop("loader", {}))
             engine = PrivacyEngine(accountant=register(self.run))
             made = engine.make_private(module=self.model, optimizer=stepped, data_loader=loader, **reported)
         self.module, self.optimiser, self.loader = made

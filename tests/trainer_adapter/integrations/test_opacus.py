@@ -22,7 +22,7 @@ from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import blocks
 from tests.trainer_adapter.integrations.opacus_bench import PLAN, WARNINGS, bench_of, posted_steps
 from tests.trainer_adapter.live_service import Place, open_place
-from trainer_adapter.integrations import opacus, opacus_guards
+from trainer_adapter.integrations import opacus, opacus_batches
 from trainer_adapter.integrations.opacus import NAME, LedgerAccountant, Refusal, register
 from trainer_adapter.training.attach import attach
 
@@ -117,7 +117,7 @@ def test_registered_and_never_asked_the_charge_stands(place: Place) -> None:
             max_grad_norm=1.0,
             poisson_sampling=False,
         )
-        assert not isinstance(loader.batch_sampler, opacus_guards.PoissonDraws)
+        assert not isinstance(loader.batch_sampler, opacus_batches.PoissonDraws)
     charge = place.charge("elsewhere")
     assert charge is not None
     assert charge.state is ChargeState.PENDING

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 from ledger.mechanisms.plan import Plan
 from tests.trainer_adapter.integrations.opacus_bench import PLAN, WARNINGS, bench_of, posted_steps
 from tests.trainer_adapter.live_service import Place, open_place
-from trainer_adapter.integrations import opacus_guards
+from trainer_adapter.integrations import opacus_batches, opacus_guards
 
 pytestmark = WARNINGS
 
@@ -34,7 +34,7 @@ def test_records_are_drawn_with_the_plans_own_probability(place: Place) -> None:
             bench.private(by, batch_size=234)
             torch.manual_seed(0)
             draws = bench.loader.batch_sampler
-            assert isinstance(draws, opacus_guards.PoissonDraws)
+            assert isinstance(draws, opacus_batches.PoissonDraws)
             assert Fraction(draws.sample_rate) <= third.sampling_probability
             assert len(bench.loader) == 3
             seen.extend(draws)
@@ -87,7 +87,7 @@ def test_each_lease_has_noise_and_draws_of_its_own(place: Place, by: str) -> Non
     with bench_of(place, f"leased-{by}", step_leases=True, block_steps=2, lease_s=0) as bench:
         bench.private(by)
         draws = bench.loader.batch_sampler
-        assert isinstance(draws, opacus_guards.PoissonDraws)
+        assert isinstance(draws, opacus_batches.PoissonDraws)
         bench.optimiser.generator = given = torch.Generator().manual_seed(3)
         used = list[tuple[int, torch.Generator, object]]()
 

@@ -15,7 +15,6 @@ from torch.utils.data import TensorDataset
 
 from tests.trainer_adapter.integrations.opacus_bench import PLAN, WARNINGS, Bench, bench_of, posted_steps
 from tests.trainer_adapter.live_service import Place, open_place
-from trainer_adapter.integrations.opacus import Refusal
 
 pytestmark = WARNINGS
 
@@ -131,17 +130,6 @@ def test_a_step_that_breaks_leaves_no_gradient(place: Place, by: str, monkeypatc
         assert torch.equal(generator.get_state(), undrawn)
         assert torch.equal(bench.model.weight, start)
         assert all(one.grad is None for one in bench.model.parameters())
-
-
-def test_a_batch_is_good_for_one_step(place: Place) -> None:
-    """A list of batches drawn once and gone through again: refused where the second round begins."""
-    with bench_of(place, "again") as bench:
-        bench.private("engine")
-        kept = list(bench.loader)
-        with pytest.raises(Refusal, match="no batch was drawn for this step"):
-            bench.train(loader=kept)
-        assert len(bench.weights) == len(kept) < PLAN.steps
-    assert posted_steps(place, "again") == len(kept)
 
 
 def test_an_epoch_that_ends_early_leaves_nothing_to_the_next(place: Place) -> None:
