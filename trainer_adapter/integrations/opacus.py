@@ -15,7 +15,8 @@ does, each lease has a generator of its own.
 
 What Opacus offers and no plan covers is refused: other draws than Poisson's (``poisson_sampling=False`` reports the
 same sampling rate), random records in the place of an empty draw, ghost clipping (whose norms miss a weight's second
-use), adaptive clipping (which divides by the drawn batch's size), and several devices.
+use), adaptive clipping (which divides by the drawn batch's size), several devices, and models that mix records
+(:mod:`trainer_adapter.integrations.opacus_models`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import wraps
 from typing import Any, Final, TypeAlias
+from weakref import WeakSet
 
 import torch
 from opacus import GradSampleModule, PrivacyEngine
 from opacus.accountants import IAccountant, register_accountant
 from opacus.data_loader import DPDataLoader
+from opacus.grad_sample import GradSampleModuleExpandedWeights
+from opacus.grad_sample.gsm_base import AbstractGradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 from torch.utils.data import Dataset
@@ -37,7 +41,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import RECORD
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
-from trainer_adapter.integrations.opacus_guards import Hook, Terms, hold, unseeded
+from trainer_adapter.integrations.opacus_guards import Hook, Terms, check_model, hold, unseeded
 from trainer_adapter.integrations.opacus_refusal import Refusal
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.model_run import ModelRun
@@ -103,28 +107,46 @@ class LedgerAccountant(IAccountant):
 
     def private(self, make: Callable[..., Private], **options: Any) -> Private:  # noqa: ANN401 - Opacus's signature
         """What Opacus makes of these options, held to the charge. Raises: Refusal; anything Opacus raises."""
-        self.run.watched = True
+        self.run.watched = self.run not in _doubted
         for name, covered in COVERED.items():
             if options.get(name, covered[0]) not in covered:
                 raise Refusal(
                     f"{name} must be {' or '.join(str(value) for value in covered)}: no plan covers anything else"
                 )
+        # Opacus' own validator would refuse some of them in other words, and accept the rest.
+        if isinstance(model := options.get("module"), nn.Module):
+            check_model(_plain(model))
         self._making = True
         try:
             private = make(**options)
         finally:
             self._making = False
-        _, optimiser, loader = private
-        self.hold(optimiser, loader)
+        module, optimiser, loader = private
+        called = module if isinstance(module, nn.Module) else options["module"]
+        self.hold(called, optimiser, loader, batch_first=options.get("batch_first", True))
         return private
 
-    def hold(self, optimiser: DPOptimizer, loader: DPDataLoader) -> None:
-        """Let them take their steps from the charge. Raises: Refusal, for less noise or other draws than the plan's."""
+    def hold(self, model: nn.Module, optimiser: DPOptimizer, loader: DPDataLoader, *, batch_first: bool = True) -> None:
+        """Let them take their steps from the charge.
+
+        Raises:
+            Refusal: for less noise or other draws than the plan's, and for a model that mixes records.
+        """
         if self.run.assignment.training.unit != RECORD:
             raise Refusal("Opacus draws and clips records, and the plan's unit is the user")
         probability, budget = self.run.assignment.training.sampling_probability, self.run.budget
-        hold(optimiser, loader, Terms(probability, self.step, lambda: budget.lease))
+        terms = Terms(probability, self.step, lambda: budget.lease, self._doubt)
+        # In this mode the model within has other tensors in the place of its parameters while it runs.
+        called = model if isinstance(model, GradSampleModuleExpandedWeights) else _plain(model)
+        hold((_plain(model), called), optimiser, loader, terms, batch_first=batch_first)
         self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
+
+    def _doubt(self, why: str) -> None:
+        """A pass over records was not what the plan describes: nothing is posted, and the charge stays in full."""
+        # Of a run that leases its steps the error itself would leave with a post alone. It speaks of the model.
+        self.run.say(why)
+        self.run.watched = False
+        _doubted.add(self.run)
 
     def __len__(self) -> int:
         """Steps taken."""
@@ -169,7 +191,13 @@ def _held(make: Callable[..., Private]) -> Callable[..., Private]:
 def make_private(
     run: Run, model: nn.Module, optimiser: torch.optim.Optimizer, records: Dataset[Any]
 ) -> tuple[GradSampleModule, DPOptimizer, DPDataLoader]:
-    """A model, an optimiser and a loader that are the plan's: its probability, noise, clipping and batch size."""
+    """A model, an optimiser and a loader that are the plan's: its probability, noise, clipping and batch size.
+
+    Raises:
+        Refusal: for a model that mixes records. Malformed: for what ``attach`` gives.
+    """
+    accountant = _of(run)()
+    check_model(model)
     plan: Plan = run.assignment.training
     private = DPOptimizer(
         optimiser,
@@ -179,8 +207,14 @@ def make_private(
         expected_batch_size=plan.batch_size_expected,
     )
     loader = DPDataLoader(records, sample_rate=float_above(plan.sampling_probability))
-    _of(run)().hold(private, loader)
+    accountant.hold(model, private, loader)
     return GradSampleModule(model), private, loader
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """The model in Opacus' own around it, if it is one."""
+    wrapped: nn.Module = model._module if isinstance(model, AbstractGradSampleModule) else model  # noqa: SLF001 - Opacus has no other way
+    return wrapped
 
 
 def _of(run: Run) -> type[LedgerAccountant]:
@@ -188,3 +222,7 @@ def _of(run: Run) -> type[LedgerAccountant]:
         raise Malformed("run", "is what attach gives, which has an engine of its own: pass a trainer_adapter.Run")
     # Opacus makes an accountant by its name and no arguments: the run is known to the class.
     return type("RunAccountant", (LedgerAccountant,), {"run": run})
+
+
+_doubted: Final[WeakSet[Run]] = WeakSet()
+"""Runs whose model turned out to mix records when it had seen some."""

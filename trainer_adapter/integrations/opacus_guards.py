@@ -6,7 +6,8 @@ before any is drawn, whatever hooks it has and whichever code calls it; and the 
 weights, goes on only with noise that took one. An error on the way throws the gradients away. Where a run leases its
 steps, noise and batches are drawn under new keys from each lease on.
 
-A step is good on the batch that the loader handed out last, once, with as many gradients as that has records.
+A step is good on the batch that the loader handed out last, once, with as many gradients as that has records, after a
+pass of the model that was looked at (:mod:`trainer_adapter.integrations.opacus_models`).
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.csprng import SECRET_BYTES
 from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_batches import Part, PoissonDraws, tell_of
+from trainer_adapter.integrations.opacus_models import PassWatch
 from trainer_adapter.integrations.opacus_refusal import Refusal
+from trainer_adapter.per_sample.model_checks import check_modules
 from trainer_adapter.session.hardware_secret import hardware_secret
 
 Hook = Callable[[DPOptimizer], None]
@@ -51,25 +56,45 @@ class Terms:
         probability: of the plan.
         take: takes one step.
         lease: how many leases this process has begun to use, 0 where the run leases no steps.
+        doubt: told why, where a pass over records turns out to be one that no plan covers.
     """
 
     probability: Fraction
     take: Take
     lease: Callable[[], int]
+    doubt: Callable[[str], None]
 
 
-def hold(optimiser: DPOptimizer, loader: DPDataLoader, terms: Terms) -> None:
+def check_model(model: nn.Module) -> None:
+    """Refuse layers that mix records or carry state of them. Raises: Refusal, naming the module."""
+    try:
+        check_modules(model)
+    except Malformed as error:
+        raise Refusal(str(error)) from error
+
+
+def hold(
+    models: tuple[nn.Module, nn.Module],
+    optimiser: DPOptimizer,
+    loader: DPDataLoader,
+    terms: Terms,
+    *,
+    batch_first: bool,
+) -> None:
     """Let the optimiser add no noise without a step, and the loader draw at most with the plan's probability.
 
     Args:
+        models: whose parameters the optimiser changes, as it was before Opacus wrapped it; and what its loop calls.
         optimiser: of Opacus.
         loader: of Opacus.
         terms: where steps come from.
+        batch_first: whether the first dimension of what the model takes counts the records, or the second.
 
     Raises:
-        Refusal: for a loader that does not sample by Poisson, draws more often or hands out in another order.
+        Refusal: for a loader that does not sample by Poisson, draws more often or hands out in another order; for a
+            model that mixes records, or whose parameters are not the optimiser's.
     """
-    sampler = loader.batch_sampler
+    (model, called), sampler = models, loader.batch_sampler
     if type(sampler) is not UniformWithReplacementSampler:
         raise Refusal("the loader does not draw by Poisson sampling, as the plan does: it takes a DPDataLoader")
     if sampler.sample_rate > float_above(terms.probability):
@@ -78,11 +103,15 @@ def hold(optimiser: DPOptimizer, loader: DPDataLoader, terms: Terms) -> None:
         )
     if not getattr(loader, "in_order", True):
         raise Refusal("the loader hands out batches in another order than it draws them: in_order must be True")
-    guard = _Guard(optimiser, terms)
+    if not {id(one) for one in optimiser.params} <= {id(one) for one in model.parameters()}:
+        raise Refusal("the optimiser changes parameters that are not the model's")
+    guard = _Guard(optimiser, terms, PassWatch(batch_first=batch_first))
+    guard.try_record(model, loader.dataset[0])
     guard.draws = PoissonDraws(sampler.num_samples, min(terms.probability, Fraction(sampler.sample_rate)), guard.forget)
     # A loader refuses another sampler once it is made, though it reads it anew whenever it is iterated.
     object.__setattr__(loader, "batch_sampler", guard.draws)
     tell_of(loader, guard.draws, guard.hand_out)
+    called.register_forward_pre_hook(_Look(guard, model), with_kwargs=True, prepend=True)
     beneath = optimiser.original_optimizer
     if (before := _beneath.pop(beneath, None)) is not None:
         before.remove()
@@ -129,19 +158,39 @@ class _Guard:
 
     draws: PoissonDraws
 
-    def __init__(self, optimiser: DPOptimizer, terms: Terms) -> None:
-        self._optimiser, self._terms = optimiser, terms
+    def __init__(self, optimiser: DPOptimizer, terms: Terms, passes: PassWatch) -> None:
+        self._optimiser, self._terms, self._passes = optimiser, terms, passes
         self._entered, self._charged = 0, False
         self._clip, self._noise = optimiser.clip_and_accumulate, optimiser.add_noise
         self._newest: Part | None = None
+        self._looked = False
         self._sum: Part | None = None
         self._summed = 0
+
+    def try_record(self, model: nn.Module, record: object) -> None:
+        """Look at the model before its first pass. Raises: Refusal."""
+        try:
+            self._passes.try_record(model, record)
+        except Malformed as error:
+            raise Refusal(str(error)) from error
+
+    def look(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before each pass of the model. Raises: Refusal, if it mixes records: then the charge stays in full."""
+        if not torch.is_grad_enabled():
+            return
+        try:
+            self._passes.look(model, (args, kwargs))
+        except Malformed as error:
+            self._terms.doubt(str(error))
+            self.forget()
+            raise Refusal(str(error)) from error
+        self._looked = True
 
     def hand_out(self, part: Part) -> None:
         """From now on a step is good on this batch alone."""
         if self._sum is not None and self._sum.draw != part.draw:
             self.forget()
-        self._newest = part
+        self._newest, self._looked = part, False
         # Opacus signals when it draws, which workers do ahead; a batch that its loop leaves out would shift all others.
         self._optimiser._step_skip_queue[:] = [not part.last]  # noqa: SLF001 - Opacus has no other way
 
@@ -168,6 +217,8 @@ class _Guard:
             raise Refusal(_NO_BATCH)
         if {len(sample) for sample in self._optimiser.grad_samples} != {part.records}:
             raise Refusal("a step is on the batch handed out last: the gradients are of another number of records")
+        if not self._looked:
+            raise Refusal("a step needs a pass of the model over its batch: call the model, and not a part of it")
         self._summed = part.records + (0 if self._sum is None else self._summed)
         self._sum = part
 
@@ -214,6 +265,28 @@ class _Guard:
         optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus has no other way
         optimiser._is_last_step_skipped = False  # noqa: SLF001 - or the sum so far stays
         optimiser.zero_grad(set_to_none=True)
+
+
+class _Look:
+    """A guard's look as a hook of the model; of a model that was saved whole nothing looks."""
+
+    def __init__(self, guard: _Guard, model: nn.Module) -> None:
+        self._guard, self._model = guard, model
+
+    def __call__(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._guard.look(self._model, args, kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
+        """A copy of a model is not what the optimiser trains, and a run cannot be copied."""
+        return _nothing, ()
+
+
+def _nothing() -> Callable[..., None]:
+    return _pass_by
+
+
+def _pass_by(*_: object) -> None:
+    """What hooks of copies do."""
 
 
 _NO_BATCH: Final = "no batch was handed out for this step: a batch is good for one, until the next is handed out"

@@ -28,7 +28,11 @@ _GUARDS: Final = ("has_torch_function", "has_torch_function_unary", "has_torch_f
 
 def call(model: nn.Module, values: Mapping[str, Tensor], inputs: TensorTree) -> Any:  # noqa: ANN401 - any output of a model
     """The model's output with these values, by name as in ``named_parameters`` and ``named_buffers``."""
-    args, kwargs = arguments(inputs)
+    return call_with(model, values, *arguments(inputs))
+
+
+def call_with(model: nn.Module, values: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any output of a model
+    """The same, called with these arguments."""
     named = chain(model.named_parameters(), model.named_buffers())
     new = {id(tensor): values[name] for name, tensor in named if name in values}
     places: list[tuple[dict[str, Any], str, Tensor]] = [

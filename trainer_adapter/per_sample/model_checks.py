@@ -99,7 +99,7 @@ def check_on_dummies(
             if not torch.equal(buffers[name], value):
                 raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
         with PerExampleDropout(None):
-            after = _output_tensors(call(model, state, map_tensors(_change_first, inputs)))
+            after = _output_tensors(call(model, state, map_tensors(change_first, inputs)))
         loss = loss_fn(*(tree_map_only(Tensor, lambda value: value[:1], part) for part in (before, targets)))
         if loss.numel() != 1:
             raise Malformed("loss_fn", "must give one number for one record")
@@ -111,7 +111,7 @@ def check_on_dummies(
         raise Malformed("model", f"does not run on a batch of public dummy records: {first_line(error)}") from error
     if len(outputs) != len(after):
         raise Malformed("model", "gives more tensors for some records than for others")
-    if not all(_agree(before[1:], other[1:]) for before, other in zip(outputs, after, strict=True)):
+    if not all(agree(before[1:], other[1:]) for before, other in zip(outputs, after, strict=True)):
         raise Malformed("model", "lets one record change the output of another")
 
 
@@ -123,7 +123,8 @@ def _output_tensors(outputs: object) -> list[Tensor]:
     return tensors
 
 
-def _agree(before: Tensor, other: Tensor) -> bool:
+def agree(before: Tensor, other: Tensor) -> bool:
+    """Whether two outputs are the same but for rounding; NaN in both is."""
     return torch.allclose(before.double(), other.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
@@ -170,7 +171,8 @@ def dummies(
     return map_tensors(partial(made, turns=True), inputs), map_tensors(partial(made, turns=False), targets)
 
 
-def _change_first(inputs: Tensor) -> Tensor:
+def change_first(inputs: Tensor) -> Tensor:
+    """The same dummies with another first record."""
     changed = inputs.clone()
     changed[0] = 1 - inputs[0].to(torch.int64) if not inputs.is_floating_point() else inputs[0] * -3 + 7
     return changed

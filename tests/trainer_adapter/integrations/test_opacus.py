@@ -72,9 +72,9 @@ def test_a_hook_of_the_accountant_is_for_the_engine_alone(place: Place) -> None:
             expected_batch_size=350,
         )
         with pytest.raises(Refusal, match="does not draw by Poisson sampling"):
-            accountant.hold(bare, DataLoader(bench.records, batch_size=350, shuffle=True))
+            accountant.hold(bench.model, bare, DataLoader(bench.records, batch_size=350, shuffle=True))
         bench.loader, bench.optimiser = DPDataLoader(bench.records, sample_rate=0.5), bare
-        accountant.hold(bare, bench.loader)
+        accountant.hold(bench.model, bare, bench.loader)
         bare.step_hook = None
         bench.refused()
         assert len(bench.weights) == PLAN.steps

@@ -115,7 +115,7 @@ def test_a_loader_in_another_order_is_refused(place: Place) -> None:
         accountant = opacus._of(bench.run)()  # noqa: SLF001 - as make_private makes it
         loader = DPDataLoader(bench.records, sample_rate=0.5, num_workers=1, in_order=False)
         with pytest.raises(Refusal, match="in_order must be True"):
-            accountant.hold(bench.optimiser, loader)
+            accountant.hold(bench.model, bench.optimiser, loader)
 
 
 @pytest.mark.parametrize("wrong", ["again", "left out"])
