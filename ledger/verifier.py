@@ -1136,6 +1136,9 @@ class ProvenAccount:
             The log's key signed these steps; the leases are no part of the proof, and replay checks them.
         assumed: how many of the entries since are of charges over ranges, of which no entries show that the partition
             is in one. The service says so; the statement after them holds them, and replay checks them.
+        foreign: how many of the entries since settle runs of other lineages. That the account knew them no entry shows,
+            so what was posted counts, and what was pending stays: too much rather than too little, until the next
+            statement.
         balance: with the entries that are shown; None if there is no charge yet.
         newest: the newest checkpoint of the proof.
         note: the checkpoint that the statement is under, as it is signed.
@@ -1153,6 +1156,7 @@ class ProvenAccount:
     merged: int = 0
     counted: int = 0
     assumed: int = 0
+    foreign: int = 0
 
 
 def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
@@ -1170,9 +1174,9 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
     root = _StatedRoot(size, request["root"], partition)
     stated = root.balance(proof, "proof")
     newest, known = _merged_balances(proof, newest, root, trust)
-    runs = _RunsSince(partition, _opened(proof, trust))
-    began, whole = holder.removeprefix("lineage:"), proof["hidden"] == 0
-    if whole and proof["charges"] and not proof["merged"] and began.isdecimal() and int(began) >= size:
+    runs = _RunsSince(partition, _opened(proof, trust), _authors(holder, known))
+    began = holder.removeprefix("lineage:")
+    if not proof["hidden"] and proof["charges"] and not proof["merged"] and began.isdecimal() and int(began) >= size:
         raise VerificationError("charges", f"are older than {holder}: the merger that made it is missing")
     for place, one in enumerate(proof["charges"]):
         index, _, entry = _proven_entry(one, f"charges[{place}]", trust)
@@ -1186,10 +1190,9 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
             raise VerificationError(f"since[{place}]", "does not come after the entry before it")
         last, newest = index, max(newest, checkpoint, key=lambda known: known.size)
         balance = runs.balance(balance, entry, f"since[{place}]")
-        if whole and any(units < 0 for units in (*balance.pending, *balance.pending_unbounded)):
-            raise VerificationError(f"since[{place}]", "settles more than was pending: something before it is missing")
     note = proof["statement"]["receipt"].partition("\n\n")[2]
-    shown, more = (len(proof["since"]), proof["hidden"]), (len(proof["merged"]), runs.counted, runs.assumed)
+    shown, merged = (len(proof["since"]), proof["hidden"]), len(proof["merged"])
+    more = merged, runs.counted, runs.assumed, runs.foreign
     return ProvenAccount(partition, holder, size, stated, *shown, balance, newest, note, *more)
 
 
@@ -1271,6 +1274,11 @@ def _merged_balances(
     return newest, known
 
 
+def _authors(holder: str, merged: Mapping[str, object]) -> set[str] | None:
+    """The lineages whose runs an account certainly has, as far as the proof shows its mergers; None: all."""
+    return None if holder == "global" else {holder, *merged}
+
+
 def _added(held: Sequence[Balance]) -> Balance:
     """The sum of balances."""
     total, *others = held
@@ -1331,15 +1339,18 @@ class _RunsSince:
 
     Attributes:
         opened: by reference, the index of the entry that opened a partition, of those that are shown.
+        authors: the lineages whose runs the account certainly has; None: all.
         charges: by id, those that are shown and not settled yet.
-        counted, assumed: as in :class:`ProvenAccount`.
+        counted, assumed, foreign: as in :class:`ProvenAccount`.
     """
 
     partition: str
     opened: Mapping[str, int]
+    authors: set[str] | None = None
     charges: dict[Any, Mapping[str, Any]] = field(default_factory=dict)
     counted: int = 0
     assumed: int = 0
+    foreign: int = 0
 
     def balance(self, before: Balance | None, entry: Mapping[str, Any], where: str) -> Balance:
         """A balance with the entry of a run."""
@@ -1360,10 +1371,14 @@ class _RunsSince:
             ran = request["steps"] if kind == "post" else entry["body"].get("steps", whole)
             posted = _loss_of(segments, ran if outcome == "posted" else 0)
             base = before or Balance((), (), (), ())
-            found = base.plus(posted, _loss_of(segments, whole), 1 if kind == "charge" else -1)
+            foreign = self.authors is not None and f"lineage:{charge['body']['author']}" not in self.authors
+            # A settlement takes from what was pending only where a run is certainly the account's.
+            stays = foreign and kind != "charge"
+            found = base.plus(posted, _loss_of(segments, 0 if stays else whole), 1 if kind == "charge" else -1)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise VerificationError(where, f"has no price on {self.partition}") from None
         self.counted += kind == "lapse" and "steps" in entry["body"]
+        self.foreign += stays
         return found
 
     def _price_of(self, body: Mapping[str, Any]) -> Sequence[Any]:
@@ -1635,6 +1650,7 @@ def _check_account(options: argparse.Namespace) -> dict[str, object]:
         "account": found.holder,
         "assumed": found.assumed,
         "counted": found.counted,
+        "foreign": found.foreign,
         "hidden": found.hidden,
         "merged": found.merged,
         "partition": found.partition,
@@ -1673,12 +1689,13 @@ def _account_in_words(result: Mapping[str, Any]) -> str:
     counted = f", {result['counted']} of them lapses whose steps the log alone says" if result["counted"] else ""
     assumed = f", {result['assumed']} of charges over ranges, of which no entry shows that it is in one"
     ranged = assumed if result["assumed"] else ""
+    foreign = f", {result['foreign']} of them of other lineages, whose pending loss stays" if result["foreign"] else ""
     hidden = f" ({result['hidden']} more that may have changed it are not shown)" if result["hidden"] else ""
     return (
         f"holds: {result['log']} signed that {result['account']} on {result['partition']} has posted {posted}, and "
         f"{pending} pending: stated for the first {result['stated']} entries, with {result['since']} entries since"
-        f"{counted}{ranged}{merged}{hidden}. That the stated root is right, and that no entry since is left out, "
-        "'epsilon verify' shows"
+        f"{counted}{ranged}{foreign}{merged}{hidden}. That the stated root is right, and that no entry since is left "
+        "out, 'epsilon verify' shows"
     )
 
 
