@@ -79,9 +79,10 @@ def is_held(place: Place, connection: Connection) -> bool:
     return is_locked(place.path)
 
 
+# Of another role's session an owner who is no superuser is not shown the type; a process of the server has no user.
 _OTHERS: Final = text(
-    "SELECT count(*) FROM pg_catalog.pg_stat_activity "
-    "WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND usesysid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend'"
 )
 
 

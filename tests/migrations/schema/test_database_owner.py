@@ -16,7 +16,7 @@ from tests.postgres import Server
 NAMED: Final = "must first run: CREATE ROLE epsilon_writer NOLOGIN"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[Server]:
     """A server of its own, on which nobody has made the application's role."""
     found = Server(fsync="off")
@@ -35,3 +35,19 @@ def test_an_owner_without_createrole_is_told_what_a_superuser_must_do(server: Se
         assert db("status", url).code == 4
         admin.execute(NAMED.partition(": ")[2])
         assert db("upgrade", url, "--json").json["schema"] == SCHEMA_REVISION
+
+
+def test_an_owner_sees_that_another_role_has_the_book_open(server: Server) -> None:
+    """Though the server shows it little of that role's session; so it rescues no book that a service has open."""
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute(NAMED.partition(": ")[2])
+        admin.execute("CREATE ROLE landlord LOGIN")
+        admin.execute("CREATE ROLE service LOGIN")
+        admin.execute("CREATE DATABASE rented OWNER landlord")
+    url = make_url(server.dsn).set(username="landlord", database="rented")
+    typed = url.render_as_string()
+    assert db("upgrade", typed).code == 0
+    assert db("status", typed, "--json").json["held"] is False
+    with psycopg.connect(url.set(username="service").render_as_string()):
+        assert db("status", typed, "--json").json["held"] is True
+    assert db("status", typed, "--json").json["held"] is False

@@ -155,6 +155,22 @@ def test_another_history_is_not_rescued(book: Spot, twin: Spot, grown: Kept) -> 
     assert (done.code, "no entry of" in done.out, "entry 3" in done.out) == (7, True, True), done.out
 
 
+@pytest.mark.usefixtures("files")
+def test_no_book_is_rescued_while_a_service_has_it_open(book: Spot, twin: Spot, grown: Kept) -> None:
+    """It would go on in the old one, and both would spend what is left."""
+    opened = book.open()
+    try:
+        done = rescue(book, twin, "--kept", grown.checkpoint, "--lock-timeout", 0)
+        assert (done.code, "another process has the" in done.out, "stop it first" in done.out) == (5, True, True)
+        assert db("status", twin.book).code == 4
+    finally:
+        opened.close()
+    if book.engine == "sqlite":
+        # A service writes the file; from here on nothing does.
+        _BEFORE.clear()
+    assert rescue(book, twin, "--kept", grown.checkpoint).code == 0
+
+
 def test_a_rescue_says_what_it_cannot_know(book: Spot, twin: Spot, grown: Kept) -> None:
     """Without any checkpoint it asks for the operator's word; nothing is written over, and no book is no book."""
     done = db("rescue", book.book, twin.book, *book.log)
