@@ -25,6 +25,7 @@ from ledger.commands.organisation_lineage.merger import ACQUISITION, MERGER
 from ledger.commands.organisation_lineage.model_publication import PUBLICATION
 from ledger.commands.organisation_lineage.model_transfer import TRANSFER
 from ledger.commands.organisation_lineage.split import SPLIT
+from ledger.commands.registration.organisation import ORGANISATION
 from ledger.commands.runs.charge_entry import Charged, MakeCharge
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.settlement import Settled
@@ -41,8 +42,13 @@ from ledger.wire.field_types import constant
 from ledger.wire.records import Record, write
 
 _MERGERS: Final = frozenset(kind.name for kind in (MERGER, ACQUISITION))
-_OTHERS: Final = _MERGERS | {kind.name for kind in (COLLUSION, SPLIT, TRANSFER, PUBLICATION, COALITION, MODEL_RELEASE)}
-"""Entries that can change what an account holds without being a charge or its settlement."""
+_OTHERS: Final = _MERGERS | {
+    kind.name for kind in (COLLUSION, SPLIT, TRANSFER, PUBLICATION, COALITION, MODEL_RELEASE, ORGANISATION)
+}
+"""Entries that can change what an account holds without being a charge or its settlement.
+
+Who registers knows what was published before.
+"""
 
 
 class ProvenEntry(Record, frozen=True):

@@ -22,7 +22,7 @@ from ledger.log.checkpoint import sign
 from ledger.verifier import Balance, ProvenAccount, VerificationError, from_base64, to_base64, verify_account
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LOG, LOG_KEY, MERGED, SRO
+from tests.factories.people import BANK_A, BANK_B, HOUR_MS, LATE, LOG, LOG_KEY, MERGED, SRO
 from tests.factories.stored import StoredWorld, open_world
 from tests.ledger.book.test_step_refund import begun, lease, state
 from tests.ledger.log.memory_log import Log
@@ -153,6 +153,26 @@ def test_what_else_changed_an_account_is_counted(world: StoredWorld) -> None:
     assert (merged.code.word, done.code.word) == ("permitted", "permitted")
     found = verified(proof_of(world, holder_of(done.index or 0)))
     assert (found.hidden > 2, found.since, found.balance) == (True, 0, None)
+
+
+def test_who_registers_since_the_statement_knows_what_was_published(world: StoredWorld) -> None:
+    """No leaf and no entry of a run shows it; where nothing was published, the proof goes on to hide nothing."""
+    first, second = LATE, "did:web:bank-f.example"
+    furnish(world)
+    (registered,) = world.submit(world.registration(first, "TDC"))
+    assert verified(proof_of(world, holder_of(registered.index or 0))).hidden == 0
+    world.submit(world.charge("public"), world.release("public"), world.settle("public", 100))
+    assert world.send(SRO, "publication", {"charge": "public"}, "published").code.word == "permitted"
+    state_anew(world)
+    (registered,) = world.submit(world.registration(second, "TDC"))
+    with world.book.read() as facts:
+        holder = holder_of(facts.organisations[second].node)
+    assert balance_of(world, holder).posted[0] > 0
+    found = verified(proof_of(world, holder))
+    assert (found.stated, found.hidden > 0) == (None, True)
+    state_anew(world)
+    found = verified(proof_of(world, holder))
+    assert (found.hidden, found.balance) == (0, balance_of(world, holder))
 
 
 def test_a_lapse_that_posts_what_was_leased_is_reported(tmp_path: Path) -> None:
