@@ -9,8 +9,9 @@ Then it goes on through the log, and compares the rows of settled charges with w
 takes a tenth of a processor, and more only if it would not be done in time: in the first minute after a book of a
 million entries was opened, most of one.
 
-The first row that differs is named once, in the log of the service, and no state is read any more until the book was
-opened anew, which refuses it as long as the row differs. The writer goes on.
+The first row that differs, or entry that the nodes of the tree no longer prove, is named once, in the log of the
+service, and no state is read any more until the book was opened anew, which refuses it as long as the row differs. The
+writer goes on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from ledger.book.state.settled_comparison import Compared, SettledComparison
 from ledger.book.state.settled_records import SettledRecords
 from ledger.book.submitted_command import BookBusy, BookStopped, PricesChange, RowsDiffer
 from ledger.log.verification_findings import VerificationFailed
-from ledger.store.database_state import DatabaseState, check_documents, check_open_rows, count_rows
+from ledger.store.database_state import ROW_FAULTS, DatabaseState, check_documents, check_open_rows, count_rows
+from ledger.wire.malformed import Malformed
 
 EVERY_S: Final = 20.0
 """From the beginning of one comparison to that of the next."""
@@ -46,6 +48,8 @@ WITHIN_S: Final = 15.0
 _REST_S: Final = 1.0
 """Between two comparisons at least."""
 _TICK_S: Final = 0.05
+_DIFFERENCES: Final = (VerificationFailed, *ROW_FAULTS)
+"""What a comparison with a changed row, entry or node of the tree raises; none of it may end the thread unnoticed."""
 _LOG: Final = logging.getLogger("ledger.book")
 
 
@@ -127,8 +131,8 @@ class RowComparison:
                 return False
             try:
                 self._compare(pinned, Pace(self._closing.wait))
-            except VerificationFailed as found:
-                self._found(str(found))
+            except _DIFFERENCES as found:
+                self._found(_words(found))
             except SQLAlchemyError:
                 return False
             finally:
@@ -195,6 +199,10 @@ class RowComparison:
             if (stored := count_rows(rows, name)) != count:
                 raise VerificationFailed(None, f"{name}: there are {stored} rows, and the entries make {count}")
         self.compared = self._settled.compare(pinned, rows, pace.rest_at, self._closing.is_set)
+
+
+def _words(found: Exception) -> str:
+    return str(found) if isinstance(found, VerificationFailed | Malformed) else f"{type(found).__name__}: {found}"
 
 
 def _let_go(future: Future[Pinned | None]) -> None:

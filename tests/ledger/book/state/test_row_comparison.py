@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -22,7 +23,7 @@ from ledger.book.submitted_command import PricesChange
 from ledger.store.database_state import PROJECTIONS
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import BANK_A, BANK_B
-from tests.factories.stored import StoredWorld
+from tests.factories.stored import StoredWorld, open_world
 from tests.ledger.book.governed import announce, opening, run
 from tests.ledger.book.state.test_open_state import writer
 from tests.ledger.store.test_postgresql import execute
@@ -130,6 +131,34 @@ def test_a_changed_document_is_named(world: StoredWorld) -> None:
         execute(world.url, f"DROP TRIGGER {trigger}")
     execute(world.url, "UPDATE document SET data = x'00' WHERE digest IN (SELECT document FROM policy_version)")
     assert "is missing or was changed" in str(world.book.compare_rows())
+
+
+UNPROVEN: Final = (
+    ("tree_node", "UPDATE tree_node SET hash = zeroblob(32) WHERE level = 0 AND position = 10", "entry 11: its bytes"),
+    ("tree_node", "DELETE FROM tree_node WHERE level = 0 AND position = 10", "a node of the tree is missing"),
+    ("entry", "UPDATE entry SET data = CAST('{}' AS BLOB) WHERE position = 10", "entry 10: its bytes"),
+    ("entry", "DELETE FROM entry WHERE position = 10", "entry 10: is missing"),
+)
+
+
+@pytest.mark.parametrize(("table", "statement", "told"), UNPROVEN)
+def test_what_no_longer_proves_an_entry_is_named(tmp_path: Path, table: str, statement: str, told: str) -> None:
+    """The thread goes on until it has said so, and no reader is shown a row that nothing is compared with any more."""
+    with open_world(tmp_path) as world:
+        world.is_checked = False
+        world.submit(world.charge("a", run=SMALL), world.charge("b", run=SMALL))
+        writer = world.book._writer  # noqa: SLF001 - the same writer, asked more often
+        comparison = RowComparison(writer.pin, writer._state.records, 0.01)  # noqa: SLF001
+        drops = [f"DROP TRIGGER {table}_no_{how}" for how in ("update", "delete")]
+        execute(world.url, *drops, statement)
+        until = time.monotonic() + LIMIT_S
+        while comparison.difference is None and time.monotonic() < until:
+            pass
+        comparison.close()
+        assert told in str(comparison.difference)
+        assert told in str(world.book.compare_rows())
+        with pytest.raises(RowsDiffer, match=told), world.book.read():
+            pass
 
 
 def test_a_book_that_is_written_differs_nowhere(world: StoredWorld) -> None:
