@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +30,7 @@ from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.log_key.overlap_window import signer_of_both
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_epoch, take_lock, usable_state
-from ledger.book.past_snapshot import PastSnapshot
+from ledger.book.past_snapshot import PastSnapshot, sign_past
 from ledger.book.prepare import quoted, read_submission
 from ledger.book.state.row_comparison import RowComparison
 from ledger.book.state.state_statements import StatedTree
@@ -236,13 +237,15 @@ class Book:
             KeyError: if the log has not so many entries.
         """
         with self.read() as now:
-            yield PastSnapshot(now.connection, size, self._sign_past)
+            yield PastSnapshot(now.connection, size, partial(self._sign_past, now))
 
-    def _sign_past(self, size: int, root: bytes) -> str:
-        """The checkpoint of an earlier size. Raises: BookPaused, if the log's key is suspended."""
+    def _sign_past(self, now: Snapshot, size: int, root: bytes) -> str:
+        """The checkpoint of an earlier size. Raises: BookStopped; and as :func:`sign_past`."""
+        if self._writer.stopped is not None:
+            raise BookStopped(self._writer.stopped)
         if (why := self._writer.suspended()) is not None:
             raise BookPaused(why)
-        return self._recorder.signer.sign(size, root)
+        return sign_past(now, self._recorder.signer, size, root)
 
     def now(self) -> int:
         """The time (ms) that an entry would get now. Raises: BookPaused, BookStopped."""

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import islice
 
+from ledger.book.submitted_command import BookPaused, BookStopped, RowsDiffer
 from ledger.commands.apply import apply
 from ledger.commands.entry import Entry
+from ledger.crypto.public_keys import PublicKey
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import Span
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.organisation_graph import END
 from ledger.domain.outcomes import ChargeState
+from ledger.log.checkpoint import LogSigner
+from ledger.log.merkle import CompactRange
+from ledger.log.verification import check_extends, open_checkpoint
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree
-from ledger.store.snapshot import Log
+from ledger.store.snapshot import Log, Snapshot
+from ledger.verifier import Checkpoint
+from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 Sign = Callable[[int, bytes], str]
 """Makes the signed checkpoint of a tree of this size, with this root."""
@@ -36,9 +44,13 @@ class PastSnapshot(Log, MemoryState):
         Log.__init__(self, connection, size)
         # Known by their digest, so that it does not matter which were stored later.
         MemoryState.__init__(self, documents=StoredDocuments(connection))
-        self._sign = sign
+        self._sign, self._signed = sign, ""
+        tree = CompactRange()
         for index, data in enumerate(self):
             apply(self, Entry.parse(data), index)
+            tree.append(data)
+        # Never of stored nodes: whoever writes the database could have any root signed.
+        self._applied = tree.root()
 
     def __hash__(self) -> int:
         """By identity, as a snapshot of the current state: what was computed from it is kept while it is read."""
@@ -61,7 +73,36 @@ class PastSnapshot(Log, MemoryState):
 
     @property
     def checkpoint(self) -> str:
-        """The signed checkpoint of the log at this size. Raises: KeyError, for an empty log."""
+        """The signed checkpoint over the entries that were applied. Raises: KeyError, for an empty log; what signs."""
         if not self.size:
             raise KeyError("checkpoint")
-        return self._sign(self.tree.size, self.tree.root())
+        self._signed = self._signed or self._sign(self.size, self._applied)
+        return self._signed
+
+
+def sign_past(now: Snapshot, signer: LogSigner, size: int, root: bytes) -> str:
+    """The checkpoint of an earlier size, if the newest one that this process's key signed continues it.
+
+    Args:
+        now: the book as it is, whose rows also show what other processes have recorded of the key.
+        signer: signs, by the key of this process.
+        size: of the past.
+        root: over the first ``size`` entries, made of these.
+
+    Raises:
+        BookPaused: if the key is suspended.
+        BookStopped: if the key was replaced.
+        RowsDiffer: if the entries are not those that the key has signed.
+    """
+    terms = now.key_terms.get(PublicKey("Ed25519", c.base64url(signer.key.public)).thumbprint)
+    if terms is not None and terms.revoked is not None:
+        raise BookStopped(f"entry {terms.revoked} has replaced the log's key: the old key signs nothing more")
+    if terms is not None and terms.suspended_by is not None:
+        raise BookPaused("the log's key is suspended: nothing is signed until it is resumed or replaced")
+    try:
+        head = open_checkpoint(now.checkpoint, signer.key)
+        between = now.consistency(size) if size < head.size else []
+        check_extends(Checkpoint(signer.key.name, size, root), head, between)
+    except (Malformed, KeyError) as error:
+        raise RowsDiffer(f"the first {size} entries are not those that the log's key has signed: {error}") from None
+    return signer.sign(size, root)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 
+from ledger.book.book import BookStopped, RowsDiffer
 from ledger.commands.entry import Entry
 from ledger.log.checkpoint import sign
+from ledger.store.engine import engine_of
 from ledger.verifier import Checkpoint, leaf_hash, verify_consistency, verify_receipt
 from tests.factories.documents import SMALL
 from tests.factories.people import BANK_A, BANK_B, LOG, LOG_KEY
-from tests.factories.stored import StoredWorld
+from tests.factories.stored import StoredWorld, open_world
 
 FACTS = (
     "organisations",
@@ -130,3 +134,43 @@ def test_an_id_of_later_is_not_known_yet(world: StoredWorld) -> None:
     with world.book.read_past(11) as past:
         assert past.entry_index("late") == 10
         assert sign(Checkpoint(LOG.origin, 11, past.root), LOG_KEY) == past.checkpoint
+
+
+FORGED: Final = (
+    "UPDATE tree_node SET hash = :leaf WHERE level = 0 AND position = 10",
+    "UPDATE entry SET data = :data WHERE position = 10",
+)
+
+
+@pytest.mark.parametrize("statements", [FORGED, FORGED[:1], FORGED[1:]])
+def test_no_past_is_signed_but_that_of_the_log(tmp_path: Path, statements: Sequence[str]) -> None:
+    """Whoever writes the database gets no root of theirs signed: neither by entry and node, nor by one of the two."""
+    with open_world(tmp_path) as world:
+        world.is_checked = False
+        world.submit(*(world.charge(f"run-{n}") for n in range(3)))
+        with world.book.read_past(11) as past:
+            assert Checkpoint.open(past.checkpoint, LOG).size == 11
+            data = past.entry(10).replace(b'"steps":100', b'"steps":1')
+            assert data != past.entry(10)
+        given = {"leaf": leaf_hash(data), "data": data}
+        engine = engine_of(world.url, writes=True)
+        with engine.begin() as connection:
+            for table in ("entry", "tree_node"):
+                connection.execute(text(f"DROP TRIGGER {table}_no_update"))
+            for one in statements:
+                connection.execute(text(one), {name: given[name] for name in given if f":{name}" in one})
+        engine.dispose()
+        with world.book.read_past(11) as past:
+            with pytest.raises(RowsDiffer, match="are not those that the log's key has signed"):
+                _ = past.checkpoint
+            with pytest.raises(RowsDiffer):
+                past.receipt(10)
+
+
+def test_a_stopped_book_signs_no_past(world: StoredWorld) -> None:
+    """What it has read may be read on; its key may have been taken from it."""
+    with world.book.read_past(5) as past, world.book.read_past(6) as other:
+        assert past.checkpoint
+        world.book.stop(ValueError("enough"))
+        with pytest.raises(BookStopped, match="enough"):
+            _ = other.checkpoint

@@ -87,6 +87,12 @@ def test_another_process_with_the_old_key_is_stopped(world: StoredWorld, engine:
             rotate(world)
         return
     done = rotate(world)
+    # Nor does it sign a past that it was asked for before it has noticed.
+    with (
+        pytest.raises(BookStopped, match=f"entry {done.entry} has replaced the log's key"),
+        world.book.read_past(done.entry) as past,
+    ):
+        assert past.checkpoint
     with pytest.raises(BookStopped, match=f"entry {done.entry} has replaced the log's key"):
         world.submit(world.charge("by the old key", run=SMALL))
     assert world.book.stopped is not None

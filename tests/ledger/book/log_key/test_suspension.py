@@ -95,6 +95,8 @@ def test_another_process_stops_recording_and_goes_on(world: StoredWorld, engine:
             suspend_log_key(place_of(world), "a test")
         return
     entry = suspend_log_key(place_of(world), "a test").entry
+    with pytest.raises(BookPaused, match="is suspended"), world.book.read_past(entry) as past:
+        assert past.checkpoint
     with pytest.raises(BookPaused, match="has suspended the log's key"):
         world.submit(world.charge("refused", run=SMALL))
     assert world.size == entry + 1
