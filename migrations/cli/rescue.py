@@ -9,7 +9,8 @@ from pathlib import Path
 from client.cli.command_group import Result
 from ledger.book.checkpoint_file import default_path
 from ledger.cli.input_files import read_kept
-from ledger.verifier import Checkpoint, LogKey
+from ledger.store.log_key.rotation_proofs import Trust
+from ledger.verifier import Checkpoint, LogKey, Policy
 from ledger.wire.malformed import Malformed
 from migrations.connect.book_location import Place
 from migrations.connect.exclusive_access import Limits
@@ -38,23 +39,34 @@ def rescue_book(  # noqa: PLR0913 - one argument for each option of the command
     Raises:
         Malformed: if no checkpoint was kept and that is not accepted, or one is not of this log.
     """
-    heads = _heads(kept, key)
-    if not heads and not without_kept:
-        raise Malformed(
-            "kept",
-            "name the newest checkpoint that you or a witness kept with --kept, or give --without-kept: without one "
-            "it is unknown whether the rescue gives back budgets that were spent after the last sound entry",
-        )
+    sizes: list[int] = []
+
+    def heads(trust: Trust) -> dict[str, Checkpoint]:
+        found = _heads(kept, trust)
+        if not found and not without_kept:
+            raise Malformed(
+                "kept",
+                "name the newest checkpoint that you or a witness kept with --kept, or give --without-kept: without "
+                "one it is unknown whether the rescue gives back budgets that were spent after the last sound entry",
+            )
+        sizes.extend(head.size for head in found.values())
+        return found
+
     head, prefix = rescue(place, target, key, heads, limits, ignore_seal=ignore_seal, step=step)
-    return _result(place, target, head, prefix, max((head.size for head in heads.values()), default=None))
+    return _result(place, target, head, prefix, max(sizes, default=None))
 
 
-def _heads(kept: Sequence[Path], key: LogKey) -> dict[str, Checkpoint]:
-    """Each kept checkpoint, by its name in messages. Raises: Malformed, FileNotFoundError."""
-    heads = {str(path): read_kept(path, key) for path in kept}
-    with suppress(FileNotFoundError):
-        own = default_path(key)
-        heads[f"what the service kept at {own}"] = read_kept(own, key)
+def _heads(kept: Sequence[Path], trust: Trust) -> dict[str, Checkpoint]:
+    """Each kept checkpoint, by its name in messages: those named, and the service's own for each key of the log.
+
+    Raises:
+        Malformed, FileNotFoundError.
+    """
+    heads = {str(path): read_kept(path, trust) for path in kept}
+    for key in trust.logs if isinstance(trust, Policy) else (trust,):
+        with suppress(FileNotFoundError):
+            own = default_path(key)
+            heads[f"what the service kept at {own}"] = read_kept(own, trust)
     return heads
 
 

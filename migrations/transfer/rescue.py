@@ -7,7 +7,7 @@ verified like a restored backup. It never ends before a known head, since that w
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
 from ledger.audit.replay import VerificationFailed
+from ledger.store.log_key.rotation_proofs import Trust
 from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone
@@ -23,7 +24,7 @@ from migrations.connect.exclusive_access import Limits, connected, exclusive_tra
 from migrations.transfer.book_contents import fill
 from migrations.transfer.book_transfer import new_book
 from migrations.transfer.log_check import Head, Step
-from migrations.transfer.sound_prefix import SoundPrefix
+from migrations.transfer.sound_prefix import SoundPrefix, proven_keys
 
 _FILES = ("", "-wal")
 """The files of an SQLite book that hold rows; SQLite rebuilds the third file from them."""
@@ -33,7 +34,7 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
     source: Place,
     target: Place,
     key: LogKey,
-    heads: Mapping[str, Checkpoint],
+    heads: Callable[[Trust], Mapping[str, Checkpoint]],
     limits: Limits,
     *,
     ignore_seal: bool,
@@ -45,7 +46,8 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
         source: the book that cannot be opened; it is read, and not changed.
         target: the location of the new book.
         key: the log's key, kept outside the book.
-        heads: checkpoints of this log kept outside the book, by their names in messages.
+        heads: gives the checkpoints of this log kept outside the book, by their names in messages, for the keys that
+            the log has or had.
         limits: how long to wait.
         ignore_seal: whether a book is rescued although its seal states that it was moved.
         step: called with how many entries are done.
@@ -59,13 +61,14 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
         VerificationFailed: if nothing of it is sound, or the sound prefix is behind one of the heads or a fork of it.
     """
     with _evidence(source, limits) as connection:
+        kept = heads(proven_keys(connection, key))
         prefix = SoundPrefix(connection, key)
         if prefix.successor is not None and not ignore_seal:
             raise NotDone(
                 f"{source.display_name} states that it was moved to {prefix.successor}, and continues there. If it was "
                 "never moved, its seal is forged: rescue it with --ignore-seal"
             )
-        trusted = {**heads, **({"what a witness cosigned": prefix.cosigned} if prefix.cosigned is not None else {})}
+        trusted = {**kept, **({"what a witness cosigned": prefix.cosigned} if prefix.cosigned is not None else {})}
         while True:
             _check_heads(prefix, trusted, source.display_name)
             try:

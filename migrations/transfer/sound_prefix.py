@@ -37,6 +37,13 @@ _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError,
 """Errors that reading or applying an invalid entry may raise."""
 
 
+def proven_keys(connection: Connection, key: LogKey) -> Trust:
+    """The log's key, with all others that it had as far as the book proves them."""
+    with suppress(*_UNREADABLE, Malformed):
+        return trusted(connection, key)
+    return key
+
+
 @dataclass
 class SoundPrefix:
     """The sound contents of a book: see :class:`migrations.transfer.book_contents.Contents`.
@@ -68,9 +75,7 @@ class SoundPrefix:
 
     def __post_init__(self) -> None:
         """Read the notes, then the entries."""
-        self.trust = self.key
-        with suppress(*_UNREADABLE, Malformed):
-            self.trust = trusted(self.connection, self.key)
+        self.trust = proven_keys(self.connection, self.key)
         checkpoints = self._read_notes()
         self._read_cosigned(checkpoints)
         self._read_entries(checkpoints)

@@ -11,8 +11,10 @@ import pytest
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookUnusable
 from ledger.book.checkpoint_file import default_path
+from tests.factories.documents import SMALL
+from tests.factories.log_rotation import NEW, NEW_KEY, rotate
 from tests.factories.people import LOG
-from tests.factories.stored import no_step
+from tests.factories.stored import no_step, open_world
 from tests.migrations.places import Done, Kept, Spot, db
 
 BRICKED: Final = {
@@ -197,3 +199,33 @@ def test_a_file_with_a_page_of_garbage_is_read_around(book: Spot, twin: Spot, gr
             assert twin.rows() == grown.rows
             twin.path.unlink()
     assert 0 in codes
+
+
+def test_no_rescue_goes_behind_what_was_kept_under_a_later_key(tmp_path: Path) -> None:
+    """Named by the log's first key, which is trusted everywhere, it looks at what the service kept for each key."""
+    old, new = default_path(LOG), default_path(NEW)
+    with open_world(tmp_path) as world:
+        world.is_checked = False
+        world.book.close()
+        world.book = world.open(kept=old, first_start=True)
+        world.book.close()
+        rotate(world, kept=(old, new))
+        world.book = world.open(log_key=NEW_KEY, kept=new)
+        world.submit(world.charge("run-1", run=SMALL))
+        world.submit(world.charge("run-2", run=SMALL))
+        size = world.size
+        world.book.close()
+        (tmp_path / "log.vkey").write_text(LOG.vkey)
+        place, target = Spot(str(world.path), world.url, world.url, tmp_path), tmp_path / "rescued.sqlite"
+        changed = f"UPDATE entry SET time = time, data = {{changed}} WHERE position = {size - 1}"  # noqa: S608 - a number of ours
+        place.tamper("entry", changed)
+        done = db("rescue", place.book, target, *place.log, "--without-kept")
+        assert (done.code, f"what the service kept at {new} is a checkpoint of {size}" in done.out) == (7, True), (
+            done.out
+        )
+        assert not target.exists()
+        # What the new key signed is taken from the operator too.
+        done = db("rescue", place.book, target, *place.log, "--kept", new)
+        assert (done.code, f"{new} is a checkpoint of {size}" in done.out) == (7, True), done.out
+        new.unlink()
+        assert db("rescue", place.book, target, *place.log, "--without-kept").code == 0
