@@ -28,8 +28,19 @@ from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
 _LOG: Final = logging.getLogger("ledger.book")
-_SNAPSHOT_ERRORS: Final = (ValueError, LookupError, AssertionError, ArithmeticError, TypeError, AttributeError)
-"""What reading a state that is not this log's may raise; a lost database is none of them."""
+_SNAPSHOT_ERRORS: Final = (
+    ValueError,
+    LookupError,
+    AssertionError,
+    ArithmeticError,
+    TypeError,
+    AttributeError,
+    BookUnusable,
+)
+"""What reading a state that is not this log's may raise; a lost database is none of them.
+
+That the log's key was replaced is one: the file may say so falsely, and the whole log says it again if it is true.
+"""
 
 
 def usable_state(

@@ -22,7 +22,10 @@ from ledger.cli import tile_publishing
 from ledger.crypto import detached_jws
 from ledger.crypto.detached_jws import public_key
 from ledger.domain.command import LEDGER_ACTOR
+from ledger.domain.key_terms import KeyTerms
 from ledger.log.checkpoint import LogSigner, RotatingSigner, receipt, sign
+from ledger.state_tree.leaves import StatedRecord
+from ledger.state_tree.snapshot_format import read_snapshot, write_snapshot
 from ledger.verifier import (
     ROTATIONS,
     Checkpoint,
@@ -116,6 +119,27 @@ def test_a_state_from_a_snapshot_knows_which_key_is_retired(
     with world.book.read() as facts:
         terms = facts.key_terms[public_key(LOG_KEY).thumbprint]
         assert (terms.owner, terms.revoked) == (LEDGER_ACTOR, done.entry)
+
+
+def test_a_forged_snapshot_replaces_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It needs no key to forge: the whole log is read, and the book opens by the key that is in force."""
+    monkeypatch.setattr(snapshot_file, "EVERY_CLOSING", 1)
+    where = tmp_path / "snapshot"
+    with open_world(tmp_path) as world:
+        for name in ("one", "two"):
+            world.book.close()
+            world.book = world.open(statements=True, snapshot=where)
+            world.submit(world.charge(name, run=SMALL))
+        world.book.close()
+        found, key_id = read_snapshot(where.read_bytes(), LOG.vkey), public_key(LOG_KEY).thumbprint
+        terms = KeyTerms(key_id, LEDGER_ACTOR, 0, None, None, 3, 3)
+        tree = found.tree.updated([], [StatedRecord("key_terms", key_id, terms, bytes(32)).leaf])
+        where.write_bytes(b"".join(write_snapshot(LOG.vkey, found.size, tree, [found.names])))
+        world.book = world.open(statements=True, snapshot=where)
+        assert "is not believed, and the whole log is read: entry 3 has replaced the log's key" in caplog.text
+        assert world.submit(world.charge("three", run=SMALL))[0].code.word == "pending"
 
 
 def test_what_is_kept_of_the_log_goes_over_to_the_new_key(world: StoredWorld, tmp_path: Path) -> None:

@@ -23,12 +23,16 @@ from ledger.book.state.snapshot_file import SnapshotFile, snapshot_path
 from ledger.book.state.state_statements import StatedTree
 from ledger.book.writer_state import WriterState
 from ledger.commands.entry_reader import read_entry
+from ledger.crypto.public_keys import PublicKey
+from ledger.domain.key_terms import KeyTerms
 from ledger.log import merkle
 from ledger.state_tree.journal import StateJournal
+from ledger.state_tree.leaves import StatedRecord
 from ledger.state_tree.snapshot_format import NAME_BYTES, StateSnapshot, read_snapshot, write_snapshot
 from ledger.state_tree.sparse_tree import SparseTree
 from ledger.store.engine import url_of
 from ledger.verifier import leaf_hash
+from ledger.wire import canonical_json as c
 from tests.factories.people import BANK_B, LOG, ORIGIN
 from tests.factories.stored import StoredWorld, copy, open_world
 from tests.ledger.audit.forge import entries_of
@@ -247,6 +251,15 @@ def _richer(file: Path, _world: StoredWorld) -> None:
     file.write_bytes(b"".join(write_snapshot(LOG.vkey, snapshot.size, tree, [snapshot.names])))
 
 
+def _replaced(file: Path, _world: StoredWorld) -> None:
+    """The log's key was replaced, which no entry says: the book would not open, and say to start with another key."""
+    snapshot = read_snapshot(file.read_bytes(), LOG.vkey)
+    key_id = PublicKey("Ed25519", c.base64url(LOG.public)).thumbprint
+    terms = KeyTerms(key_id, "ledger", 0, None, None, 3, 3)
+    tree = snapshot.tree.updated([], [StatedRecord("key_terms", key_id, terms, bytes(32)).leaf])
+    file.write_bytes(b"".join(write_snapshot(LOG.vkey, snapshot.size, tree, [snapshot.names])))
+
+
 def _forgetful(file: Path, _world: StoredWorld) -> None:
     """A name less is used, so that an id could be used again."""
     snapshot = read_snapshot(file.read_bytes(), LOG.vkey)
@@ -288,6 +301,7 @@ def _rewritten(file: Path, change: Callable[[bytes], bytes]) -> None:
         (_pipe, "is no file of at most"),
         (_other_size, ""),
         (_richer, "no statement in the log says"),
+        (_replaced, "has replaced the log's key"),
         (_other_root, "root: is not that of the records"),
         (_forgetful, "names: are not those"),
         (_of_another_book, ""),
