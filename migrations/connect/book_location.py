@@ -26,8 +26,8 @@ class Place:
         """Read a BOOK argument.
 
         Raises:
-            Malformed: if it is neither a path nor a URL of SQLite or PostgreSQL, or holds a password, which every
-                process of the machine could read: libpq reads it from PGPASSWORD or PGPASSFILE.
+            Malformed: if it is neither a path nor a URL of SQLite or PostgreSQL that can be read, or holds a password,
+                which every process of the machine could read: libpq reads it from PGPASSWORD or PGPASSFILE.
         """
         if not text or len(text) > PLACE_CHARACTERS_MAX or not text.isprintable():
             raise Malformed("book", "must be the path of an SQLite file or a postgresql:// URL")
@@ -40,6 +40,11 @@ class Place:
         place = cls.of(url)
         if place.url.password is not None or any(name in place.url.query for name in _SECRETS):
             raise Malformed("book", "must not hold a password: set PGPASSWORD, or name a file with PGPASSFILE")
+        if place.path is None:
+            try:
+                place.url.get_dialect()().create_connect_args(place.url)
+            except (ArgumentError, ValueError):
+                raise Malformed("book", "must name a host and a port that is a number for each server") from None
         return place
 
     @classmethod

@@ -104,14 +104,15 @@ def fill(connection: Connection, contents: Contents, key: LogKey, step: Step) ->
     for some in _chunks(contents.items("documents")):
         append_rows(connection, DOCUMENT, [{"digest": c.digest(data), "data": data} for data in some])
     tree = _append(connection, contents, step)
-    note = b""
+    newest = None
     for notes in _chunks(contents.items("checkpoints")):
-        append_rows(connection, CHECKPOINT, [{"tree_size": _size_of(note), "note": note.decode()} for note in notes])
-        note = notes[-1]
+        rows = [{"tree_size": _size_of(note), "note": _text_of(note)} for note in notes]
+        append_rows(connection, CHECKPOINT, rows)
+        newest = str(rows[-1]["note"])
     for lines in _chunks(contents.items("cosignatures")):
         for line in lines:
             _store(connection, line)
-    head = Head(tree.size, tree.root(), note.decode() or None)
+    head = Head(tree.size, tree.root(), newest)
     check_note(head, trust_of(connection, key))
     if head.size:
         total = 2 * head.size
@@ -156,6 +157,17 @@ def _size_of(note: bytes) -> int:
     if not size or not size[0].isdigit() or len(size[0]) > 16:
         raise VerificationFailed(None, "a checkpoint has no tree size on its second line")
     return int(size[0])
+
+
+def _text_of(note: bytes) -> str:
+    """The text of a note. Raises: VerificationFailed, if it is none that a database holds."""
+    try:
+        text = note.decode()
+    except UnicodeDecodeError:
+        raise VerificationFailed(None, f"checkpoints: the note over {_size_of(note)} entries must be UTF-8") from None
+    if "\0" in text:
+        raise VerificationFailed(None, f"checkpoints: the note over {_size_of(note)} entries must hold no NUL")
+    return text
 
 
 def _chunks(items: Generator[bytes]) -> Iterator[list[bytes]]:

@@ -155,6 +155,8 @@ def test_a_fork_is_shown(book: Spot, grown: Kept, tmp_path: Path) -> None:
         ("postgresql://me:secret@host/ledger", "must not hold a password"),
         ("postgresql://host/ledger?password=secret", "must not hold a password"),
         ("postgresql://host:port/ledger", "is not a readable URL"),
+        ("postgresql://host/ledger?port=x", "must name a host and a port that is a number"),
+        ("postgresql:///ledger?host=one:1&host=two&port=1,2,3", "must name a host and a port that is a number"),
         ("sqlite://", "must be a file"),
         ("", "must be the path"),
         ("a\nb", "must be the path"),

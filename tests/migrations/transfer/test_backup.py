@@ -256,3 +256,28 @@ def test_a_backup_with_a_run_that_is_settled_twice_is_refused(grown: Kept, tmp_p
         done = db("restore", tmp_path / "b.zip", target.book, "--without-kept", *target.log)
         assert (done.code, f"entry {place + 1}" in done.out, "\n" in done.out) == (7, True, False), done.out
         assert not target.path.exists()
+
+
+@pytest.mark.parametrize(("added", "rule"), [(b"\xff", "must be UTF-8"), (b"\0", "must hold no NUL")])
+def test_a_backup_with_a_note_that_is_no_text_is_refused(
+    grown: Kept, place: Spot, tmp_path: Path, added: bytes, rule: str
+) -> None:
+    """Each member is as its manifest says; the member and the rule are named, on either engine."""
+    kinds: tuple[Kind, ...] = ("documents", "entries", "checkpoints", "cosignatures")
+    with Archive.open(grown.backup) as backup:
+        held = {kind: [*backup.items(kind)] for kind in kinds}
+        size = backup.tree_size
+    newest = held["checkpoints"][-1].decode()
+    held["checkpoints"][0] += added
+
+    class Forged:
+        tree_size = size
+
+        def items(self, kind: Kind) -> Generator[bytes]:
+            yield from held[kind]
+
+    write_archive(tmp_path / "b.zip", Forged(), newest, LOG, no_step)
+    done = db("restore", tmp_path / "b.zip", place.book, "--without-kept", *place.log)
+    told = (done.code, done.out.startswith("checkpoints: the note over "), rule in done.out, "\n" in done.out)
+    assert told == (7, True, True, False), done.out
+    assert db("status", place.book).code == 4
