@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from client.http.endpoints import path_of
 from client.http.problems import Refused
@@ -12,6 +13,7 @@ from client.service.checkpoint_guard import CheckpointGuard
 from ledger.log.verification import verify_account
 from ledger.verifier import ROTATIONS
 from ledger.wire import canonical_json as c
+from ledger.wire.malformed import Malformed
 
 CHECKPOINT: Final = "checkpoint"
 
@@ -22,11 +24,22 @@ class LogReads:
     _guard: CheckpointGuard
 
     def account_proof(self, partition: str, holder: str) -> str:
-        """What proves an account offline, checked if the log is known. Raises: Refused, Unreachable, Malformed."""
+        """What proves an account offline, checked if the log is known.
+
+        Raises:
+            SeenCheckpointError: if an entry of it is under a checkpoint of another history than the one that was seen.
+            Malformed: if it does not hold, or is of another account.
+            Refused, Unreachable, OSError.
+        """
         query = {"partition": partition}
         proof = self._guard.send("GET", f"/v1/accounts/{path_of(holder)}/proof", query=query).text
         if self._guard.seen is not None:
-            self._guard.trust(verify_account(proof, self._guard.seen.keys).note)
+            found = verify_account(proof, self._guard.seen.keys)
+            for field, given, asked in (("partition", found.partition, partition), ("holder", found.holder, holder)):
+                if given != asked:
+                    raise Malformed(f"proof.{field}", f"must be {asked}, which was asked for, and is {given[:200]}")
+            for note in dict.fromkeys(one.partition("\n\n")[2] for one in _receipts(proof)):
+                self._guard.trust(note)
         return proof
 
     def entry(self, index: int) -> bytes:
@@ -74,3 +87,11 @@ class LogReads:
     def log(self) -> c.Object:
         """The log's origin and verifier key, to compare with a profile's. Raises: Refused, Unreachable."""
         return object_of(self._guard.send("GET", "/v1/log"))
+
+
+def _receipts(proof: str) -> list[str]:
+    """The receipts of every entry of an account proof, which was verified."""
+    read: dict[str, Any] = json.loads(proof)
+    mergers = [one["merger"] for one in read.get("merged", ())]
+    entries = [read["statement"], *mergers, *read.get("opened", ()), *read["charges"], *read["since"]]
+    return [one["receipt"] for one in entries]
