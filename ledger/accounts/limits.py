@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -11,7 +11,7 @@ from ledger.accounts.pricing import COMPUTED, Bound, ComputedPrices
 from ledger.domain.decision import Rejected
 from ledger.domain.facts import GLOBAL, Facts, Organisation, Partition, holder_of
 from ledger.domain.gate import Caps, Check, Verdict
-from ledger.domain.organisation_graph import coalitions_of
+from ledger.domain.organisation_graph import changed_since, coalitions_of
 from ledger.domain.outcomes import Code
 from ledger.filters import NoRoom
 
@@ -40,11 +40,37 @@ def limits_on(  # noqa: PLR0913, PLR0917 - who charges what, what was decided, a
         return bound.holder == GLOBAL and any(caps[member].rounded for member in groups.get(ref, (ref,)))
 
     own = [_limit(bound, numbers, rounded=is_rounded(bound)) for bound in _bounds(partitions, caps, author)]
-    limits = [*own, *_coalition_limits(facts, partitions, author.node, numbers)]
+    limits = [*own, *_coalition_limits(facts, partitions, coalitions_of(facts.nodes, author.node), numbers)]
     if any(stated.counts_rounded for stated in caps.values()):
         # One such partition is enough: a charge on several is admitted on all of them or refused.
         return [replace(limit, counted_for=holder_of(author.node)) for limit in limits]
     return limits
+
+
+def limits_since(  # noqa: PLR0913, PLR0917 - as above, and since when
+    facts: Facts,
+    partitions: tuple[Partition, ...],
+    verdict: Verdict,
+    author: Organisation,
+    index: int,
+    numbers: ComputedPrices = COMPUTED,
+) -> Iterator[Limit]:
+    """The caps of this author's lineage and of its coalitions that lineage has changed by an entry after ``index``.
+
+    What everyone knows together no lineage changes, and quotas are of charges alone.
+
+    Raises:
+        Rejected: if one has no room for anything.
+    """
+    caps = dict(verdict.caps)
+    changed = changed_since(facts.nodes, author.node, index)
+    if author.node in changed:
+        for partition in partitions:
+            stated = caps[partition.ref]
+            bound = Bound(partition, holder_of(author.node), stated.lineage, source=stated.lineage_source)
+            yield _limit(bound, numbers, rounded=False)
+    coalitions = [one for one in changed if one != author.node]
+    yield from _coalition_limits(facts, partitions, coalitions, numbers)
 
 
 def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Bound]:
@@ -67,10 +93,10 @@ def _limit(bound: Bound, numbers: ComputedPrices, *, rounded: bool) -> Limit:
 
 
 def _coalition_limits(
-    facts: Facts, partitions: tuple[Partition, ...], author: int, numbers: ComputedPrices
+    facts: Facts, partitions: tuple[Partition, ...], coalitions: Iterable[int], numbers: ComputedPrices
 ) -> Iterator[Limit]:
-    """The caps of every coalition that follows the author; never beyond a partition's own budget."""
-    for coalition in coalitions_of(facts.nodes, author):
+    """The caps of coalitions that follow the author; never beyond a partition's own budget."""
+    for coalition in coalitions:
         epsilon, holder = facts.nodes[coalition].epsilon, holder_of(coalition)
         assert epsilon is not None
         for partition in partitions:

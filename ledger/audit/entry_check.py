@@ -78,7 +78,7 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
         signers(facts, pending.body, entry.time)
     if gate is None and refused:
         return None
-    deciding = _recorded_gate(entry) if gate is None else _lenient(gate, denied=entry.code is Code.POLICY_DENIED)
+    deciding = _recorded_gate(entry) if gate is None else _lenient(gate, entry.code)
     try:
         if refused:
             _check_refused(facts, pending, index, deciding, entry)
@@ -141,15 +141,17 @@ def _check_alerts(facts: Facts, priced: PricedCharge, entry: Entry) -> None:
         raise Malformed("body.alerts", "is not what follows from the entries before")
 
 
-def _lenient(gate: Gate, *, denied: bool) -> Gate:
+def _lenient(gate: Gate, code: Code) -> Gate:
     """The gate with the ε of a run moved a little towards the recorded verdict: it came from floats.
 
     It also permits what an earlier program permitted without a check that was added later (``Request.permitted``).
     """
+    denied = code is Code.POLICY_DENIED
     sign = 1 if denied else -1
 
     def decide(request: Request, facts: Facts) -> Verdict:
-        exact = gate(request, facts)
+        # What the gate permits with caps, the ledger may refuse.
+        exact = gate(replace(request, permitted=not code.refused), facts)
         if exact.permit is not denied:
             return exact
         epsilon = tuple(

@@ -174,9 +174,10 @@ def coalitions_of(nodes: Mapping[int, Node], node: int) -> tuple[int, ...]:
     return tuple(arrow.node for arrow in nodes[node].children if nodes[arrow.node].kind is NodeKind.COALITION)
 
 
-def has_changed_since(nodes: Mapping[int, Node], node: int, index: int) -> bool:
-    """Whether an entry after ``index`` changed what a node knows other than its own runs, or which coalitions it has.
+def changed_since(nodes: Mapping[int, Node], node: int, index: int) -> tuple[int, ...]:
+    """Of a node and the coalitions that follow it, those that lineage has changed by an entry after ``index``.
 
-    A merger, collusion, a model that it was given, or a coalition that follows it.
+    By a merger, collusion or a model that was given, they know more than by the runs of their own organisations; or
+    they were made then.
     """
-    return any(at > index for at in (*reach(nodes, node), *coalitions_of(nodes, node)))
+    return tuple(at for at in (node, *coalitions_of(nodes, node)) if any(one > index for one in reach(nodes, at)))

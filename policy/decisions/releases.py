@@ -16,7 +16,7 @@ from ledger.commands.runs.step_refund import RETURNING, returned_steps
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import Contract
 from ledger.domain.gate import REFUNDS
-from ledger.domain.organisation_graph import has_changed_since
+from ledger.domain.organisation_graph import changed_since
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.partition_ranges import in_words
 from ledger.wire.field_types import TIME_MAX
@@ -49,7 +49,7 @@ def key_release(case: Case, body: ReleaseKey) -> None:
         return
     _check_run(case, body, charge)
     node = case.facts.organisations[charge.actor].node
-    if has_changed_since(case.facts.nodes, node, charge.index) and not case.is_accepted(OVER_CAP_RELEASES_SINCE_MS):
+    if changed_since(case.facts.nodes, node, charge.index) and not case.is_accepted(OVER_CAP_RELEASES_SINCE_MS):
         partitions = [case.facts.partitions[ref] for ref in charge.partitions]
         document = read_contract(case.facts.documents[charge.contract])
         bound = zip(partitions, bindings(case.facts, partitions, case.now), strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ledger.accounts.account_sums import AccountSums
-from ledger.accounts.limits import limits_on
+from ledger.accounts.limits import limits_since
 from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context, require_pending
 from ledger.commands.signing_keys.key_authority import revoked_since
@@ -62,19 +62,18 @@ def decide(context: Context[ReleaseKey]) -> Decision:
 
 
 def _require_within_caps(context: Context[ReleaseKey], charge: Charge, verdict: Verdict) -> None:
-    """Check that every account that limits the charge's organisation now is within its cap. Raises: Rejected.
+    """Check that every account of the organisation that lineage has changed since is within its cap. Raises: Rejected.
 
-    A charge counts in full from its admission on, so nothing is over a cap but by what its organisation has come to
-    know since.
+    A charge counts in full from its admission on, so without lineage nothing is over a cap.
     """
     facts, author = context.facts, context.facts.organisations[charge.actor]
     partitions = tuple(facts.partitions[ref] for ref in charge.partitions)
-    rule = "void charges that have not begun"
-    for limit in limits_on(facts, partitions, verdict, author, context.prices):
+    for limit in limits_since(facts, partitions, verdict, author, charge.index, context.prices):
         terms = read_rule(facts.partitions[limit.partition].terms)
         if not terms.admits(limit.before(facts), limit.cap):
             detail = (
-                f"by what {charge.actor} has come to know, its account of {limit.partition} is over its cap: {rule}"
+                f"by what {charge.actor} has come to know since charge {charge.id}, an account of {limit.partition} "
+                "is over its cap: void charges that have not begun"
             )
             raise Rejected(Code.CONFLICT, detail, "body.charge")
 
