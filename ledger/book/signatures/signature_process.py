@@ -59,6 +59,8 @@ class SignatureProcess:
         self._answers = poll()
         self._answers.register(self._from, POLLIN)
         self._room = _pipe_bytes(self._to)
+        # A pipe is full by pages, of which short writes leave parts unused: then the caller verifies, and never waits.
+        os.set_blocking(self._to, False)
         self._ready = False
         self.requested, self._requested_at = 0, 0.0
         self._size = 0
@@ -102,10 +104,12 @@ class SignatureProcess:
         if self.has_ended or not count:
             return 0
         pieces[0] = _COUNT.pack(count)
+        data = b"".join(pieces)
         try:
-            # The pipe has room for the whole request.
-            os.write(self._to, b"".join(pieces))
+            whole = os.write(self._to, data) == len(data)
         except OSError:
+            whole = False
+        if not whole:
             self.close()
             return 0
         self.requested, self._requested_at, self._size = self.requested + count, monotonic(), size

@@ -160,6 +160,21 @@ def test_a_request_is_no_longer_than_the_pipe(started: SignatureProcess) -> None
     assert started.receive() == [True] * 17 + [False]
 
 
+def test_a_process_that_stands_still_is_not_waited_for() -> None:
+    """Its pipe is full by pages, before as many bytes are in it: what has no room ends it."""
+    key, message = LOG_KEY.public_key().public_bytes_raw(), bytes(2_100)
+    check = key, LOG_KEY.sign(message), message
+    process = SignatureProcess()
+    assert process.has_answered(60)
+    assert process.is_ready
+    os.kill(process.pid, signal.SIGSTOP)
+    assert process.send([check] * 8) == 8
+    sent = [process.send_more([check] * 8) for _ in range(128)]
+    assert sent[-1] < 8
+    process.close()
+    assert process.has_ended
+
+
 def test_what_follows_commands_that_were_not_sent_is_not_sent(world: MemoryWorld, started: SignatureProcess) -> None:
     """Few commands are verified here, and so are those read after them."""
     checks = SignatureChecks(LOG_PUBLIC.x, started)
