@@ -12,9 +12,9 @@ first. Nothing is trained by that, and Opacus' hooks record nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -85,8 +85,8 @@ class PassWatch:
         except _NOT_RUN as error:
             raise_if_short(error)
             return
-        if any(_by_record(value, RECORDS, self.place) is not None for value in outputs):
-            check_independence(model, inputs, self.place)
+        _require_records(outputs, RECORDS, self.place)
+        check_independence(model, inputs, self.place)
 
 
 def check_independence(model: nn.Module, inputs: Inputs, place: int) -> bool:
@@ -179,18 +179,29 @@ def _outputs(model: nn.Module, inputs: Inputs) -> list[Tensor]:
     for name, value in model.named_buffers():
         if not torch.equal(state[name], value):
             raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
+    for leaf in _leaves(outputs):
+        if not isinstance(leaf, _PLAIN):
+            rule = (
+                "must give tensors, in dictionaries, lists, tuples and dataclasses, since of it nothing can be compared"
+            )
+            raise Malformed("model", f"gives a {type(leaf).__name__}: {rule}")
     return _tensors(outputs)
 
 
 def _compare(model: nn.Module, both: tuple[Inputs, Inputs], place: int, records: int) -> None:
     """Hold what the model gives for the first of two inputs to what it gives for the second: one record differs."""
     before = _outputs(model, both[0])
-    if all(_by_record(value, records, place) is None for value in before):
-        raise Malformed("model", "gives no tensor of which a dimension counts the records")
+    _require_records(before, records, place)
     if not _differ(before, _outputs(model, both[1]), records, place):
         return
     where = _first_mixing(model, both, place, records)
     raise Malformed(f"model.{where}" if where else "model", "lets one record change the output of another")
+
+
+def _require_records(outputs: list[Tensor], records: int, place: int) -> None:
+    """Raises: Malformed, if no output is known to be of each record."""
+    if all(_by_record(value, records, place) is None for value in outputs):
+        raise Malformed("model", "gives no tensor of which a dimension counts the records")
 
 
 def _first_mixing(model: nn.Module, both: tuple[Inputs, Inputs], place: int, records: int) -> str:
@@ -239,7 +250,18 @@ def _noted(model: nn.Module, note: Callable[[_Call], None]) -> Iterator[None]:
 
 
 def _tensors(tree: object) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in _leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def _leaves(tree: object) -> Iterator[object]:
+    """What is in a tree of dictionaries, lists and tuples, and in mappings and dataclasses of any class."""
+    for leaf in tree_leaves(tree):
+        if isinstance(leaf, Mapping):
+            yield from _leaves([*leaf.values()])
+        elif is_dataclass(leaf):
+            yield from _leaves([getattr(leaf, one.name) for one in fields(leaf)])
+        else:
+            yield leaf
 
 
 def _differ(before: list[Tensor], after: list[Tensor], records: int, place: int) -> bool:
