@@ -110,19 +110,17 @@ class LocalBook:
         commitments.add(names.names)
         own, touched, new = commitments.values(), list[str](), commitments.values()
         with self._book.read() as facts:
+            schemes = {ref: ref.rpartition("/")[2][0] for ref in facts.partitions}
+            # Partitions of an earlier form of book do not say how they know their records: any way may be theirs.
+            if _OTHERWISE.keys() >= set(schemes.values()):
+                for other in set(schemes.values()) - {names.scheme}:
+                    raise Malformed("identities", _OTHERWISE[other].format(self._path))
             for ref, partition in facts.partitions.items():
-                # Partitions of an earlier form of book do not say how they know their records.
-                scheme = ref.rpartition("/")[2][0]
-                if scheme in _OTHERWISE and scheme != names.scheme:
-                    raise Malformed("identities", _OTHERWISE[scheme].format(self._path))
                 theirs = {value for digest in partition.commitments for value in read_values(facts.documents[digest])}
-                if scheme in _OTHERWISE:
-                    held = own & theirs
-                else:
+                held = own & theirs
+                if schemes[ref] not in _OTHERWISE:
                     known = zip(names.names, names.earlier, strict=True)
-                    held = frozenset(
-                        commitment(key, name) for name, before in known if commitment(key, before) in theirs
-                    )
+                    held |= {commitment(key, name) for name, before in known if commitment(key, before) in theirs}
                 if held:
                     touched.append(ref)
                     new -= held

@@ -131,7 +131,7 @@ class ModelRun(Run):
             self.begin().next_step()
             raise
         if present is None:
-            present = counted_records(opened, unit_bounds(opened, assignment, self.service))
+            present = counted_records(opened, unit_bounds(opened, assignment, self.service), options.read)
         self.make_ready(loss, opened, present)
         if options.example is None and self._engine is not None:
             self._report(self._engine)

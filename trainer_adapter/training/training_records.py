@@ -7,7 +7,7 @@ begin with ``inputs.`` or ``targets.``: see :mod:`client.dataset_files.record_pa
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,23 +76,34 @@ def user_numbers(data: PartitionData, what: str) -> NDArray[Any]:
     return arrays
 
 
-def counted_records(opened: Mapping[str, PartitionData], bounds: Mapping[str, int]) -> Tensor | None:
+def counted_records(
+    opened: Mapping[str, PartitionData],
+    bounds: Mapping[str, int],
+    read: Callable[[PartitionData, str], tuple[Any, Any]],
+) -> Tensor | None:
     """Which records of all partitions count, in order, shape (records,), bool; None: all.
 
     Args:
         bounds: of partitions whose records name their users: how many of one user count, the first ones.
+        read: gives inputs and targets of a partition.
 
     Raises:
         Malformed: for what one record cannot change.
     """
-    return torch.cat([_counted(data, ref, bounds.get(ref)) for ref, data in opened.items()]) if bounds else None
+    if not bounds:
+        return None
+    counted = list[Tensor]()
+    for ref, data in opened.items():
+        if ref in bounds:
+            counted.append(_first_of_each(user_numbers(data, ref), bounds[ref]))
+        else:
+            # Records that are sealed one by one may stay on disk.
+            records = len(data) if isinstance(data, SealedRecords) else count_records(read(data, ref)[0], "inputs")
+            counted.append(torch.ones(records, dtype=torch.bool))
+    return torch.cat(counted)
 
 
-def _counted(data: PartitionData, ref: str, most: int | None) -> Tensor:
-    if most is None:
-        inputs, _ = read_records(data, ref)
-        return torch.ones(count_records(inputs, "inputs"), dtype=torch.bool)
-    users = user_numbers(data, ref)
+def _first_of_each(users: NDArray[Any], most: int) -> Tensor:
     order, places = np.argsort(users, kind="stable"), np.arange(len(users))
     begins = np.diff(users[order], prepend=users[order][:1] - 1) != 0
     rank = places - np.maximum.accumulate(np.where(begins, places, 0))

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from ledger.book.book import BookUnusable
 from ledger.book.state import snapshot_file
-from ledger.book.state.snapshot_file import SnapshotFile, snapshot_path
-from ledger.book.state.state_statements import StatedTree
+from ledger.book.state.snapshot_file import SnapshotFile
 from ledger.book.writer_state import WriterState
 from ledger.commands.entry_reader import read_entry
 from ledger.crypto.public_keys import PublicKey
@@ -468,15 +467,6 @@ def test_a_disk_that_takes_no_file_stops_nothing(tmp_path: Path, caplog: pytest.
         world.book = world.open()
 
 
-def test_a_state_that_is_too_large_has_no_snapshot(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:  # noqa: ANN401
-    """The old file stays."""
-    monkeypatch.setattr(snapshot_file, "SNAPSHOT_BYTES_MAX", 500)
-    writer = SnapshotFile(file, LOG)
-    writer.close(StatedTree(2, 1, SparseTree(), (b"17 bytes of names" * 40,)))
-    assert not file.exists()
-    assert "more than 500 bytes" in caplog.text
-
-
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[StoredWorld]:
     """A world on PostgreSQL."""
@@ -503,11 +493,3 @@ def test_a_postgresql_book_is_opened_by_a_snapshot(
         world.book = mine
     stated(world, file, statements=False)
     assert BELIEVED in heard(caplog)
-
-
-def test_where_a_snapshot_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside an SQLite book; else in the user's state folder, one file a log."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert snapshot_path("sqlite:///folder/book.sqlite", LOG) == Path("folder/book.sqlite.snapshot")
-    found = snapshot_path("postgresql://writer@host/book", LOG)
-    assert (found.parent, len(found.name)) == (tmp_path / "epsilon-ledger" / "snapshots", 64)
