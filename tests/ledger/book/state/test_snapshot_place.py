@@ -25,8 +25,8 @@ def test_a_state_that_is_too_large_has_no_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old file stays."""
-    caplog.set_level("INFO", "ledger.book")
     file = tmp_path / "book.snapshot"
+    monkeypatch.setattr(snapshot_file, "EVERY_CLOSING", 1)
     monkeypatch.setattr(snapshot_file, "SNAPSHOT_BYTES_MAX", 500)
     writer = SnapshotFile(file, LOG)
     writer.close(StatedTree(2, 1, SparseTree(), (b"17 bytes of names" * 40,)))
