@@ -139,7 +139,7 @@ class Model(Leasing):
             told["plan"],
             leases=told["leases"],
         )
-        if not all(self._fits(made, holder, epsilon) for holder, epsilon in self._limits(ask.actor)):
+        if not all(self._fits(made, holder, epsilon, more=True) for holder, epsilon in self._limits(ask.actor)):
             return "budget_exhausted"
 
         def change(index: int) -> None:
@@ -167,10 +167,11 @@ class Model(Leasing):
             if set(self.sets.follows[coalition]) & set(self._beside(actor)):
                 yield coalition, epsilon
 
-    def _fits(self, made: Run, holder: int | None, epsilon: str) -> bool:
+    def _fits(self, made: Run, holder: int | None, epsilon: str, *, more: bool) -> bool:
+        """Whether each account has room: for one more run, or for what it has already."""
         for ref in made.partitions:
             posted, pending = self.account(ref, holder)
-            new = made.loss(ref)[1]
+            new = tuple(more * at for at in made.loss(ref)[1])
             forgiven = self.forgiven.get((ref, holder), (0,) * len(new))
             after = tuple(a + b + c - d for a, b, c, d in zip(posted, pending, new, forgiven, strict=True))
             if not self.partitions[ref].fits(after, epsilon):
@@ -187,6 +188,10 @@ class Model(Leasing):
         # The attester of these tests vouches for the clean room that is named as its charge is.
         if flawed or run.room != run.id or not self._in_force(run.contract, now):
             return "policy_denied"
+        # What everyone knows is over no cap by who knows it.
+        limits = [(holder, epsilon) for holder, epsilon in self._limits(run.actor) if holder is not None]
+        if not all(self._fits(run, holder, epsilon, more=False) for holder, epsilon in limits):
+            return "conflict"
         return "permitted", lambda _: setattr(run, "released", True)
 
     def _post(self, ask: Ask, now: int, charge: str, by: str, steps: int, **told: Any) -> Any:  # noqa: ANN401
