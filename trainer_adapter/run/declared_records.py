@@ -37,14 +37,17 @@ def check_declared(opened: Mapping[str, PartitionData]) -> None:
         if isinstance(data, SealedRecords):
             _check(ref, data)
         else:
-            _check_finite(ref, _archive(data))
+            _check_finite(ref, archive_arrays(data))
 
 
-def _archive(data: bytes) -> Arrays:
-    """The arrays of what was sealed in one piece; none where it is no archive, which a loop's own reader may know."""
+def archive_arrays(data: bytes, *names: str) -> Arrays:
+    """The arrays of what was sealed in one piece, or those with ``names``.
+
+    None where it is no archive, which a loop's own reader may know.
+    """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            return {name: archive[name] for name in archive.files if not names or name in names}
     except Exception:  # noqa: BLE001 - a damaged archive fails in a dozen ways; who reads its records names it
         return {}
 

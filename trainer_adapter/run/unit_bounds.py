@@ -8,7 +8,6 @@ word.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from client.service.service import Service
 from ledger.mechanisms.run_plan import RECORD, USER, group_of
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
+from trainer_adapter.run.declared_records import archive_arrays
 
 _USERS: Final = "users"
 
@@ -57,10 +57,5 @@ def check_unit_bounds(opened: Mapping[str, PartitionData], bounds: Mapping[str, 
 
 def users_of(data: PartitionData) -> NDArray[Any] | None:
     """Whose each record is, shape (records,); None where the records do not name their users."""
-    if isinstance(data, SealedRecords):
-        return dict(data.arrays((_USERS,))).get(_USERS)
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return np.asarray(archive[_USERS]) if _USERS in archive.files else None
-    except Exception:  # noqa: BLE001 - a damaged archive fails in a dozen ways; who reads its records names it
-        return None
+    arrays = dict(data.arrays((_USERS,))) if isinstance(data, SealedRecords) else archive_arrays(data, _USERS)
+    return arrays.get(_USERS)
