@@ -6,7 +6,6 @@ counted, and added once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -99,10 +98,10 @@ def _add_times(total: Loss, loss: Loss, count: int) -> Loss:
     return total + many if count > 0 else total - many
 
 
-def touched(state: MemoryState, charge: Charge) -> Iterator[tuple[Places, tuple[Segment, ...]]]:
-    """Per partitions of one price: everyone's accounts and those of all who may know this charge; and its price."""
+def touched(state: MemoryState, charge: Charge) -> list[tuple[tuple[str, ...], Places, tuple[Segment, ...]]]:
+    """Partitions of one price, the accounts of everyone and of all who may know this charge on these, and the price."""
     nodes = knowers(state.nodes, charge.author, charge.index)
-    return ((_places(refs, nodes), segments) for refs, segments in charge.price_groups)
+    return [(refs, _places(refs, nodes), segments) for refs, segments in charge.price_groups]
 
 
 @lru_cache(maxsize=4_096)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from ledger.commands.command_kind import Recorded
 from ledger.commands.context import PendingCommand
@@ -23,7 +23,7 @@ from ledger.crypto.detached_jws import SIGNATURE_BYTES_MAX
 from ledger.domain.command import Command
 from ledger.domain.outcomes import Code
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import TIME_MAX, constant
+from ledger.wire.field_types import TIME_MAX
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, write
 
@@ -31,8 +31,8 @@ ENTRY_BYTES_MAX: Final = 65_535
 """A tile of entries stores each with a 16-bit length (C2SP tlog-tiles)."""
 
 
-class _Written(Record, frozen=True):
-    """An entry whose body is canonical bytes already."""
+class _Written(Struct, frozen=True):
+    """An entry whose body is canonical bytes already, with nothing left to check."""
 
     actor: str
     body: Raw
@@ -41,7 +41,7 @@ class _Written(Record, frozen=True):
     kind: str
     signature: str
     time: int
-    v: Literal[1] = constant(1)
+    v: Literal[1] = 1
 
 
 _OUTCOMES: Final = tuple(code.word for code in Code if code.recorded)

@@ -26,8 +26,8 @@ from ledger.domain.facts import Facts
 D = TypeVar("D")
 TOGETHER_MIN: Final = 8
 """Commands from which on the process helps: fewer are verified before it would have answered."""
-STARTED_AFTER: Final = 512
-"""Commands in groups of that size that are verified before the process is started."""
+STARTED_AFTER: Final = 128
+"""Commands in groups of that size that are verified before the process is started, which takes some 0.05 s."""
 
 
 class _Keyed(Struct, frozen=True):
@@ -41,12 +41,16 @@ _NOT_SENT: Final[tuple[int, _Keyed | None]] = -1, None
 
 
 class SignatureChecks:
-    """Verifies the signatures of many commands; for the writing thread alone."""
+    """Verifies the signatures of many commands; for the writing thread alone.
+
+    Attributes:
+        process: verifies most of them; None until the book is busy.
+    """
 
     def __init__(self, log_x: str, process: SignatureProcess | None = None) -> None:
         """See :func:`ledger.commands.decide.verify_signer`; ``process`` is one that was started before, if any."""
         self._log_x = log_x
-        self._process = process
+        self.process = process
         self._starts_in = STARTED_AFTER if process is None and sys.executable and (os.cpu_count() or 1) > 1 else 0
         self._sent: dict[int, tuple[int, _Keyed]] = {}
         self._goes_on = False
@@ -58,12 +62,12 @@ class SignatureChecks:
             goes_on: they come after those of the call before, of which none is decided yet.
         """
         left = [found for one in commands if (found := self._keyed(facts, one)) and id(one) not in self._sent]
+        if len(left) >= TOGETHER_MIN:
+            self._start_if_busy(len(left))
         if goes_on:
             if self._goes_on:
                 self._send(left, goes_on=True)
             return
-        if len(left) >= TOGETHER_MIN:
-            self._start_if_busy(len(left))
         self._goes_on = len(left) >= TOGETHER_MIN and self.can_verify_ahead
         if self._goes_on:
             self._send(left)
@@ -71,7 +75,7 @@ class SignatureChecks:
     def noted(self, one: PendingCommand) -> PendingCommand:
         """The command, noting that it verifies if the process has confirmed it by now."""
         place, sent = self._sent.get(id(one), _NOT_SENT)
-        if sent is None or sent.command is not one or self._process is None or not self._process.confirms(place):
+        if sent is None or sent.command is not one or self.process is None or not self.process.confirms(place):
             return one
         return _verified(sent)
 
@@ -101,7 +105,7 @@ class SignatureChecks:
     @property
     def can_verify_ahead(self) -> bool:
         """Whether the process has nothing to do."""
-        return self._process is not None and self._process.is_ready
+        return self.process is not None and self.process.is_ready
 
     def verify_ahead(self, facts: Facts, commands: Sequence[object]) -> None:
         """Have the process verify commands that :meth:`verify` is given next, the very same; what it can take."""
@@ -112,11 +116,11 @@ class SignatureChecks:
             self._starts_in -= count
             if self._starts_in <= 0:
                 with suppress(OSError):
-                    self._process = SignatureProcess()
+                    self.process = SignatureProcess()
 
     def _send(self, commands: Iterable[_Keyed], *, goes_on: bool = False) -> int:
         """Send the first of these commands to the process, which has nothing to do or gets more; how many."""
-        assert self._process is not None
+        assert self.process is not None
         checks = list[Check]()
         sent = list[_Keyed]()
         for found in commands:
@@ -127,8 +131,8 @@ class SignatureChecks:
             sent.append(found)
         if not goes_on:
             self._sent = {}
-        first = self._process.requested if goes_on else 0
-        count = self._process.send_more(checks) if goes_on else self._process.send(checks)
+        first = self.process.requested if goes_on else 0
+        count = self.process.send_more(checks) if goes_on else self.process.send(checks)
         # An object that is held here keeps its identity.
         self._sent.update((id(one.command), (place, one)) for place, one in enumerate(sent[:count], first))
         return count
@@ -136,9 +140,9 @@ class SignatureChecks:
     def _confirmed(self) -> dict[int, _Keyed]:
         """What was sent and verifies, by the identity of the command; waits for the answer."""
         sent, self._sent = self._sent, {}
-        if not sent or self._process is None:
+        if not sent or self.process is None:
             return {}
-        answers = self._process.receive()
+        answers = self.process.receive()
         return {name: one for name, (place, one) in sent.items() if place < len(answers) and answers[place]}
 
     def _keyed(self, facts: Facts, one: object) -> _Keyed | None:
@@ -151,8 +155,8 @@ class SignatureChecks:
 
     def close(self) -> None:
         """End the process."""
-        if self._process is not None:
-            self._process.close()
+        if self.process is not None:
+            self.process.close()
 
 
 def _confirms(confirmed: dict[int, _Keyed], found: _Keyed) -> bool:

@@ -188,9 +188,8 @@ class Charged(Struct, frozen=True):
         state.charges[charge.id] = charge
         state.keys[charge.key_id] = self.key_at(index)
         state.contracts[charge.contract] = state.contracts[charge.contract].counting(1)
-        for places, segments in touched(state, charge):
+        for refs, places, segments in touched(state, charge):
             sums.add(places, segments, charge.steps, 0, 1)
-        for refs, segments in charge.price_groups:
             for partition in map(state.partitions.__getitem__, refs):
                 chosen = for_first_run(partition, segments, charge.steps)
                 if chosen is not partition:

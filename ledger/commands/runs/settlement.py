@@ -81,7 +81,7 @@ class Settled(Struct, frozen=True):
         assert charge.state is ChargeState.PENDING, f"charge {charge.id} is settled twice"
         settled = self.changed(charge)
         steps, posted = charge.steps, settled.steps_posted
-        for places, segments in touched(state, charge):
+        for _, places, segments in touched(state, charge):
             sums.add(places, segments, steps, int(posted == steps), -1)
             if posted and posted != steps:
                 sums.add(places, segments, posted, 1, 0)

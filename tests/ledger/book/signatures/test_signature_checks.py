@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from ledger.book.signatures import signature_process
-from ledger.book.signatures.signature_checks import TOGETHER_MIN, SignatureChecks
+from ledger.book.signatures.signature_checks import STARTED_AFTER, TOGETHER_MIN, SignatureChecks
 from ledger.book.signatures.signature_process import SignatureProcess
 from ledger.commands.context import PendingCommand
 from ledger.commands.decide import verify_signer
@@ -183,6 +183,23 @@ def test_what_follows_commands_that_were_not_sent_is_not_sent(world: MemoryWorld
     checks.begin(world.state, commands[TOGETHER_MIN:], goes_on=True)
     assert checks.can_verify_ahead
     assert not any(checks.noted(one).verified_by for one in commands)
+
+
+def test_the_process_is_started_for_a_busy_book(world: MemoryWorld) -> None:
+    """After so many commands, however they are divided into pieces; few at a time never start it."""
+    checks, sent = SignatureChecks(LOG_PUBLIC.x), 0
+    for _ in range(STARTED_AFTER // 2):
+        checks.begin(world.state, mixed(world)[: TOGETHER_MIN - 1])
+    assert checks.process is None
+    while checks.process is None:
+        for start in range(0, 16, TOGETHER_MIN):
+            some = mixed(world)[start : start + TOGETHER_MIN]
+            checks.begin(world.state, some, goes_on=start > 0)
+            sent += len(some)
+        assert sent <= STARTED_AFTER + 16
+    assert sent >= STARTED_AFTER
+    assert checks.process.has_answered(60)
+    checks.close()
 
 
 def test_what_was_seen_of_one_key_is_nothing_for_another(world: MemoryWorld, checks: SignatureChecks) -> None:
