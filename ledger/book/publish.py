@@ -25,7 +25,7 @@ from ledger.log.checkpoint import LogSigner
 from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import is_postgres, lock_log, sent_together
 from ledger.store.merkle_tables import LogTail, appended, lock_and_read
-from ledger.store.projection_table import put_rows, replace_rows
+from ledger.store.projection_table import put_rows, rows_of
 from ledger.store.schema_revision import check_revision
 from ledger.store.sqlite_file.file_lock import FileLock
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
@@ -67,9 +67,11 @@ def commit_batch(connection: Connection, batch: Batch) -> None:
     # On PostgreSQL the state has caught up under the lock, and the database compares each place.
     if not is_postgres(connection) and (found := appended(connection)) != batch.start:
         raise Malformed("checkpoint", f"is of {batch.start} entries, the book has {found} others")
+    # Made before any is sent: the server does not count a session as idle that has sent half of a batch.
+    changed = [(PROJECTIONS[name].table, rows_of(PROJECTIONS[name], values)) for name, values in batch.changes.items()]
     with sent_together(connection):
-        for name, values in batch.changes.items():
-            replace_rows(connection, PROJECTIONS[name], values)
+        for table, rows in changed:
+            put_rows(connection, table, rows, replaces=True)
         put_rows(connection, ENTRY, batch.rows)
         put_rows(connection, TREE_NODE, batch.tree.added)
         put_rows(connection, CHECKPOINT, [(batch.tree.size, batch.receipts.note)])

@@ -266,8 +266,7 @@ class WriterState:
         apply_effect(self.facts, entry.effect, index, sums)
         if not waits:
             sums.put()
-        time_after = entry.time_after
-        journal.record(entry.id, entry.kind, time_after, secret)
+        journal.record(entry.id, entry.kind, entry.time_after, secret)
         if isinstance(entry.effect, Stated):
             self.statements.note(index, entry.effect)
         if isinstance(entry.effect, Charged):
@@ -276,7 +275,7 @@ class WriterState:
             if len(self._deadlines) > 2 * len(charges) + _FOLDED:
                 # Most charges are settled long before their deadline.
                 self._deadlines = sorted(one for one in self._deadlines if charges.is_pending(one[1]))
-        self.time = time_after
+        self.time = entry.time_after
         if self.time < entry.time:
             # A clock correction has moved the deadlines.
             charges = self.facts.open_charges

@@ -18,7 +18,7 @@ from ledger.mechanisms.loss import Loss
 from ledger.store import tables as t
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
-from ledger.store.projection_table import ProjectionTable, replace_rows
+from ledger.store.projection_table import ProjectionTable, put_rows, rows_of
 from ledger.store.row_mapping import TableMapping
 from ledger.wire.malformed import Malformed
 
@@ -199,7 +199,7 @@ class DatabaseState:
 def write_state(connection: Connection, state: MemoryState) -> None:
     """Write every row of a state into a database that has none."""
     for name, mapping in PROJECTIONS.items():
-        replace_rows(connection, mapping, getattr(state, name).items())
+        put_rows(connection, mapping.table, rows_of(mapping, getattr(state, name).items()), replaces=True)
 
 
 def _within(span: Span) -> ColumnElement[bool]:

@@ -6,7 +6,9 @@ SQLite runs in WAL mode with full synchronisation, and every writing transaction
 PostgreSQL runs at READ COMMITTED behind one advisory lock: a writer holds it from before the first read to the commit,
 so no two batches overlap, in any process. Nothing depends on SERIALIZABLE. Readers use one
 REPEATABLE READ snapshot (snapshot isolation). A process that stalls inside a batch loses its session, and with it the
-lock, before the others time out; when it resumes, its transaction is gone.
+lock, before the others time out; when it resumes, its transaction is gone. The server ends a session that is idle in a
+transaction; it counts none as idle whose last message came in a pipeline. So what is sent in one is made ready before,
+and PostgreSQL 17 and later also limit how long a transaction may hold the lock.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ WRITE_LOCK: Final = 0x65_70_73_69_6C_6F_6E
 """The advisory lock of a PostgreSQL book, ``epsilon`` in ASCII; such locks are each database's own."""
 STALL_S: Final = 30
 """How long a writing session may sit idle inside a transaction before PostgreSQL ends it."""
+HOLD_S: Final = 45
+"""How long one transaction may hold the lock of the log, whatever it does: less than others wait for it."""
 LOCK_S: Final = 60
 WRITE_S: Final = 120
 READ_S: Final = 600
@@ -50,7 +54,7 @@ _LINK: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-_WRITING: Final = {
+WRITING: Final = {
     "idle_in_transaction_session_timeout": f"{STALL_S}s",
     "lock_timeout": f"{LOCK_S}s",
     "statement_timeout": f"{WRITE_S}s",
@@ -168,7 +172,7 @@ def _postgres_engine(url: URL, *, writes: bool) -> Engine:
         # A connection that died while idle is replaced; nothing was sent on it.
         pool_pre_ping=True,
     )
-    settings = _EVERY | (_WRITING if writes else _READING)
+    settings = _EVERY | (WRITING if writes else _READING)
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, record: object) -> None:  # noqa: ANN401 - the driver's own type
@@ -254,34 +258,12 @@ def run_plainly(connection: Connection, statement: str, values: Sequence[_Any] =
         cursor.close()
 
 
-def run_together(connection: Connection, statements: Sequence[tuple[str, Sequence[_Any]]]) -> list[list[_Any]]:
-    """Run statements as :func:`run_plainly` does, in one round trip where the database can; the rows of each.
-
-    Raises:
-        DBAPIError: as SQLAlchemy raises it.
-    """
-    dialect = connection.dialect
-    assert dialect.dbapi is not None
-    cursors = [connection.connection.cursor() for _ in statements]
-    try:
-        with sent_together(connection):
-            for cursor, (statement, values) in zip(cursors, statements, strict=True):
-                for listener in connection.engine.dispatch.before_cursor_execute:
-                    listener(connection, cursor, statement, values, None, False)  # noqa: FBT003 - as SQLAlchemy calls it
-                cursor.execute(statement, values)
-        return [[*cursor.fetchall()] for cursor in cursors]
-    except dialect.dbapi.Error as error:
-        raise DBAPIError.instance(None, None, error, dialect.dbapi.Error, dialect=dialect) from error
-    finally:
-        for cursor in cursors:
-            cursor.close()
-
-
 @contextmanager
 def sent_together(connection: Connection) -> Iterator[None]:
     """Send the statements of the block, which return no rows, without waiting for each (a pipeline of PostgreSQL).
 
-    A commit may be the last of them.
+    A commit is the last of them: psycopg ends a pipeline with a message after which the server does not count the
+    session as idle, however long nothing follows.
 
     Raises:
         psycopg.Error: the first error of any, at the end of the block.
@@ -294,6 +276,13 @@ def sent_together(connection: Connection) -> Iterator[None]:
         yield
 
 
+def limits_transactions(connection: Connection) -> bool:
+    """Whether the server can limit how long a transaction goes on (PostgreSQL 17)."""
+    driver = connection.connection.driver_connection
+    return isinstance(driver, psycopg.Connection) and driver.info.server_version >= _LIMITS_SINCE
+
+
+_LIMITS_SINCE: Final = 170_000
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, TextClause, bindparam, func, select, text
 
 from ledger.log import merkle
-from ledger.store.engine import WRITE_LOCK, Executor, run_plainly, run_together
+from ledger.store.engine import HOLD_S, WRITE_LOCK, Executor, limits_transactions, run_plainly
 from ledger.store.projection_table import append_rows
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.verifier import leaf_hash
@@ -47,6 +47,15 @@ _REPEATED: Final = (
     .limit(1)
 )
 _NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc()).limit(1)
+_LIMIT: Final = "(SELECT set_config('transaction_timeout', %s, true))"
+_NO_LIMIT: Final = "(SELECT %s::text)"
+_TAIL: Final = (
+    "(SELECT version_num FROM alembic_version), (SELECT note FROM checkpoint ORDER BY tree_size DESC LIMIT 1), "
+    "lacking.* FROM (VALUES (1)) AS one LEFT JOIN "
+    "(SELECT position, data FROM entry WHERE position >= %s ORDER BY position LIMIT %s) AS lacking ON true "
+    "ORDER BY position"
+)
+"""What a process must know before it appends, in every row, and the entries that it lacks, one in each row."""
 
 
 @cache
@@ -195,21 +204,17 @@ class LogTail(NamedTuple):
 
 
 def lock_and_read(connection: Connection, start: int) -> LogTail:
-    """Wait until no other PostgreSQL process appends, and read what the log has from an index on, in one round trip.
+    """Wait until no other PostgreSQL process appends, and read what the log has from an index on.
 
-    Each statement sees what was committed before it began, so those after the lock see all that was appended.
+    The statement after the lock sees all that was appended before. Neither is sent in a pipeline: the server ends the
+    session of a process that stalls under the lock, before or after it reads.
     """
-    _, ((revision,),), entries, notes = run_together(
-        connection,
-        [
-            ("SELECT pg_advisory_xact_lock(%s)", (WRITE_LOCK,)),
-            ("SELECT version_num FROM alembic_version", ()),
-            ("SELECT position, data FROM entry WHERE position >= %s ORDER BY position LIMIT %s", (start, _PAGE)),
-            ("SELECT note FROM checkpoint ORDER BY tree_size DESC LIMIT 1", ()),
-        ],
-    )
-    found = [(int(index), bytes(data)) for index, data in entries]
-    return LogTail(str(revision), found, str(notes[0][0]) if notes else None)
+    run_plainly(connection, "SELECT pg_advisory_xact_lock(%s)", (WRITE_LOCK,))
+    limit = _LIMIT if limits_transactions(connection) else _NO_LIMIT
+    found = run_plainly(connection, f"SELECT {limit}, {_TAIL}", (f"{HOLD_S}s", start, _PAGE))
+    _, revision, note = found[0][:3]
+    entries = [(int(index), bytes(data)) for *_, index, data in found if data is not None]
+    return LogTail(str(revision), entries, None if note is None else str(note))
 
 
 def entry_bytes(connection: Executor, index: int) -> bytes:

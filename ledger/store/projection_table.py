@@ -212,10 +212,9 @@ def put_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...
         start += size
 
 
-def replace_rows(connection: Connection, mapping: TableMapping[K, V], values: Iterable[tuple[K, V]]) -> None:
-    """Write the rows of values, each in place of those that have its key."""
-    rows = [row for key, value in values for row in mapping.dump(key, value)]
-    put_rows(connection, mapping.table, rows, replaces=True)
+def rows_of(mapping: TableMapping[K, V], values: Iterable[tuple[K, V]]) -> list[tuple[Any, ...]]:
+    """The rows of values, each of which takes the place of those that have its key."""
+    return [row for key, value in values for row in mapping.dump(key, value)]
 
 
 def append_rows(connection: Executor, table: Table, rows: list[Fields]) -> None:

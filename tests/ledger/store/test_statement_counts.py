@@ -47,9 +47,7 @@ BEFORE: Final = {
     "sqlite": {"BEGIN": 1, "SELECT max(position) FROM entry": 1},
     "postgresql": {
         "SELECT pg_advisory_xact_lock(": 1,
-        "SELECT version_num FROM alembic_version": 1,
-        "SELECT position, data FROM entry": 1,
-        "SELECT note FROM checkpoint": 1,
+        "SELECT (SELECT set_config('transaction_timeout', %s, true)), (SELECT version_num FROM alembic_version": 1,
     },
 }
 """What a batch asks: whether the log is as it was left; of several processes, what the others appended."""
