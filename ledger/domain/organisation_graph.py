@@ -180,4 +180,15 @@ def changed_since(nodes: Mapping[int, Node], node: int, index: int) -> tuple[int
     By a merger, collusion or a model that was given, they know more than by the runs of their own organisations; or
     they were made then.
     """
-    return tuple(at for at in (node, *coalitions_of(nodes, node)) if any(one > index for one in reach(nodes, at)))
+    return tuple(at for at in (node, *coalitions_of(nodes, node)) if _has_learned_since(nodes, at, index))
+
+
+def _has_learned_since(nodes: Mapping[int, Node], node: int, index: int) -> bool:
+    known = reach(nodes, node)
+    if any(one > index for one in known):
+        return True
+    # Collusion that is reported later adds to models that were given before, and makes no node of those who got them.
+    givers = [one for one in known if nodes[one].kind in SUCCESSION]
+    return len(givers) < len(known) and any(
+        one > index and nodes[one].kind is NodeKind.COLLUSION for one in descendants(nodes, givers)
+    )

@@ -74,6 +74,25 @@ def test_a_coalition_holds_back_all_that_it_follows(world: StoredWorld) -> None:
     assert words(world.submit(world.release("a-1"))) == ["conflict"]
 
 
+@pytest.mark.parametrize(("kind", "given"), [("transfer", {"recipient": BANK_A}), ("publication", {})])
+def test_collusion_of_who_gave_a_model_counts(world: StoredWorld, kind: str, given: dict[str, c.Json]) -> None:
+    """Reported after the charge, it adds what the giver's colluder knew to the model that was given before."""
+    merged = contract(MERGED, starts=world.begun, id="third")
+    assert words(world.submit(world.document("contract", merged, "third", MERGED, MERGED, HOSPITAL))) == ["permitted"]
+    world.contracts[MERGED] = c.digest(c.dump(merged))
+    sent = [*(world.charge(f"m-{n}", MERGED) for n in range(RUNS)), world.charge("b-0", BANK_B)]
+    assert set(words(world.submit(*sent))) == {"pending"}
+    assert words(world.submit(world.release("b-0", bank=BANK_B), world.settle("b-0", 100, BANK_B)))[1] == "posted"
+    _enter(kind, charge="b-0", **given)(world)
+    assert set(words(world.submit(*(world.charge(f"a-{n}") for n in range(RUNS))))) == {"pending"}
+    assert words(world.submit(world.release("a-0"))) == ["permitted"]
+    _enter("collusion", organisations=[BANK_B, MERGED], effective=1)(world)
+    assert words(world.submit(world.release("a-1"))) == ["conflict"]
+    voided = world.submit(*(world.void(f"a-{n}") for n in range(1, 4)))
+    assert words(voided) == ["voided"] * 3
+    verify_book(world.url, LOG, no_step, gate=gate)
+
+
 def test_what_no_lineage_changed_is_held_to_nothing_new(world: StoredWorld) -> None:
     """A coalition that brings nothing, beside a cap that was lowered since, and a quota of another contract."""
     small = contract(BANK_A, starts=world.begun, id="small", share_max="0.3")
