@@ -2,7 +2,8 @@
 
 Each record goes through the model by itself (``torch.func.vmap``), as it does in training, so that no layer could mix
 two of them even if it would: then one record more or less changes its own row and no other, which is what the
-sensitivity of a metric counts on.
+sensitivity of a metric counts on. So each has buffers of its own too, and a record that the model fails on has a row
+without a number: to end there would show, without noise, that it is among them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
 import torch
@@ -23,6 +23,7 @@ from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import LOSSES, SQUARED_ERROR
 from trainer_adapter.layers.functional_call import call, in_modes
 from trainer_adapter.layers.tensor_trees import TensorTree, count_records, map_tensors, select
+from trainer_adapter.per_sample.model_checks import check_stateless
 from trainer_adapter.statistics.columns import RecordColumns, Values
 
 AT_ONCE: Final = 256
@@ -45,9 +46,17 @@ class ModelOutputs:
     predictions: Tensor | None
 
     @classmethod
-    def of(cls, model: nn.Module, loss: str, inputs: TensorTree) -> ModelOutputs:
-        """For inputs (records, ...) as the model sees them, evaluated. Raises: Malformed; what the model does."""
-        raw = _each_alone(model, inputs)
+    def of(cls, model: nn.Module, loss: str, inputs: TensorTree, width: int | None = None) -> ModelOutputs:
+        """For inputs (records, ...) as the model sees them, evaluated.
+
+        Args:
+            width: for private inputs, how many numbers the model gives for a public record. A private one for which it
+                does not give so many has NaN in their place.
+
+        Raises:
+            Malformed: for public inputs, if the model keeps a tensor from one record for the next; what the model does.
+        """
+        raw = _each_alone(model, inputs, width)
         if loss == SQUARED_ERROR:
             return cls(raw, None)
         scores = functional.sigmoid(raw) if loss == _BINARY else functional.softmax(raw, dim=-1)
@@ -110,13 +119,14 @@ def at_places(records: Records, places: Tensor) -> TensorTree:
     return inputs
 
 
-def _each_alone(model: nn.Module, inputs: TensorTree) -> Tensor:
+def _each_alone(model: nn.Module, inputs: TensorTree, width: int | None) -> Tensor:
     """Shape (records, outputs), float64, on the CPU."""
-    named = chain(model.named_parameters(), model.named_buffers())
-    values = {name: value.detach() for name, value in named}
+    weights = {name: value.detach() for name, value in model.named_parameters()}
 
     def one(record: TensorTree) -> Tensor:
-        output = call(model, values, map_tensors(lambda part: part[None], record))
+        # What a pass writes into a buffer ends with it.
+        buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
+        output = call(model, {**weights, **buffers}, map_tensors(lambda part: part[None], record))
         if not isinstance(output, Tensor):
             raise Malformed("model", "must give one tensor to be measured")
         return output.reshape(-1)
@@ -124,16 +134,33 @@ def _each_alone(model: nn.Module, inputs: TensorTree) -> Tensor:
     rows, records = list[Tensor](), count_records(inputs, "inputs")
     device = next(model.parameters()).device
     with torch.no_grad(), in_modes(dict.fromkeys(model.modules(), False)):
+        if width is None and records:
+            public = map_tensors(lambda each: each.to(device), select(inputs, 0))
+            check_stateless(lambda: one(public))
         for start in range(0, records, AT_ONCE):
             part = map_tensors(lambda each: each.to(device), select(inputs, slice(start, start + AT_ONCE)))
-            rows.append(_map_records(one, part).to(torch.float64).cpu())
+            rows.append(_map_records(one, part, width).to(torch.float64).cpu())
     return torch.cat(rows) if rows else torch.zeros(0, 1, dtype=torch.float64)
 
 
-def _map_records(function: Callable[[TensorTree], Tensor], part: TensorTree) -> Tensor:
+def _map_records(function: Callable[[TensorTree], Tensor], part: TensorTree, width: int | None) -> Tensor:
     try:
         output: Tensor = torch.func.vmap(function)(part)
+        if width is None or output.shape[1] == width:
+            return output
     except RuntimeError:
         # What a model decides in Python cannot be mapped; then one after the other.
-        output = torch.stack([function(select(part, place)) for place in range(count_records(part, "inputs"))])
-    return output
+        pass
+    except Exception:
+        if width is None:
+            raise
+    each = [select(part, place) for place in range(count_records(part, "inputs"))]
+    return torch.stack([function(one) if width is None else _row(function, one, width) for one in each])
+
+
+def _row(function: Callable[[TensorTree], Tensor], record: TensorTree, width: int) -> Tensor:
+    try:
+        row = function(record).to(torch.float64).cpu()
+    except Exception:  # noqa: BLE001 - whatever it is, it would show this record
+        row = torch.empty(0)
+    return row if row.numel() == width else torch.full((width,), torch.nan, dtype=torch.float64)

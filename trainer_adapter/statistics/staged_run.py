@@ -171,9 +171,12 @@ class StagedRun(ModelRun):
     def _measured_columns(self) -> MeasuredColumns:
         assert self._records is not None
         assert self._columns is not None
+        assert self.options.example is not None
         try:
-            places = torch.nonzero(self._measured).flatten()
-            outputs = ModelOutputs.of(self.model, self._loss_name, at_places(self._records, places))
+            # A public record first: what fails for every record may be told.
+            public = ModelOutputs.of(self.model, self._loss_name, self.load_constants().inputs(self.options.example[0]))
+            inputs = at_places(self._records, torch.nonzero(self._measured).flatten())
+            outputs = ModelOutputs.of(self.model, self._loss_name, inputs, public.scores.shape[1])
         except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
             rule = f"failed ({type(error).__name__}); its message may quote a record"
             raise Malformed("metrics", rule) from None

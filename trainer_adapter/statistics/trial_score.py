@@ -41,6 +41,7 @@ class HeldOutScore:
         self._terms, self._job = terms, job
         self._columns: RecordColumns | None = None
         self._inputs: TensorTree | None = None
+        self._public: TensorTree | None = None
 
     def check_terms(self, service: Service) -> None:
         """What can fail without a record. Raises: Malformed, Refused, Unreachable."""
@@ -50,6 +51,7 @@ class HeldOutScore:
     def check_model(self, model: nn.Module, inputs: TensorTree) -> None:
         """Measure public inputs (records, ...), as the model sees them. Raises: Malformed."""
         outputs = ModelOutputs.of(model, self._job.loss, inputs)
+        self._public = inputs
         for column in columns_of(self._terms.metric):
             if column.startswith(OF_MODELS):
                 try:
@@ -73,13 +75,15 @@ class HeldOutScore:
         """The noisy score of a trial, the greater the better; a model that cannot be measured has the least of all."""
         assert self._columns is not None
         assert self._inputs is not None
+        assert self._public is not None
         try:
-            outputs = ModelOutputs.of(model, self._job.loss, self._inputs)
+            width = ModelOutputs.of(model, self._job.loss, self._public).scores.shape[1]
+            outputs = ModelOutputs.of(model, self._job.loss, self._inputs, width)
             answers = noisy_answer(
                 self._terms.metric, self._terms.relation, MeasuredColumns(self._columns, outputs), "score"
             )
         except _BROKEN:
-            # Whether a trial fails depends on the records, so it ends nothing.
+            # What fails for a public record: what one of these fails on has no number, and makes a noisy score lower.
             return -math.inf
         return self._merit(answers)
 

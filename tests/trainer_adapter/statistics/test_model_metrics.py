@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ledger.mechanisms.statistics import ConfusionMatrix, RocCurve
 from ledger.wire.malformed import Malformed
@@ -49,6 +50,72 @@ def test_one_record_more_changes_no_other_row() -> None:
             whole = ModelOutputs.of(model, loss, inputs).scores
             assert torch.equal(ModelOutputs.of(model, loss, inputs[1:]).scores, whole[1:])
     assert ModelOutputs.of(Mixing(), "mean_squared_error", inputs).scores.abs().max() == 0
+
+
+class Remembering(Mixing):
+    """A model that moves a mean while it is evaluated, record by record."""
+
+    mean: Tensor
+
+    def __init__(self) -> None:
+        """A mean of two features."""
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Shape (records, 1)."""
+        self.mean.mul_(0.5).add_(inputs[0], alpha=0.5)
+        return self.weight * (inputs - self.mean).sum(dim=1, keepdim=True)
+
+
+class Caching(Mixing):
+    """A model that keeps a tensor, where no buffer is, from one record for the next."""
+
+    kept: Tensor | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Shape (records, 1)."""
+        before = self.kept if self.kept is not None and float(inputs.sum()) else inputs[:, :1]
+        self.kept = inputs[:, :1] + before
+        return self.weight * before
+
+
+class Embedded(nn.Module):
+    """A model of ten tokens: any other ends it."""
+
+    def __init__(self) -> None:
+        """Two numbers a token."""
+        super().__init__()
+        self.table = nn.Embedding(10, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Shape (records, 2); one number more for a record of token 9."""
+        found = self.table(inputs.long()).sum(dim=1)
+        return functional.pad(found, (0, int(inputs.max() == 9)))
+
+
+def test_a_record_leaves_nothing_for_the_next() -> None:
+    """Not in a buffer, and a model that keeps a tensor elsewhere is refused for public records."""
+    inputs = torch.tensor([[1.0, 2.0], [5.0, -1.0], [0.5, 0.5]])
+    whole = ModelOutputs.of(Remembering(), "mean_squared_error", inputs, 1).scores
+    assert torch.equal(ModelOutputs.of(Remembering(), "mean_squared_error", inputs[1:], 1).scores, whole[1:])
+    with pytest.raises(Malformed, match="keeps a tensor from one record for the next"):
+        ModelOutputs.of(Caching(), "mean_squared_error", inputs)
+
+
+def test_a_record_that_the_model_fails_on_is_of_no_class() -> None:
+    """It ends nothing, by an error or by another number of outputs; for public records it does."""
+    inputs = torch.tensor([[1, 2], [3, 11], [4, 9], [5, 6]])
+    model = Embedded()
+    for loss in ("cross_entropy", "mean_squared_error"):
+        found = ModelOutputs.of(model, loss, inputs, 2)
+        assert found.scores.isnan().all(dim=1).tolist() == [False, True, True, False]
+        assert torch.equal(found.scores[[0, 3]], ModelOutputs.of(model, loss, inputs[[0, 3]], 2).scores)
+    predicted = ModelOutputs.of(model, "cross_entropy", inputs, 2).values("predictions")
+    assert predicted[1:3].tolist() == [-1, -1]
+    for wrong in (inputs, inputs[[0, 2]]):
+        with pytest.raises((IndexError, RuntimeError)):
+            ModelOutputs.of(model, "cross_entropy", wrong)
 
 
 def test_scores_and_predictions() -> None:

@@ -133,6 +133,7 @@ def test_a_score_counts_the_records_that_did_not_train(place: Place) -> None:
     opened = {place.ref: digits.archive(digits.FIRST)}
     inputs, targets = read_records(opened[place.ref], place.ref)
     assert isinstance(targets, torch.Tensor)
+    judge.check_model(Fixed(0), select(inputs, slice(0, 2)))
     trains = judge.hold_out(opened, None, (inputs, targets))
     out = held_out(opened, Fraction(1, 4))
     assert torch.equal(trains, ~out)

@@ -24,6 +24,7 @@ from tests.trainer_adapter.tuning.test_tuning_run import FEW_TRIALS, Seconds
 from trainer_adapter.cli.check import check_job
 from trainer_adapter.cli.tune import tune_job
 from trainer_adapter.job.job_spec import SQUARED_ERROR, Job
+from trainer_adapter.layers.tensor_trees import select
 from trainer_adapter.statistics.held_out import held_out
 from trainer_adapter.statistics.trial_score import HeldOutScore
 from trainer_adapter.training.training_records import read_records
@@ -70,6 +71,7 @@ def test_a_score_is_the_sum_of_bounded_squares_of_what_did_not_train(place: Plac
     opened = {place.ref: digits.archive(digits.FIRST)}
     inputs, targets = read_records(opened[place.ref], place.ref)
     assert isinstance(targets, torch.Tensor)
+    judge.check_model(Constant(0.0), select(inputs, slice(0, 2)))
     judge.hold_out(opened, None, (inputs, targets))
     truth = targets[held_out(opened, Fraction(1, 4))].numpy()
     for number in (0.0, 4.5, 9.0):
