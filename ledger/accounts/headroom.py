@@ -10,7 +10,7 @@ others in an account rounded up; the decision is made on the exact sum, or on th
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -25,6 +25,9 @@ from ledger.wire import canonical_json as c
 from ledger.wire.exact_numbers import NAT, ceil_decimal, format_number
 
 CODE: Final = "no_room"
+SUM_MAX: Final = 1 << 62
+"""Units of loss at one coordinate of all charges on a partition, beyond which it takes no more: a database's integer
+has 63 bits. No account of the partition has more than all its charges together, and one charge has at most 2^48."""
 Accounts = Mapping[tuple[str, str], Account]
 _PLACES: Final = (4, 6, 8, 10, 12)
 
@@ -235,6 +238,12 @@ class GroupLimit:
             if not enough:
                 full.append(ref)
         return full
+
+
+def beyond_count(accounts: Accounts, refs: Iterable[str]) -> str | None:
+    """The first partition whose charges together have a sum that a database could not hold if more came, if any."""
+    whole = ((ref, accounts.get((ref, GLOBAL))) for ref in refs)
+    return next((ref for ref, one in whole if one is not None and max(one.loss.finite, default=0) > SUM_MAX), None)
 
 
 def silent(partition: str, *, enough: bool) -> str:

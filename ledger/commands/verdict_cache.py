@@ -17,6 +17,9 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 KEPT_MAX: Final = 4_096
 """Verdicts in the cache; when it is full, it is emptied."""
+COUNTED_MAX: Final = 8_192
+"""Runs that are counted before it is looked again whether one fits. So many of the greatest loss do not take an account
+within :data:`ledger.accounts.headroom.SUM_MAX` beyond what a database holds."""
 SAMPLE: Final = 1_000
 """One in this many decisions by a cached verdict is also made in full, and compared."""
 
@@ -60,7 +63,7 @@ class VerdictCache(Generic[T]):
     def note_room(self, decision: T, count: Callable[[], int]) -> None:
         """Record a run of the cached decision; from the second in a row on, ``count`` gives how many fit."""
         # Counting takes longer than checking whether one fits.
-        self._fitting = max(0, count() - 1) if self._last is decision else 0
+        self._fitting = min(COUNTED_MAX, max(0, count() - 1)) if self._last is decision else 0
         self._last = decision
 
     def is_sampled(self) -> bool:

@@ -13,6 +13,7 @@ from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.holder_names import holder_name
+from ledger.wire.canonical_json import INTEGER_MAX
 from ledger.wire.field_types import pattern, text
 from ledger.wire.records import Record
 
@@ -45,7 +46,9 @@ def decide(context: Context[Decree]) -> Decision:
         whose = holder_name(context.facts, body.holder)
         detail = f"the account of {whose} on {body.partition} has nothing settled that could be reset"
         raise Rejected(Code.CONFLICT, detail, "body.holder")
-    return context.permit(Forgiven(RecordedLoss(*account.posted)))
+    # An entry holds integers of 53 bits. What is beyond is at a coordinate that decides nothing, and is not forgiven.
+    finite = tuple(min(at, INTEGER_MAX) for at in account.posted.finite)
+    return context.permit(Forgiven(RecordedLoss(finite, account.posted.infinite)))
 
 
 def apply(change: Change[Decree]) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, structs
 
-from ledger.accounts.headroom import GroupLimit
+from ledger.accounts.headroom import CODE, GroupLimit, beyond_count
 from ledger.accounts.limits import no_room
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
@@ -70,12 +70,14 @@ def decide(context: Context[MakeCharge]) -> Decision:
 def _has_room(facts: Facts, cache: VerdictCache[CachedCharge], cached: CachedCharge) -> bool:
     """Whether every account has room for one more such charge: counted since the one before it, or looked up."""
     priced = cached.priced
+    if not priced.body.ranges and cache.takes_room(cached):
+        return True
+    if _beyond_count(facts, priced) is not None:
+        return False
     if priced.body.ranges:
         # To count how many fit would take longer than to check whether one does.
         cache.forget_room()
         return not priced.full(facts)
-    if cache.takes_room(cached):
-        return True
     rooms = [*priced.rooms(facts)]
     if not all(room.enough for room in rooms):
         return False
@@ -83,11 +85,18 @@ def _has_room(facts: Facts, cache: VerdictCache[CachedCharge], cached: CachedCha
     return True
 
 
+def _beyond_count(facts: Facts, priced: PricedCharge) -> str | None:
+    return beyond_count(facts.accounts, (partition.ref for partition in priced.partitions))
+
+
 def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     """Admit a priced charge, or refuse it for lack of room."""
     # All or nothing: the refusal names every account that has no room.
     if full := priced.full(context.facts):
         raise no_room([check for limit in full for check in _checks(context.facts, priced, limit)])
+    if (ref := _beyond_count(context.facts, priced)) is not None:
+        text = f"the charges on {ref} have too great a sum at one coordinate: open another partition"
+        raise no_room([Check(CODE, passed=False, text=text)])
     return _admission(context, priced, priced.derived(), priced.answered())
 
 

@@ -13,8 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from sqlalchemy import text
 from typer.testing import CliRunner
 
+from ledger.accounts import headroom
 from ledger.accounts.account_loss import counted_loss, frozen_accounts
 from ledger.audit.replay import VerificationFailed, verify_book
+from ledger.commands import verdict_cache
 from ledger.commands.governance.model_release_notice import NOTICES_MAX
 from ledger.crypto.organisation_keys import parse_organisation_key
 from ledger.domain.facts import GLOBAL, holder_of
@@ -22,10 +24,11 @@ from ledger.filters import read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.store.engine import engine_of
 from ledger.wire import canonical_json as c
+from ledger.wire.exact_numbers import LOSS_MAX, NAT
 from policy.checks.field_readers import format_time
 from policy.cli.plan import app
 from policy.planning.account_caps import accounts_over_cap
-from tests.factories.documents import PARTITION, dataset, policy
+from tests.factories.documents import PARTITION, dataset, plan, policy
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL, LOG, SRO, CleanRoom
 from tests.factories.stored import StoredWorld, no_step
 from tests.ledger.book.governed import (
@@ -287,4 +290,38 @@ def test_the_domains_own_sro_decrees(world: StoredWorld) -> None:
         holder = holder_of(facts.organisations[BANK_A].node)
     assert faults(decree(world, holder, PARTITION, other)) == {"actor_not_issuer"}
     assert decree(world, holder, PARTITION, SRO).code.word == "permitted"
+    verified(world)
+
+
+FAR: Final = plan(100, "0.3", "0.000000001")
+"""A run that costs 206 nat at order 5, and next to nothing where its account is decided."""
+
+
+def test_a_decree_forgives_what_an_entry_can_hold(world: StoredWorld) -> None:
+    """At a coordinate that decides nothing an account may have more than 53 bits."""
+    for number in range(45):
+        name = f"far-{number}"
+        sent = world.charge(name, run=FAR), world.release(name, run=FAR), world.settle(name, 100)
+        assert words([outcome for one in sent for outcome in world.submit(one)]) == ["pending", "permitted", "posted"]
+    with world.read() as facts:
+        holder = holder_of(facts.organisations[BANK_A].node)
+        posted = facts.accounts[PARTITION, holder].posted
+    assert max(posted.finite) > c.INTEGER_MAX
+    assert decree(world, holder, PARTITION).code.word == "permitted"
+    with world.read() as facts:
+        forgiven = facts.forgiven[PARTITION, holder]
+    assert forgiven.finite == tuple(min(at, c.INTEGER_MAX) for at in posted.finite)
+    verified(world)
+
+
+def test_no_account_outgrows_what_a_database_holds(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charges on a partition whose sum would are refused, before the budget is exhausted; others go on."""
+    assert verdict_cache.COUNTED_MAX * LOSS_MAX + headroom.SUM_MAX < 1 << 63
+    monkeypatch.setattr(headroom, "SUM_MAX", 5 * 206 * NAT)
+    monkeypatch.setattr(verdict_cache, "COUNTED_MAX", 1)
+    outcomes = world.submit(*(world.charge(f"far-{number}", run=FAR) for number in range(12)))
+    assert set(words(outcomes[:5])) == {"pending"}
+    assert set(words(outcomes[8:])) == {"budget_exhausted"}
+    assert "too great a sum at one coordinate: open another partition" in outcomes[-1].detail
+    assert words(world.submit(world.void("far-0"), world.charge("again", run=FAR)))[0] == "voided"
     verified(world)
