@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from ledger.accounts.account_loss import counted_loss
-from ledger.audit.recorded_prices import RecordedPrices, keeps, read_cap
+from ledger.audit.recorded_prices import FOUND_ELSEWHERE, RecordedPrices, keeps, read_cap
 from ledger.commands.context import Context, PendingCommand
 from ledger.commands.decide import decide_unsigned, signing_key
 from ledger.commands.entry import Entry
@@ -87,7 +87,8 @@ def check_before(  # noqa: PLR0913, PLR0917 - the state, what is claimed and whe
         elif entry.kind == PARTITION.name:
             _check_opened(PARTITION.context(facts, pending, entry.time, index, deciding), entry)
         else:
-            decided = decide_unsigned(facts, pending, entry.time, index, deciding)
+            numbers = structs.replace(pending, prices=FOUND_ELSEWHERE)
+            decided = decide_unsigned(facts, numbers, entry.time, index, deciding)
             _check_code(decided, entry)
             _compare(decided.derived, entry)
             if entry.body.keys() - decided.derived.keys() - {"outcome", "request"}:

@@ -78,6 +78,18 @@ class RecordedPrices(ComputedPrices):
         return _move_cap(cap, self._elsewhere) if rule.searched else cap
 
 
+class FoundElsewhere(ComputedPrices):
+    """Computes the numbers of a command that was permitted, and whose capacities no entry records."""
+
+    def cap(self, bound: Bound) -> Cap:
+        """The greatest capacity that another machine may have found. Raises: Malformed, NoRoom."""
+        cap = super().cap(bound)
+        return _move_cap(cap, 1) if read_rule(bound.partition.terms).searched else cap
+
+
+FOUND_ELSEWHERE: Final = FoundElsewhere()
+
+
 def _move_cap(cap: Cap, sign: int) -> Cap:
     """Moved up or down as far as a search may end on another machine, by a unit at least."""
     moved = (None if bound is None else bound + sign * math.ceil(bound * FOUND_PART) for bound in cap.capacity)
