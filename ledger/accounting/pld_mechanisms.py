@@ -97,6 +97,8 @@ def _one(inner: m.Mechanism, k: int, relation: str, interval: float) -> PrivacyL
         case m.Pure() | m.BoundedRange() | m.BlackBox():
             require_points(float(2 * k * inner.epsilon) / interval)
             delta = float_up(delta_of_group(inner.epsilon, inner.delta, k)) if isinstance(inner, m.BlackBox) else 0.0
+            if delta >= 1:
+                raise NotPriced(f"{inner.kind} bounds nothing for a group of {k}: its δ is then 1")
             parameters = common.DifferentialPrivacyParameters(float_up(k * inner.epsilon), delta)
             return library.from_privacy_parameters(parameters, **grid)
         case _:

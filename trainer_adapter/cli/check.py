@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -166,4 +167,6 @@ def recommended_clipping(model: nn.Module, loss: Loss, public: tuple[TensorTree,
         gradients = torch.autograd.grad(loss(model(*places, **named), target).sum(), trained)
         norms.append(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in gradients])))
     median = float(torch.stack(norms).median()) if norms else 1.0
+    if not math.isfinite(median):
+        raise Malformed("model", "has no finite gradient for most public records: no clipping norm follows from them")
     return format_number(Fraction(f"{median:.{_DIGITS - 1}e}")) if median > 0 else "1"

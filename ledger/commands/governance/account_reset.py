@@ -18,7 +18,7 @@ from ledger.wire.field_types import pattern, text
 from ledger.wire.records import Record
 
 Holder = Annotated[
-    str, pattern("global|lineage:(0|[1-9][0-9]{0,31})", "must be 'global' or 'lineage:' and the index of a node")
+    str, pattern("global|lineage:(0|[1-9][0-9]{0,15})", "must be 'global' or 'lineage:' and the index of a node")
 ]
 """The account's holder: everyone, or one lineage."""
 

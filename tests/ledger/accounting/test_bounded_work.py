@@ -140,3 +140,17 @@ def test_rounds_count_every_step_inside() -> None:
     whole = certificate(m.SelfComposed(50, m.Laplace(Fraction(100))), ZERO_OUT, 2, Fraction(1, 1000))
     assert whole is not None
     assert whole > 0
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        m.SelfComposed(100, m.BlackBox(Fraction(1, 2), Fraction(1), ZERO_OUT)),
+        m.Composed((m.BlackBox(Fraction(1, 2), Fraction(1), ZERO_OUT), m.GaussianPrivate(Fraction(1), ZERO_OUT))),
+    ],
+    ids=lambda one: one.kind,
+)
+def test_a_group_whose_delta_is_one_is_refused_by_name(whole: m.Mechanism) -> None:
+    """Nothing bounds what it loses."""
+    with pytest.raises(Malformed, match="leaves an infinite ε"):
+        report_epsilon(m.Group(2, whole), DELTA, ZERO_OUT)

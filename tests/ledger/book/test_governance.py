@@ -314,6 +314,13 @@ def test_a_decree_forgives_what_an_entry_can_hold(world: StoredWorld) -> None:
     verified(world)
 
 
+def test_a_holder_that_no_index_can_be_is_malformed(world: StoredWorld) -> None:
+    """Before any database is asked for it."""
+    body: c.Object = {"holder": f"lineage:{'9' * 32}", "partition": PARTITION, "reason": "by order"}
+    quoted = world.book.quote(world.command(SRO, "decree", body, "far"))
+    assert (quoted.code.word, quoted.field) == ("malformed", "body.holder")
+
+
 def test_no_account_outgrows_what_a_database_holds(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charges on a partition whose sum would are refused, before the budget is exhausted; others go on."""
     assert verdict_cache.COUNTED_MAX * LOSS_MAX + headroom.SUM_MAX < 1 << 63

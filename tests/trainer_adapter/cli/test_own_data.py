@@ -27,6 +27,7 @@ from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter import Options, attach
+from trainer_adapter.cli.check import recommended_clipping
 from trainer_adapter.cli.main import app
 from trainer_adapter.job_models.model_trial import try_model
 from trainer_adapter.session.noise_choice import load_assignment, load_job
@@ -193,6 +194,14 @@ def test_a_job_without_a_clipping_norm_is_told_one_and_not_run(place: Place) -> 
     assert code == 2
     assert errors.startswith("malformed: train.privacy.clipping_norm: is missing: `epsilon job check` recommends one")
     assert len(place.kinds()) == size
+
+
+def test_weights_that_are_no_numbers_recommend_no_norm() -> None:
+    """A norm that nothing follows from is not made up."""
+    model = torch.nn.Linear(2, 1)
+    torch.nn.init.constant_(model.weight, torch.nan)
+    with pytest.raises(Malformed, match="has no finite gradient for most public records"):
+        recommended_clipping(model, torch.nn.MSELoss(), (torch.ones(3, 2), torch.ones(3, 1)))
 
 
 def test_a_regression_by_adam(place: Place) -> None:
