@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,27 +103,9 @@ def read_object(path: Path) -> Object:
     with path.open("rb") as file:
         data = file.read(COMMAND_BYTES_MAX + 1)
     try:
-        value = parse(data, COMMAND_BYTES_MAX, str(path))
+        value = parse(data, COMMAND_BYTES_MAX)
     except Malformed as error:
-        place = _place_of_float(data) if error.field == str(path) and len(data) <= COMMAND_BYTES_MAX else ""
-        raise Malformed(f"{path}: {place}" if place else error.field, error.rule) from None
+        raise Malformed(f"{path}: {error.field}" if error.field else str(path), error.rule) from None
     if not isinstance(value, dict):
         raise Malformed(str(path), "must be an object")
     return value
-
-
-def _place_of_float(data: bytes) -> str:
-    """Where the first floating-point number of a JSON value is, for its error; empty where there is none."""
-    try:
-        left: list[tuple[str, object]] = [("", json.loads(data))]
-    except (ValueError, RecursionError):
-        return ""
-    while left:
-        place, value = left.pop(0)
-        if isinstance(value, float):
-            return place
-        if isinstance(value, dict):
-            left.extend((f"{place}.{name}" if place else name, member) for name, member in value.items())
-        elif isinstance(value, list):
-            left.extend((f"{place}[{number}]", item) for number, item in enumerate(value))
-    return ""

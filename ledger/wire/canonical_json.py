@@ -17,6 +17,7 @@ import orjson
 import rfc8785
 
 from ledger.wire.malformed import Malformed
+from ledger.wire.number_places import place_of_number
 
 Json: TypeAlias = "str | int | bool | list[Json] | dict[str, Json] | None"
 Object: TypeAlias = "dict[str, Json]"
@@ -112,6 +113,8 @@ def parse(data: bytes, size_max: int, what: str = "") -> Json:
             parse_int=_bounded_integer,
         )
     except Malformed as error:
+        if not error.field:
+            raise Malformed(place_of_number(data.decode(), INTEGER_MAX, what), error.rule) from None
         raise error.under(what) if what else error from None
     except UnicodeDecodeError as error:
         raise Malformed(what, f"is not UTF-8 at byte {error.start}") from None
