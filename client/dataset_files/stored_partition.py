@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,10 +40,13 @@ class StoredPartition:
     """The file, opened before its key is there; closed when nothing refers to it any more."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file. Raises: OSError."""
+        """Open the file. Raises: OSError; for a folder too, by its name."""
         self._file: Final = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self._file)
-        self.size: Final = os.fstat(self._file).st_size
+        found = os.fstat(self._file)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        self.size: Final = found.st_size
 
     def read(self, at: int, count: int) -> bytes:
         """At most so many bytes from there. Raises: OSError."""

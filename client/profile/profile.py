@@ -170,7 +170,8 @@ def read_table(path: Path, table: str, beside: tuple[str, ...] = ("client", "iss
     if len(data) > TOML_BYTES_MAX:
         raise Malformed(str(path), f"must have at most {TOML_BYTES_MAX} bytes")
     try:
-        document = tomllib.loads(data.decode("utf-8"))
+        # Some editors begin a file with a byte order mark.
+        document = tomllib.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Malformed(str(path), f"is not TOML: {error}") from None
     except (ValueError, RecursionError):

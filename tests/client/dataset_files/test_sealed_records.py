@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -152,3 +153,9 @@ def test_what_was_never_sealed_is_seen_without_a_key(tmp_path: Path, head: bytes
     """Text, where the looked at part ends inside a character too, archives and tables; never what is sealed."""
     (tmp_path / "file").write_bytes(head)
     assert StoredPartition(tmp_path / "file").is_in_the_clear() is clear
+
+
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
+    """Before any key is needed."""
+    with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):
+        StoredPartition(tmp_path)

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from api.cli.settings import Settings
 from api.server.http_server import check_loopback, listen
 from client.keys.signer import Signer
-from client.profile.profile import Profile
+from client.profile.profile import Profile, read_table
 from client.service.service import Service
 from ledger.crypto import detached_jws
 from ledger.crypto.public_keys import PublicKey
@@ -81,6 +81,13 @@ _SERVE = (
     'host = "127.0.0.1"\nport = 8000\n'
 )
 _ISSUERS = '[serve.issuers]\n"https://login.example" = "issuer.jwks"\n'
+
+
+def test_a_byte_order_mark_is_no_part_of_a_profile(tmp_path: Path) -> None:
+    """Some editors begin every file with one."""
+    path = tmp_path / "profile.toml"
+    path.write_bytes(b'\xef\xbb\xbfv = 1\n[client]\nname = "bank"\n')
+    assert read_table(path, "client") == {"name": "bank"}
 
 
 def test_a_profile_s_paths_are_relative_to_it(tmp_path: Path) -> None:
