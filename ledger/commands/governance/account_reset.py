@@ -9,6 +9,7 @@ from ledger.commands.command_kind import Change, CommandKind
 from ledger.commands.context import Context
 from ledger.domain.command import REASON_MAX
 from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import GLOBAL
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
 from ledger.mechanisms.loss import Loss
@@ -18,7 +19,7 @@ from ledger.wire.field_types import pattern, text
 from ledger.wire.records import Record
 
 Holder = Annotated[
-    str, pattern("global|lineage:(0|[1-9][0-9]{0,15})", "must be 'global' or 'lineage:' and the index of a node")
+    str, pattern("global|lineage:(0|[1-9][0-9]{0,31})", "must be 'global' or 'lineage:' and the index of a node")
 ]
 """The account's holder: everyone, or one lineage."""
 
@@ -41,9 +42,11 @@ def decide(context: Context[Decree]) -> Decision:
     """Decide a decree."""
     body = context.body
     context.partition(body.partition)
-    account = context.facts.accounts.get((body.partition, body.holder))
+    # No node has an index beyond, and no database could be asked for one.
+    can_be = body.holder == GLOBAL or int(body.holder.partition(":")[2]) <= INTEGER_MAX
+    account = context.facts.accounts.get((body.partition, body.holder)) if can_be else None
     if account is None or account.posted.empty:
-        whose = holder_name(context.facts, body.holder)
+        whose = holder_name(context.facts, body.holder) if can_be else body.holder
         detail = f"the account of {whose} on {body.partition} has nothing settled that could be reset"
         raise Rejected(Code.CONFLICT, detail, "body.holder")
     # An entry holds integers of 53 bits. What is beyond is at a coordinate that decides nothing, and is not forgiven.

@@ -314,11 +314,11 @@ def test_a_decree_forgives_what_an_entry_can_hold(world: StoredWorld) -> None:
     verified(world)
 
 
-def test_a_holder_that_no_index_can_be_is_malformed(world: StoredWorld) -> None:
+def test_a_holder_that_no_index_can_be_has_no_account(world: StoredWorld) -> None:
     """Before any database is asked for it."""
     body: c.Object = {"holder": f"lineage:{'9' * 32}", "partition": PARTITION, "reason": "by order"}
     quoted = world.book.quote(world.command(SRO, "decree", body, "far"))
-    assert (quoted.code.word, quoted.field) == ("malformed", "body.holder")
+    assert (quoted.code.word, quoted.field) == ("conflict", "body.holder")
 
 
 def test_no_account_outgrows_what_a_database_holds(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
