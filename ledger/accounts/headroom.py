@@ -241,9 +241,12 @@ class GroupLimit:
 
 
 def beyond_count(accounts: Accounts, refs: Iterable[str]) -> str | None:
-    """The first partition whose charges together have a sum that a database could not hold if more came, if any."""
-    whole = ((ref, accounts.get((ref, GLOBAL))) for ref in refs)
-    return next((ref for ref, one in whole if one is not None and max(one.loss.finite, default=0) > SUM_MAX), None)
+    """A partition whose charges together have a sum that a database could not hold if more came, if any."""
+    found = ((ref, one) for ref in refs if (one := accounts.get((ref, GLOBAL))) is not None)
+    # Many partitions usually have equal accounts, which share their sums.
+    whole = {(id(one.posted), id(one.pending)): (ref, one) for ref, one in found}
+    sums = ((ref, max(one.posted.finite) + max(one.pending.finite)) for ref, one in whole.values())
+    return next((ref for ref, most in sums if most > SUM_MAX), None)
 
 
 def silent(partition: str, *, enough: bool) -> str:
