@@ -190,11 +190,15 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
     for count in (5_120, 20_480):
         path = tmp_path / f"{count}.csv"
         path.write_text("a,b,y\n" + "".join(f"{one},-3.5,1\n" for one in range(count)))
-        records = open_records(path, RecordSchema(target=("y",)))
-        tracemalloc.start()
-        seal_dataset(records, REF, tmp_path / f"out-{count}", None, None)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        seen = []
+        for number in range(3):
+            records = open_records(path, RecordSchema(target=("y",)))
+            tracemalloc.start()
+            seal_dataset(records, REF, tmp_path / f"out-{count}-{number}", None, None)
+            seen.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        # The least: threads of other tests may allocate meanwhile.
+        peaks.append(min(seen))
     assert peaks[1] < 1.5 * peaks[0]
 
 
