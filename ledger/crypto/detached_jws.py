@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,9 +26,9 @@ from ledger.crypto import ed25519
 from ledger.crypto.organisation_keys import SignerKey
 from ledger.crypto.public_keys import PublicKey
 from ledger.wire import canonical_json as c
-from ledger.wire.field_types import Name, between, text, words
+from ledger.wire.field_types import KeyBytes, Name, between, text, words
 from ledger.wire.malformed import Malformed
-from ledger.wire.records import Record, convert
+from ledger.wire.records import Record, canonical_reader, convert
 
 SIGNATURE_BYTES_MAX: Final = 2_000
 """Room for RSA of 4,096 bits, 683 characters, and the longest URL and id."""
@@ -62,6 +62,18 @@ class _Header:
     call: Call | None
 
 
+class _CallHeader(Call, frozen=True):
+    """A whole header that names a request, as clients write it: in RFC 8785 form."""
+
+    alg: Literal["Ed25519", "ES256", "RS256"]
+    b64: bool
+    crit: tuple[Literal["b64"]]
+    kid: KeyBytes
+
+
+_read_call_header: Final = canonical_reader(_CallHeader)
+
+
 def public_key(private: Ed25519PrivateKey) -> PublicKey:
     """The public half as a JWK."""
     return PublicKey("Ed25519", c.base64url(private.public_key().public_bytes_raw()))
@@ -90,7 +102,12 @@ def _header(signature: str) -> _Header:
     parts = signature.split(".") if len(signature) <= SIGNATURE_BYTES_MAX else []
     if len(parts) != 3 or parts[1]:
         raise Malformed("signature", "must be a detached JWS: header, two dots, signature")
-    known = c.parse(c.unbase64url(parts[0], where), SIGNATURE_BYTES_MAX, where)
+    data = c.unbase64url(parts[0], where)
+    found = _read_call_header(data)
+    if found is not None and not found.b64:
+        return _Header(found.alg, found.kid, Call.project(found))
+    # Any other form is read member by member, which takes three times as long, to accept it or to report its error.
+    known = c.parse(data, SIGNATURE_BYTES_MAX, where)
     header = c.fields(known, where, _PLAIN, _CALL)
     if header["alg"] not in ALGORITHMS or header["b64"] is not False or header["crit"] != ["b64"]:
         raise Malformed(where, 'must be {"alg":"Ed25519","b64":false,"crit":["b64"],"kid":...}')

@@ -70,9 +70,9 @@ def test_no_character_of_a_signature_can_change(place: int, character: str) -> N
             verify(text, PAYLOAD, PUBLIC)
 
 
-def forged(header: object, key: Ed25519PrivateKey = KEY) -> str:
-    """A signature over whatever header, correctly made with ``key``."""
-    head = c.base64url(json.dumps(header, separators=(",", ":")).encode())
+def forged(header: object, key: Ed25519PrivateKey = KEY, *, in_order: bool = False) -> str:
+    """A signature over whatever header, correctly made with ``key``; its members ``in_order``, as RFC 8785 has them."""
+    head = c.base64url(json.dumps(header, separators=(",", ":"), sort_keys=in_order).encode())
     return f"{head}..{c.base64url(key.sign(head.encode() + b'.' + PAYLOAD))}"
 
 
@@ -131,11 +131,29 @@ HEADERS: dict[str, object] = {
 }
 
 
+@pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("case", HEADERS)
-def test_any_other_header_is_refused(case: str) -> None:
+def test_any_other_header_is_refused(case: str, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """The algorithm is pinned and a key is only looked up by its thumbprint."""
     with pytest.raises(Malformed, match=r"^signature"):
-        verify(forged(HEADERS[case]), PAYLOAD, PUBLIC)
+        verify(forged(HEADERS[case], in_order=in_order), PAYLOAD, PUBLIC)
+
+
+@pytest.mark.parametrize("algorithm", ["Ed25519", "ES256", "RS256"])
+def test_a_header_in_canonical_form_says_what_one_in_another_order_does(algorithm: str) -> None:
+    """The first is read at once, the other member by member: the same request, and the same key."""
+    said = []
+    for in_order in (False, True):
+        text = forged({**BOUND, "alg": algorithm}, in_order=in_order)
+        said.append((call_of(text), key_id_of(text)))
+    assert said == [(CALL, PUBLIC.thumbprint)] * 2
+
+
+def test_a_member_that_is_named_twice_is_refused() -> None:
+    """Readers differ on which of the two holds."""
+    head = json.dumps(BOUND, separators=(",", ":"), sort_keys=True).replace('"jti"', '"jti":"run-0","jti"')
+    with pytest.raises(Malformed, match=r"^signature.header"):
+        call_of(f"{c.base64url(head.encode())}..{GOOD.rpartition('.')[2]}")
 
 
 TEXTS: dict[str, Callable[[str, str], str]] = {
