@@ -23,13 +23,11 @@ from ledger.domain.charge_record import Charge
 from ledger.domain.outcomes import ChargeState
 from ledger.domain.span_sums import SpanSums
 from ledger.state_tree.leaves import CUTS, LOG, PARTS, SPANS, LogFacts, SpanFacts, leaf_name, salted
-from ledger.state_tree.sparse_tree import SparseTree
+from ledger.state_tree.sparse_tree import PIECE, Leaf, SparseTree
 from ledger.verifier import state_key
 from ledger.wire.malformed import Malformed
 
 _WORD: Final = 8
-_PIECE: Final = 32
-"""Records that are hashed into the tree at once: few enough that what waits for this thread waits about 2 ms."""
 _NOTHING: Final[tuple[Any, bytes]] = None, b""
 _LATER: Final = SpanFacts(-1, ())
 """In place of the sums of a bucket that are looked up when the state is stated."""
@@ -84,16 +82,15 @@ class StateChanges(NamedTuple):
         """The tree at the later size, from that of the earlier.
 
         Args:
-            rest: is called a few records apart, where others wait; all at once takes a little less time.
+            rest: is called a few records apart, where others wait.
         """
-        records = iter(self.records.items())
-        while some := [*islice(records, None if rest is None else _PIECE)]:
-            gone = [state_key(leaf_name(*place)) for place, (value, _) in some if value is None]
-            stand = [salted(*place, *one).leaf for place, one in some if one[0] is not None]
-            tree = tree.updated(gone, stand)
+        records, gone, stand = iter(self.records.items()), list[bytes](), list[Leaf]()
+        while some := [*islice(records, PIECE)]:
+            gone += [state_key(leaf_name(*place)) for place, (value, _) in some if value is None]
+            stand += [salted(*place, *one).leaf for place, one in some if one[0] is not None]
             if rest is not None:
                 rest()
-        return tree
+        return tree.updated(gone, stand, rest)
 
 
 class StateJournal:

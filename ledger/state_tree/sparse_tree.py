@@ -13,7 +13,7 @@ changed; an update makes new ones on the way to the root, so a tree that was han
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from ledger.verifier import EMPTY_STATE, STATE_DEPTH, state_node_hash, state_place, state_place_hash
@@ -55,6 +55,8 @@ class _Fork(NamedTuple):
     hash: bytes
 
 
+PIECE: Final = 32
+"""Records that are hashed at once: few enough that what waits for this thread waits about 2 ms."""
 _HALF_WAY: Final = STATE_DEPTH // 2
 """Hardly any way forks below this depth. A place that gets a new neighbour is hashed from here on, not from its own."""
 _Node = _Place | _Fork
@@ -89,14 +91,20 @@ class SparseTree:
         """The root hash."""
         return _hash_at(self._top, 0)
 
-    def updated(self, removed: Iterable[bytes], added: Iterable[Leaf]) -> SparseTree:
-        """The tree without the leaves of some keys, and with leaves that are new or replace those of their keys."""
+    def updated(
+        self, removed: Iterable[bytes], added: Iterable[Leaf], rest: Callable[[], object] | None = None
+    ) -> SparseTree:
+        """The tree without the leaves of some keys, and with leaves that are new or replace those of their keys.
+
+        Args:
+            rest: is called before every :data:`PIECE` places, or fewer, are hashed.
+        """
         changes: _Changes = {}
         for key in removed:
             changes.setdefault(state_place(key), {})[key] = None
         for leaf in added:
             changes.setdefault(state_place(leaf.key), {})[leaf.key] = leaf
-        return SparseTree(_update(self._top, sorted(changes), changes))
+        return SparseTree(_update(self._top, sorted(changes), changes, rest))
 
     def path(self, key: bytes) -> Path:
         """The path of a key, whether or not it has a leaf."""
@@ -140,10 +148,15 @@ class SparseTree:
                 waiting += (node.right, node.left)
 
 
-def _update(node: _Node | None, places: list[int], changes: _Changes) -> _Node | None:
+def _update(
+    node: _Node | None, places: list[int], changes: _Changes, rest: Callable[[], object] | None = None
+) -> _Node | None:
     """A node with the changes at some places, in order, which lie below it or beside it."""
     if not places:
         return node
+    if rest is not None and len(places) <= PIECE:
+        rest()
+        rest = None
     known = places[0] if node is None else node.position
     depth = min(_fork_depth(places[0], places[-1]), _fork_depth(places[0], known), node.depth if node else STATE_DEPTH)
     if depth == STATE_DEPTH:
@@ -152,7 +165,7 @@ def _update(node: _Node | None, places: list[int], changes: _Changes) -> _Node |
     middle = bisect_left(places, 1, key=lambda place: _bit(place, depth))
     sides: list[tuple[_Node, bytes]] = []
     for (old, old_hash), some in zip(_sides(node, depth), (places[:middle], places[middle:]), strict=True):
-        new = _update(old, some, changes)
+        new = _update(old, some, changes, rest)
         if new is not None:
             sides.append((new, old_hash if new is old and old_hash else _hash_at(new, depth + 1)))
     if len(sides) < 2:

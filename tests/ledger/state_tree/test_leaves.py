@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import fields
 from hashlib import sha256
@@ -22,9 +23,9 @@ from ledger.domain.outcomes import ChargeState
 from ledger.mechanisms.loss import Loss
 from ledger.state_tree.journal import StateChanges, StateJournal
 from ledger.state_tree.leaves import CUTS, LOG, PARTS, SPANS, StatedRecord, leaf_name, salted
-from ledger.state_tree.sparse_tree import SparseTree
+from ledger.state_tree.sparse_tree import PIECE, SparseTree
 from ledger.store.documents import StoredDocuments
-from ledger.verifier import state_entry_secret, state_key, state_leaf_hash, state_salt
+from ledger.verifier import STATE_DEPTH, state_entry_secret, state_key, state_leaf_hash, state_salt
 from ledger.wire import canonical_json as c
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION, plan, stream
@@ -172,6 +173,29 @@ def test_a_salt_is_of_the_entry_and_of_the_name() -> None:
 def account(holder: str, posted: int) -> Account:
     """An account at one coordinate."""
     return Account(PARTITION, holder, Loss((posted,), (0,)), Loss((0,), (0,)))
+
+
+def test_hashing_lets_others_go_first_every_few_records() -> None:
+    """Counted in hashes between two rests, of the leaves and of the tree; and the tree is the same without any."""
+    many = 500
+    records: dict[tuple[str, Any], tuple[Any, bytes]] = {
+        ("accounts", (PARTITION, f"lineage:{n}")): (account(f"lineage:{n}", n), bytes(32)) for n in range(many)
+    }
+    changes, counts = StateChanges(many, records), [0]
+
+    def count(_frame: object, event: str, called: object) -> None:
+        if event == "c_call" and called is sha256:
+            counts[-1] += 1
+
+    sys.setprofile(count)
+    try:
+        tree = changes.applied(SparseTree(), lambda: counts.append(0))
+    finally:
+        sys.setprofile(None)
+    assert tree.root == changes.applied(SparseTree()).root
+    # A record is hashed from its place to the root at most, once for its key, its salt, its leaf and its place.
+    assert sum(counts) > many * 32
+    assert max(counts) <= PIECE * (STATE_DEPTH + 4)
 
 
 def test_ten_thousand_proofs_tell_no_neighbours_balance() -> None:
