@@ -43,6 +43,7 @@ from ledger.commands.runs.charge_entry import MakeCharge, reported_partitions
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import POST
+from ledger.commands.runs.step_lease import STEP_LEASE
 from ledger.domain.facts import Partition
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
@@ -58,7 +59,7 @@ _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _PRICED: Final = frozenset({"charge", "partition"})
 """Kinds of command whose decision may take seconds of a processor."""
-_FREQUENT: Final = frozenset({"charge", "key_release", "lease", "post"})
+_FREQUENT: Final = frozenset({CHARGE.name, "key_release", STEP_LEASE.name, POST.name})
 """Kinds of command that every run sends: their paths are compared first."""
 _ATTESTED: Final = frozenset({RUN_GENERATION.name, POST.name})
 """Kinds of command that may answer a challenge, and release no key."""
