@@ -229,7 +229,8 @@ def over_http(requested: argparse.Namespace) -> None:
         TemporaryDirectory() as far_folder,
         TemporaryDirectory() as near_folder,
         served(Path(far_folder)) as (far, server),
-        open_service(Path(near_folder), clock=today()) as near,
+        # Its book states its state, as that of the service does.
+        open_service(Path(near_folder), clock=today(), statements=True) as near,
     ):
         near.contract = near.found_service(runs_max=1_000_000)
         names = (f"charge-{number}" for number in count())

@@ -150,7 +150,8 @@ def _renamed(table: str, row: dict[str, Any], name: str, position: int) -> dict[
         case "entry":
             return {**row, "position": position, "id": f"{row['kind']}-{name}"}
         case "signing_key":
-            return {**row, "key_id": name, "entered": position}
+            # As long as a thumbprint, and like those in no order: each comes to another page of the index.
+            return {**row, "key_id": f"{name[::-1]:-<43}", "entered": position}
         case "charge":
             return {**row, "id": name, "entered": position}
         case _:

@@ -295,6 +295,7 @@ def open_world(  # noqa: PLR0913 - the parts of a service
     quotas: CallerQuotas | None = None,
     origin: str = ORIGIN,
     volatile: bool = False,
+    statements: bool = False,
 ) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
@@ -315,7 +316,7 @@ def open_world(  # noqa: PLR0913 - the parts of a service
         origin=origin,
         clock=clock,
         watch=watch,
-        statements=False,
+        statements=statements,
         volatile=volatile,
     )
     try:
