@@ -97,6 +97,8 @@ def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
             return frozenset(inspect(connection).get_table_names())
     if not place.path.exists():
         return frozenset()
+    if place.path.is_dir():
+        raise NotDone(f"there is no book at {place.display_name}: it is a folder; name the SQLite file in it")
     try:
         with closing(sqlite3.connect(f"{place.path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")

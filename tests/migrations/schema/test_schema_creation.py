@@ -127,10 +127,13 @@ def test_a_blunted_trigger_is_noticed(world: StoredWorld) -> None:
 
 
 def test_the_command_makes_a_book_and_tells_its_schema(tmp_path: Path) -> None:
-    """``epsilon db upgrade`` and ``status``, and status where nothing is."""
+    """``epsilon db upgrade`` and ``status``, and status where nothing is, or a folder."""
     path, runner = tmp_path / "book.sqlite", CliRunner()
     missing = runner.invoke(app, ["db", "status", str(path)])
     assert (missing.exit_code, "there is no book at" in missing.output) == (4, True)
+    for command in ("status", "upgrade"):
+        told = runner.invoke(app, ["db", command, str(tmp_path)])
+        assert told.output == f"there is no book at {tmp_path}: it is a folder; name the SQLite file in it\n"
     assert runner.invoke(app, ["db", "upgrade", str(path)]).exit_code == 0
     assert f"schema    {SCHEMA_REVISION}, the newest" in runner.invoke(app, ["db", "status", str(path)]).output
 
