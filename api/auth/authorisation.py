@@ -19,9 +19,10 @@ from ledger.commands.entry import Entry
 from ledger.commands.registry import CLIENT_KINDS, KINDS
 from ledger.domain.charge_record import Charge
 from ledger.domain.facts import GLOBAL, Contract, Facts, Partition, holder_of
-from ledger.domain.organisation_graph import ancestors, knows
+from ledger.domain.organisation_graph import knows
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import AUDITOR, CCR, SRO, TDC, TDP, TSO
+from ledger.organisation_lineage.contract_succession import continues
 from ledger.store.projection_table import ProjectionTable
 
 OPERATOR: Final = "OPERATOR"
@@ -168,7 +169,8 @@ class Caller:
             return facts.charges[self.charge].contract == contract.document
         if self.sees_all or self.organisation in {contract.consumer, *contract.providers}:
             return True
-        return self._became(contract.consumer_node, facts)
+        organisation = facts.organisations.get(self.organisation)
+        return organisation is not None and continues(facts, organisation, contract)
 
     def sees_partition(self, partition: Partition, facts: Facts) -> bool:
         """Its provider, consumers with a contract of that provider, TSOs, and the clean rooms charged to it."""
@@ -204,18 +206,15 @@ class Caller:
         if self.watches(partition) or holder == GLOBAL:
             return True
         organisation = facts.organisations.get(self.organisation)
-        return organisation is not None and holder in {holder_of(node) for _, node in organisation.moves}
+        if organisation is None:
+            return False
+        # What it was part of before is its own no more where others go on with it.
+        left = (node for _, node in organisation.moves if not facts.nodes[node].members)
+        return holder in map(holder_of, (organisation.node, *left))
 
     def watches(self, partition: Partition) -> bool:
         """Whether it is shown every account of a partition as it is; others see what they share with others rounded."""
         return self.sees_all or TSO in self.roles or partition.provider == self.organisation
-
-    def _became(self, node: int, facts: Facts) -> bool:
-        """Whether the caller's organisation descends from ``node``."""
-        organisation = facts.organisations.get(self.organisation)
-        return organisation is not None and node in ancestors(
-            facts.nodes, organisation.node, (at for _, at in organisation.moves)
-        )
 
 
 _UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] = WeakKeyDictionary()
@@ -239,7 +238,7 @@ def sees_entry(caller: Caller, entry: Entry, facts: Facts) -> bool:
 
     Refusals name what was requested, which may exist or not: their actor and the named providers see them.
     """
-    if caller.sees_all or (KINDS[entry.kind].binds_all and not caller.charge):
+    if caller.sees_all or (KINDS[entry.kind].binds_all and not entry.code.refused and not caller.charge):
         return True
     if entry.actor == caller.organisation and not caller.charge:
         return True

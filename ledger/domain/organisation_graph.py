@@ -123,20 +123,40 @@ def knows(nodes: Mapping[int, Node], node: int, author: int, index: int) -> bool
     return author in cuts and index < Arrow(author, cuts[author]).cut
 
 
-def ancestors(nodes: Mapping[int, Node], node: int, visited: Iterable[int] = (), signed: int = -1) -> frozenset[int]:
+def ancestors(
+    nodes: Mapping[int, Node],
+    node: int,
+    visited: Iterable[int] = (),
+    signed: int = -1,
+    joint: frozenset[int] | None = None,
+) -> frozenset[int]:
     """The node itself and all nodes whose contracts it continues; a transferred or public model brings no contract.
 
     Args:
         visited: the nodes that the requesting organisation has been at. Colluders are one lineage without being one
-            body: beyond the node that joins them each goes on with its own past alone.
+            body: beyond the node that joins them, and those after it, each goes on with its own past alone.
         signed: the index of the contract's entry: organisations that split from its signer before do not continue it.
+        joint: the nodes where organisations are without being one body; :func:`joint_nodes` by default.
     """
-    own = frozenset(visited)
+    own, shared = frozenset(visited), joint_nodes(nodes, node) if joint is None else joint
 
     def barred(at: Node, arrow: Arrow) -> bool:
-        return arrow.cut <= signed or (at.kind is _JOINT and arrow.node not in own)
+        return arrow.cut <= signed or (at.index in shared and arrow.node not in own)
 
     return _walk(nodes, (node,), lambda at: at.parents, barred)
+
+
+def joint_nodes(nodes: Mapping[int, Node], node: int) -> frozenset[int]:
+    """The colluders' nodes that a node is or succeeds, and those that succeed them: not all there are one body.
+
+    Whoever merges with a colluder, or splits from one, moves the others along.
+    """
+    joint = set[int]()
+    # Whom a node succeeds is older.
+    for at in sorted(forebears(nodes, (node,))):
+        if nodes[at].kind is NodeKind.COLLUSION or any(arrow.node in joint for arrow in nodes[at].parents):
+            joint.add(at)
+    return frozenset(joint)
 
 
 def forebears(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int]:
@@ -147,9 +167,6 @@ def forebears(nodes: Mapping[int, Node], starts: Iterable[int]) -> frozenset[int
 def descendants(nodes: Mapping[int, Node], starts: Iterable[int], since: int = -1) -> frozenset[int]:
     """The nodes themselves and all that succeed them by entries later than the time ``since``."""
     return _walk(nodes, starts, lambda at: at.children, lambda _at, arrow: nodes[arrow.node].time <= since)
-
-
-_JOINT: Final = NodeKind.COLLUSION
 
 
 def _walk(

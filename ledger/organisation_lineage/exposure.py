@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Final
 
 from ledger.domain.facts import Facts, Span, holder_of
 from ledger.domain.organisation_graph import Arrow, Node, reach
@@ -53,6 +54,11 @@ def subtract(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:
         if first < one.before:
             rest.append(Span(one.author, first, one.before))
     return rest
+
+
+EMPTY_SINCE_MS: Final = 1_797_292_800_000
+"""From this time on (15 December 2026) lineage that brings no run is recorded too: collusion that is reported later may
+make it bring some, and coalitions follow it. Before it such a report is a conflict, as entries of before have it."""
 
 
 def count_missing(facts: Facts, receiver: int, arrow: Arrow, size: int) -> int:

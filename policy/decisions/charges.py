@@ -10,11 +10,12 @@ from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.charge_entry import MakeCharge
 from ledger.domain.facts import Contract, Facts, Organisation, Partition
 from ledger.domain.gate import REFUNDS
-from ledger.domain.organisation_graph import Node, NodeKind, ancestors, coalitions_of
+from ledger.domain.organisation_graph import Node, NodeKind, coalitions_of, joint_nodes
 from ledger.domain.partition_ranges import in_words, partitions_within
 from ledger.mechanisms.audited_plan import AuditedPlan
 from ledger.mechanisms.decomposition import atoms, kinds_of
 from ledger.mechanisms.run_plan import RunPlan
+from ledger.organisation_lineage.contract_succession import continues
 from ledger.wire.exact_numbers import format_number
 from policy.decisions.contract_waivers import check_waivers
 from policy.decisions.documents_in_force import (
@@ -30,6 +31,10 @@ from policy.decisions.request import Case, on
 from policy.decisions.stream_slices import check_gaps, check_windows
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
 from policy.documents.run_bounds import noise_multiplier_of, probability_of
+
+MOVED_ALONG_SINCE_MS: Final = 1_797_292_800_000
+"""From this time on (15 December 2026) a charge is refused under a contract that its sender came to only by being moved
+along with an organisation that it colluded with; before it, replay accepts what was permitted."""
 
 
 def charge(case: Case, body: MakeCharge) -> None:
@@ -65,6 +70,8 @@ def charge(case: Case, body: MakeCharge) -> None:
     case.caps = ((ref, caps_by_terms[partitions[ref].epsilon, id(binds)]) for ref, binds in bound.items())
     changes = (binding_until(facts, partitions[ref], binds, case.now) for ref, binds in bound.items())
     ends = document.ends if waived_until is None else waived_until
+    if case.is_accepted(MOVED_ALONG_SINCE_MS):
+        ends = min(ends, MOVED_ALONG_SINCE_MS)
     case.until, case.runs_max = min((ends, *changes)), document.runs_max
 
 
@@ -138,18 +145,17 @@ def check_not_revoked(case: Case, contract: Contract, document: ContractDocument
 def check_consumer(case: Case, contract: Contract, document: ContractDocument) -> None:
     """Check that the actor is the consumer that signed, or descends from it."""
     organisation = case.facts.organisations.get(case.actor)
-    descends = organisation is not None and _descends(organisation, contract, case.facts)
+    descends = organisation is not None and _descends(case, organisation, contract)
     expected = f"{contract.consumer}, as it was when it signed, or a descendant of it"
     case.check("actor_not_consumer", descends, case.actor, expected, document.source)
 
 
-def _descends(organisation: Organisation, contract: Contract, facts: Facts) -> bool:
-    visited = (node for _, node in organisation.moves)
-    if contract.consumer_node not in ancestors(facts.nodes, organisation.node, visited, contract.index):
-        return False
-    # Colluders share a node but are not one organisation: a contract signed there stays its signer's.
-    together = facts.nodes[contract.consumer_node].kind is NodeKind.COLLUSION
-    return not together or organisation.did == contract.consumer
+def _descends(case: Case, organisation: Organisation, contract: Contract) -> bool:
+    nodes = case.facts.nodes
+    joint = joint_nodes(nodes, organisation.node)
+    if case.is_accepted(MOVED_ALONG_SINCE_MS):
+        joint = frozenset(node for node in joint if nodes[node].kind is NodeKind.COLLUSION)
+    return continues(case.facts, organisation, contract, joint)
 
 
 def _check_partition(case: Case, partition: Partition, document: ContractDocument, words: str = "") -> Binding | None:

@@ -45,7 +45,7 @@ class Documents(Governing):
             del index
             contract.runs = head.runs if head else 0
             self.contracts[digest], self.heads[contract.id] = contract, digest
-            together = self.sets.stands[contract.consumer] in self._joint()
+            together = self.sets.stands[contract.consumer] in self.joint
             for did in [contract.consumer] if together else self._beside(contract.consumer):
                 self.rights[did].add(digest)
             if together:

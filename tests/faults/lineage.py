@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from tests.factories.people import DAY_MS
 from tests.faults.standing import Ask, Standing
+
+EMPTY_SINCE: Final = 1_797_292_800_000
+"""From then on lineage is recorded that brings nothing yet."""
 
 
 @dataclass
@@ -24,8 +28,9 @@ class Lineage(Standing):
             return word or "conflict"
 
         def change(index: int) -> None:
+            before = {self.sets.stands[did] for did in dids}
             self._happened(now, index, "merge", dids)
-            self._share_rights(self._beside(into), self._beside(into))
+            self._share_rights(index, before, self._beside(into))
 
         return "permitted", change
 
@@ -38,12 +43,14 @@ class Lineage(Standing):
         if parent == child:
             return "malformed"
         stands, knows = self.sets.stands, self.sets.knows
-        if stands[parent] != stands[child] and knows[stands[parent]] <= knows[stands[child]]:
+        empty = stands[parent] != stands[child] and knows[stands[parent]] <= knows[stands[child]]
+        if empty and now < EMPTY_SINCE:
             return "conflict"
 
         def change(index: int) -> None:
+            before = {self.sets.stands[parent], self.sets.stands[child]}
             self._happened(now, index, "split", parent, child)
-            self._share_rights(self._beside(child), [parent, child])
+            self._share_rights(index, before, [parent, child])
 
         return "permitted", change
 
@@ -66,18 +73,27 @@ class Lineage(Standing):
             return "conflict"
         planned = gives == run.actor and recipient in run.recipients and not self._colluded(gives)
         given = self.sets.ancestry[charge] if planned else knows[stands[gives]]
-        if given <= knows[stands[recipient]]:
+        if given <= knows[stands[recipient]] and (
+            now < EMPTY_SINCE
+            or stands[gives] == stands[recipient]
+            or self.handed.get((gives, stands[recipient]), 0) > now - DAY_MS
+        ):
             return "conflict"
         if not by_sro and not self.released:
             return "policy_denied"
-        return "permitted", lambda index: self._happened(now, index, "transfer", charge, gives, recipient, planned)
+
+        def change(index: int) -> None:
+            self.handed[gives, stands[recipient]] = now
+            self._happened(now, index, "transfer", charge, gives, recipient, planned)
+
+        return "permitted", change
 
     def _publication(self, ask: Ask, now: int, charge: str) -> Any:  # noqa: ANN401
         run = self.runs.get(charge)
         if self.roles[ask.actor] != "SRO" or run is None:
             return "not_found" if self.roles[ask.actor] == "SRO" else "not_authorised"
         some = any(event[0] == "publication" for _, _, event in self.log)
-        if some and self.sets.knows[self.sets.stands[run.actor]] <= self.sets.public:
+        if some and self.sets.knows[self.sets.stands[run.actor]] <= self.sets.public and now < EMPTY_SINCE:
             return "conflict"
         return "permitted", lambda index: self._happened(now, index, "publication", run.actor)
 
@@ -102,8 +118,6 @@ class Lineage(Standing):
         def change(index: int) -> None:
             self.suspects.append((since, dids))
             self._happened(now, index, "collusion", len(self.suspects) - 1)
-            for did, node in self.sets.stands.items():
-                if node == index:
-                    self.own[did] = set(self.rights[did])
+            self._stand_together(index)
 
         return "permitted", change

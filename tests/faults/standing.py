@@ -147,6 +147,8 @@ class Standing:
         lineage: the policy's cap on each lineage.
         rights: the contracts that each may charge under.
         own: those of them that it goes on with alone, since it stood together with colluders.
+        handed: when a giver last handed a model to those who stand somewhere.
+        joint: where colluders stand together, or who merged with one of them or split from them.
         forgiven: what a decree took from an account's standing against its caps; it stays lost.
         loud: the plans that no contract permits.
         quorums: by organisation, who may recover it, and how many of them.
@@ -178,6 +180,8 @@ class Standing:
     sets: Sets = field(default_factory=Sets)
     log: list[tuple[int, int, tuple[Any, ...]]] = field(default_factory=list)
     suspects: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    joint: set[int] = field(default_factory=set)
+    handed: dict[tuple[str, int], int] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
     quorums: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
     datasets: set[str] = field(default_factory=set)
@@ -221,12 +225,26 @@ class Standing:
         """Where colluders stand together."""
         return {index for _, index, event in self.log if event[0] == "collusion"}
 
-    def _share_rights(self, dids: list[str], among: list[str]) -> None:
-        """Each of ``dids`` goes on with the contracts of all ``among``, but for what one of them holds alone."""
+    def _share_rights(self, index: int, before: set[int], among: list[str]) -> None:
+        """Those who stand at ``index`` now go on with the contracts of all ``among``, who stood at ``before``.
+
+        Not with what one of them holds alone; and where colluders are among them each goes on with its own.
+        """
+        dids = [did for did, node in self.sets.stands.items() if node == index]
+        if before & self.joint:
+            self._stand_together(index)
+            return
         union = set[str]().union(*(self.rights[did] - self.own[did] for did in among))
         for did in dids:
             self.rights[did] |= union
             self.own[did] -= union
+
+    def _stand_together(self, index: int) -> None:
+        """Those who stand at ``index`` now are not one body."""
+        self.joint.add(index)
+        for did, node in self.sets.stands.items():
+            if node == index:
+                self.own[did] = set(self.rights[did])
 
     def stood(self, did: str, time: int) -> int:
         """Where an organisation stood."""

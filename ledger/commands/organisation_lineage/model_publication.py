@@ -29,7 +29,7 @@ from ledger.domain.facts import Organisation
 from ledger.domain.organisation_graph import Arrow, NodeKind, knows
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
-from ledger.organisation_lineage.exposure import count_missing
+from ledger.organisation_lineage.exposure import EMPTY_SINCE_MS, count_missing
 from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
@@ -57,7 +57,9 @@ def decide(context: Context[Publish]) -> Decision:
     giver = find_giver(context, body.giver, charge, reporter)
     public, declared = facts.publication, charge.is_meant_for_everyone
     arrow = brought_by(context, giver, charge, declared=declared)
-    if public is not None and not count_missing(facts, public, arrow, context.index):
+    known = public is not None and not count_missing(facts, public, arrow, context.index)
+    repeated = public is not None and arrow in facts.nodes[public].parents
+    if known and (repeated or context.now < EMPTY_SINCE_MS):
         what = f"all that {giver.did} knows" if not declared else f"all that charge {charge.id} rests on"
         raise Rejected(Code.CONFLICT, f"{what} is public already", "body.charge")
     whole = arrow == Arrow(giver.node, context.index)

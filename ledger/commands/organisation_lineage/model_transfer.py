@@ -13,13 +13,18 @@ from ledger.commands.command_kind import CommandKind, Recorded
 from ledger.commands.context import Context
 from ledger.commands.organisation_lineage.model_publication import brought_by, find_giver
 from ledger.domain.decision import Decision, Rejected
+from ledger.domain.facts import Organisation
 from ledger.domain.organisation_graph import NodeKind
 from ledger.domain.outcomes import ChargeState, Code
 from ledger.domain.roles import SRO, TDC
-from ledger.organisation_lineage.exposure import count_missing
+from ledger.organisation_lineage.exposure import EMPTY_SINCE_MS, count_missing
 from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
+
+AGAIN_MS: Final = 86_400_000
+"""How long a transfer that brings nothing is refused after one from the same giver to the same recipient: a TDC reports
+its own, and each adds a node to the graph."""
 
 
 class Transfer(Record, frozen=True):
@@ -49,8 +54,24 @@ def decide(context: Context[Transfer]) -> Decision:
         raise Rejected(Code.CONFLICT, detail, "body.charge")
     arrow = brought_by(context, giver, charge, declared=charge.is_meant_for(recipient.did))
     if not count_missing(facts, recipient.node, arrow, context.index):
-        raise Rejected(Code.CONFLICT, f"{recipient.did} knows all that this would bring", "body.recipient")
+        _require_first_today(context, giver, recipient)
     return context.permit(Handover(arrow.cut, giver.did, arrow.node))
+
+
+def _require_first_today(context: Context[Transfer], giver: Organisation, recipient: Organisation) -> None:
+    """Check that a transfer that brings nothing is to another lineage, the first from this giver within a day.
+
+    Raises:
+        Rejected.
+    """
+    known, nodes = f"{recipient.did} knows all that this would bring", context.facts.nodes
+    if giver.node == recipient.node or context.now < EMPTY_SINCE_MS:
+        raise Rejected(Code.CONFLICT, known, "body.recipient")
+    for model in (nodes[one.node] for one in nodes[recipient.node].parents):
+        given = model.kind is NodeKind.MODEL and model.organisation == giver.did
+        if given and model.time > context.now - AGAIN_MS:
+            detail = f"{known}, and entry {model.index} is of the same giver: enter it a day after that"
+            raise Rejected(Code.CONFLICT, detail, "body.recipient")
 
 
 def draw(edit: LineageEdit, entry: Recorded[Transfer]) -> None:

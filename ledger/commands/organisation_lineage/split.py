@@ -11,7 +11,7 @@ from ledger.domain.decision import Decision, Rejected
 from ledger.domain.organisation_graph import Arrow, NodeKind
 from ledger.domain.outcomes import Code
 from ledger.domain.roles import SRO
-from ledger.organisation_lineage.exposure import count_missing
+from ledger.organisation_lineage.exposure import EMPTY_SINCE_MS, count_missing
 from ledger.organisation_lineage.graph_edits import LineageEdit
 from ledger.wire.field_types import Did
 from ledger.wire.records import Record
@@ -32,7 +32,8 @@ def decide(context: Context[Split]) -> Decision:
     if parent.did == child.did:
         raise Rejected(Code.MALFORMED, "body.child: must be another organisation", "body.child")
     arrow = Arrow(parent.node, context.index)
-    if parent.node != child.node and not count_missing(facts, child.node, arrow, context.index):
+    brings = parent.node == child.node or count_missing(facts, child.node, arrow, context.index)
+    if not brings and context.now < EMPTY_SINCE_MS:
         raise Rejected(Code.CONFLICT, f"{child.did} knows all that {parent.did} knows", "body.child")
     return context.permit(Parents((parent.node, child.node)))
 
