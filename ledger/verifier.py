@@ -1128,7 +1128,8 @@ class ProvenAccount:
         size: of the log that the statement describes.
         stated: the balance then; None if the account had no charge.
         since: how many entries that change the account are shown after that.
-        hidden: how many more there are that the proof's receiver may not see, or that may have changed it otherwise.
+        hidden: how many more there are that the proof's receiver may not see, or that may have changed it otherwise;
+            one more where the lineage began after the statement, and the proof does not show that by a registration.
         merged: how many mergers since are shown, where one of them made the account. Then the balance begins with the
             sum of what those that merged had; a run that several of them knew is in it more than once, so that it is
             too much rather than too little.
@@ -1176,8 +1177,10 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
     newest, known = _merged_balances(proof, newest, root, trust)
     runs = _RunsSince(partition, _opened(proof, trust), _authors(holder, known))
     began = holder.removeprefix("lineage:")
-    if not proof["hidden"] and proof["charges"] and not proof["merged"] and began.isdecimal() and int(began) >= size:
+    began_since = not proof["merged"] and began.isdecimal() and int(began) >= size
+    if began_since and proof["charges"] and not proof["hidden"]:
         raise VerificationError("charges", f"are older than {holder}: the merger that made it is missing")
+    unknown = int(began_since and not _is_registered(proof["origin"], int(began), trust))
     for place, one in enumerate(proof["charges"]):
         index, _, entry = _proven_entry(one, f"charges[{place}]", trust)
         if index >= size:
@@ -1190,10 +1193,34 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
             raise VerificationError(f"since[{place}]", "does not come after the entry before it")
         last, newest = index, max(newest, checkpoint, key=lambda known: known.size)
         balance = runs.balance(balance, entry, f"since[{place}]")
+    _require_one_checkpoint(proof)
     note = proof["statement"]["receipt"].partition("\n\n")[2]
-    shown, merged = (len(proof["since"]), proof["hidden"]), len(proof["merged"])
+    shown, merged = (len(proof["since"]), proof["hidden"] + unknown), len(proof["merged"])
     more = merged, runs.counted, runs.assumed, runs.foreign
     return ProvenAccount(partition, holder, size, stated, *shown, balance, newest, note, *more)
+
+
+def _is_registered(origin: object, began: int, trust: LogKey | Policy) -> bool:
+    """Whether a lineage is shown to begin with the registration of its organisation, and so with no run of before."""
+    if origin is None:
+        return False
+    index, _, entry = _proven_entry(origin, "origin", trust)
+    if index != began:
+        raise VerificationError("origin", f"is entry {index}, and the lineage began with entry {began}")
+    return bool(entry.get("kind") == "organisation")
+
+
+def _require_one_checkpoint(proof: Mapping[str, Any]) -> None:
+    """Check that all entries are of one log, as a service proves them: two heads of one size may be of two.
+
+    Raises:
+        VerificationError.
+    """
+    mergers = [one["merger"] for one in proof["merged"]]
+    shown = [proof["statement"], *proof["charges"], *proof["since"], *proof["opened"], *mergers]
+    heads = {one["receipt"].partition("\n\n")[2].partition("\n\n")[0] for one in shown}
+    if len(heads) > 1:
+        raise VerificationError("since", "and the others are under several checkpoints, and must be under one")
 
 
 _ACCOUNT_PROOF: Final = {
@@ -1203,6 +1230,7 @@ _ACCOUNT_PROOF: Final = {
     "holder": str,
     "merged": list,
     "opened": list,
+    "origin": (dict, type(None)),
     "partition": str,
     "record": (str, type(None)),
     "salt": (str, type(None)),
@@ -1217,9 +1245,10 @@ _LEAF: Final = {name: _ACCOUNT_PROOF[name] for name in ("beside", "holder", "rec
 
 
 def _account_proof(text: str) -> dict[str, Any]:
-    """The fields of a proof; of mergers and openings there may be none. Raises: VerificationError."""
+    """The fields of a proof; of mergers and openings there may be none, and no origin. Raises: VerificationError."""
     found = _parsed(text, "proof")
-    return _fields({"merged": [], "opened": [], **found} if isinstance(found, dict) else found, "proof", _ACCOUNT_PROOF)
+    whole = {"merged": [], "opened": [], "origin": None, **found} if isinstance(found, dict) else found
+    return _fields(whole, "proof", _ACCOUNT_PROOF)
 
 
 @dataclass(frozen=True, slots=True)

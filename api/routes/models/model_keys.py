@@ -72,8 +72,9 @@ def model_key_router(book: Book, store: KeyStore, binding: Binding, signatures: 
             raise Problem(Code.NOT_FOUND, f"there is no charge {charge}", field="charge")
         binding.check(jws, "POST", MODEL_KEYS, model)
         with signatures.counted(caller), book.read() as facts:
-            if binding.registered_key(facts, jws, raw).charge != charge:
-                # A thief of the clean room's token alone could replace the model's key by one of its own.
+            if binding.registered_key(facts, jws, raw).key_id != facts.charges[charge].key_id:
+                # A thief of the clean room's token alone could replace the model's key by one of its own, and so could
+                # a clean room that opens the model.
                 detail = f"the clean room of charge {charge} must sign it"
                 raise Problem(Code.SIGNATURE_INVALID, detail, field=SIGNATURE_HEADER)
         _deposit_key(store)

@@ -104,6 +104,7 @@ class AccountProof(Record, frozen=True):
         merged: of an account that a merger since has made: the mergers that lead to it, the oldest first.
         opened: of charges that name ranges, the entries that opened partitions in these, the oldest first: those that
             say that the partition is in a range, and of a charge with several prices all, which say which one is its.
+        origin: of a lineage that began after the statement, and not by a merger, the entry that it began with.
     """
 
     beside: tuple[OtherLeaf, ...]
@@ -118,6 +119,7 @@ class AccountProof(Record, frozen=True):
     statement: ProvenEntry
     merged: tuple[ProvenMerger, ...] = ()
     opened: tuple[ProvenEntry, ...] = ()
+    origin: ProvenEntry | None = None
     v: Literal[1] = constant(1)
 
 
@@ -166,6 +168,7 @@ def account_proof(
         holder=holder,
         merged=tuple(_proven_merger(facts, stated, partition, one) for one in mergers),
         opened=tuple(_proven(facts, index) for index in sorted(opened)),
+        origin=None if mergers else _origin(facts, holder, stated.size, sees),
         partition=partition,
         record=own.record,
         salt=own.salt,
@@ -173,6 +176,16 @@ def account_proof(
         since=tuple(_proven(facts, index) for index in shown),
         statement=_proven(facts, stated.position),
     )
+
+
+def _origin(
+    facts: Snapshot | PastSnapshot, holder: str, size: int, sees: Callable[[Entry], bool]
+) -> ProvenEntry | None:
+    """The entry that a lineage began with since a size, where the caller may see it."""
+    name = holder.removeprefix("lineage:")
+    began = int(name) if name.isdecimal() else -1
+    is_shown = size <= began < facts.size and sees(Entry.parse(facts.entry(began)))
+    return _proven(facts, began) if is_shown else None
 
 
 def _path(stated: StatedTree, partition: str, holder: str) -> Path:

@@ -215,6 +215,20 @@ def _opening(world: ServedWorld, room: CleanRoom) -> Object:
     return {**model, "clean_room": inside.to_json(), "evidence": evidence, "nonce": nonce}
 
 
+def test_the_clean_room_of_an_opening_deposits_no_key(world: ServedWorld, room: CleanRoom) -> None:
+    """The key of the run's model is of the clean room that trained it: another would lose the model to the store."""
+    inside = CleanRoom("inside")
+    world.everybody.rooms[inside.signer.key_id] = inside.signer
+    with pytest.raises(Refused, match="no key was deposited"):
+        world.service.submit(world.bank, BANK_A, "model_opening", _opening(world, room), "opening-1")
+    store = world.http.get("/v1/deposit-key", headers=world.everybody.shown_by(inside.signer)).json()["x"]
+    with pytest.raises(Refused, match="the clean room of charge run-1 must sign it"):
+        world.service.deposit_model_key(inside.signer, "run-1", MODEL, seal_deposit(bytes(32), store, "run-1", MODEL))
+    key = bytes(range(32))
+    world.service.deposit_model_key(room.signer, "run-1", MODEL, seal_deposit(key, store, "run-1", MODEL))
+    assert world.keys.model_key("run-1", MODEL).reveal() == key
+
+
 def test_no_model_key_is_sealed_again_for_an_hour_that_a_clock_correction_took_back(
     world: ServedWorld, room: CleanRoom
 ) -> None:

@@ -6,6 +6,7 @@ Every test that has a book runs on both engines.
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookUnusable
@@ -15,7 +16,7 @@ from ledger.verifier import Checkpoint, LogKey, Note, VerificationError, verify_
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL
 from tests.factories.log_rotation import NEW, NEW_KEY, THIRD_KEY, proofs, proven, rotate
-from tests.factories.people import LOG, LOG_KEY, ORIGIN
+from tests.factories.people import LOG, LOG_KEY, ORIGIN, CleanRoom
 from tests.factories.stored import StoredWorld, no_step
 
 
@@ -131,6 +132,23 @@ def test_what_a_stolen_key_signed_since_its_theft_does_not_count(world: StoredWo
     world.book.close()
     assert verify_book(world.url, LOG, no_step, gate=gate).entries == done.entry + 1
     world.book = world.open(log_key=NEW_KEY)
+
+
+def test_the_first_key_is_revoked_though_a_charge_has_named_it(world: StoredWorld) -> None:
+    """As its clean room's, before an entry said that it is the log's: else whoever charges could keep it in force."""
+    room = {**CleanRoom("x").to_json(), "signing": public_key(LOG_KEY).to_json()}
+    assert world.submit(world.charge("squat", clean_room=room))[0].code.word == "pending"
+    world.book.close()
+    rotate(world)
+    rotate(world, log_key=NEW_KEY, new_key=THIRD_KEY, stolen=public_key(LOG_KEY).thumbprint)
+    world.book = world.open(log_key=THIRD_KEY)
+    assert with_rotations(LOG, proofs(world)).revoked == {LOG: 0}
+    other = CleanRoom("y")
+    world.submit(world.charge("other", clean_room=other.to_json()))
+    world.book.close()
+    with pytest.raises(BookUnusable, match="the log never had the key"):
+        rotate(world, log_key=THIRD_KEY, new_key=Ed25519PrivateKey.generate(), stolen=other.signer.key_id)
+    world.book = world.open(log_key=THIRD_KEY)
 
 
 def test_an_earlier_key_is_revoked_later(world: StoredWorld) -> None:

@@ -155,6 +155,40 @@ def test_what_else_changed_an_account_is_counted(world: StoredWorld) -> None:
     assert (found.hidden > 2, found.since, found.balance) == (True, 0, None)
 
 
+def test_a_lineage_that_began_since_the_statement_shows_how(world: StoredWorld) -> None:
+    """Without its merger it would look like one that had nothing: what is not shown of its beginning is counted."""
+    furnish(world)
+    (merged, registered) = world.submit(world.merger(), world.registration(LATE, "TDC"))
+    world.submit(world.charge("small"))
+    whole: dict[str, Any] = proof_of(world, holder_of(merged.index or 0)).to_json()
+    since = [one for one in whole["since"] if json.loads(from_base64(one["entry"], ""))["id"] == "small"]
+    cut = {**whole, "charges": [], "merged": [], "since": since}
+    assert (verified(whole).hidden, verified(cut).hidden) == (0, 1)
+    began: dict[str, Any] = proof_of(world, holder_of(registered.index or 0)).to_json()
+    assert (verified(began).hidden, verified({**began, "origin": None}).hidden) == (0, 1)
+    merger = whole["merged"][0]["merger"]
+    assert verified({**cut, "origin": merger}).hidden == 1
+    with pytest.raises(VerificationError, match=r"^origin: is entry"):
+        verified({**cut, "origin": began["origin"]})
+
+
+def test_entries_under_two_heads_of_one_size_prove_nothing(world: StoredWorld) -> None:
+    """The log's key has signed both, and what one of them says of an account the other need not."""
+    furnish(world)
+    with world.book.read() as facts:
+        holder = holder_of(facts.organisations[BANK_A].node)
+        entries = [facts.entry(index) for index in range(facts.size)]
+    whole: dict[str, Any] = proof_of(world, holder).to_json()
+    fork = Log([*entries[:-1], entries[-1].replace(b'"time":1', b'"time":2')])
+    size = len(entries)
+    note = sign(replace(fork.checkpoint(size), origin=LOG.origin), LOG_KEY)
+    first = whole["since"][0]["entry"]
+    at = next(index for index, data in enumerate(entries) if to_base64(data) == first)
+    other = {"entry": first, "receipt": fork.receipt(at, size, note)}
+    with pytest.raises(VerificationError, match="several checkpoints"):
+        verified({**whole, "since": [other, *whole["since"][1:]]})
+
+
 def test_who_registers_since_the_statement_knows_what_was_published(world: StoredWorld) -> None:
     """No leaf and no entry of a run shows it; where nothing was published, the proof goes on to hide nothing."""
     first, second = LATE, "did:web:bank-f.example"
