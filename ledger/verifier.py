@@ -1217,7 +1217,8 @@ def _require_one_checkpoint(proof: Mapping[str, Any]) -> None:
         VerificationError.
     """
     mergers = [one["merger"] for one in proof["merged"]]
-    shown = [proof["statement"], *proof["charges"], *proof["since"], *proof["opened"], *mergers]
+    origin = [] if proof["origin"] is None else [proof["origin"]]
+    shown = [proof["statement"], *proof["charges"], *proof["since"], *proof["opened"], *mergers, *origin]
     heads = {one["receipt"].partition("\n\n")[2].partition("\n\n")[0] for one in shown}
     if len(heads) > 1:
         raise VerificationError("since", "and the others are under several checkpoints, and must be under one")

@@ -93,5 +93,6 @@ def _receipts(proof: str) -> list[str]:
     """The receipts of every entry of an account proof, which was verified."""
     read: dict[str, Any] = json.loads(proof)
     mergers = [one["merger"] for one in read.get("merged", ())]
-    entries = [read["statement"], *mergers, *read.get("opened", ()), *read["charges"], *read["since"]]
+    origin = [read["origin"]] if read.get("origin") else []
+    entries = [read["statement"], *mergers, *origin, *read.get("opened", ()), *read["charges"], *read["since"]]
     return [one["receipt"] for one in entries]

@@ -19,7 +19,7 @@ from client.service.log_reads import LogReads
 from client.service.seen_checkpoint import SeenCheckpoint, SeenCheckpointError
 from ledger.domain.facts import GLOBAL
 from ledger.log.checkpoint import sign
-from ledger.verifier import verify_account
+from ledger.verifier import to_base64, verify_account
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
 from tests.factories.documents import PARTITION
@@ -67,16 +67,20 @@ def test_a_proof_of_another_account_is_refused(book: StoredWorld) -> None:
 
 
 def test_every_entry_of_a_proof_is_in_the_history_that_was_seen(book: StoredWorld) -> None:
-    """A log that signed two histories shows the statement in one, and a run since in the other."""
+    """A log that signed two histories shows an account in the other one; an entry of each is refused in any case."""
     proof: dict[str, Any] = proof_of(book, GLOBAL).to_json()
     with book.book.read() as facts:
         fork = Log([*facts.entries(0, facts.size - 1), b"another entry"])
-        index = facts.entry_index("run-5")
-    assert index is not None
+        places = {to_base64(facts.entry(index)): index for index in range(facts.size)}
     size = len(fork.entries)
     note = sign(replace(fork.checkpoint(size), origin=LOG.origin), LOG_KEY)
-    proof["since"][0]["receipt"] = fork.receipt(index, size, note)
-    forged = json.dumps(proof)
-    assert verify_account(forged, LOG).since == len(proof["since"])
+    for one in (proof["statement"], *proof["charges"], *proof["since"]):
+        if places[one["entry"]] < size - 1:
+            one["receipt"] = fork.receipt(places[one["entry"]], size, note)
+    mixed = {**proof, "statement": proof_of(book, GLOBAL).to_json()["statement"]}
+    with pytest.raises(Malformed, match="several checkpoints"):
+        Reader(checkpoint(book), json.dumps(mixed)).account_proof(PARTITION, GLOBAL)
+    forged = json.dumps({**proof, "since": [one for one in proof["since"] if places[one["entry"]] < size - 1]})
+    assert verify_account(forged, LOG).since == len(proof["since"]) - 1
     with pytest.raises(SeenCheckpointError):
         Reader(checkpoint(book), forged).account_proof(PARTITION, GLOBAL)
