@@ -1,9 +1,10 @@
 """What a trained model gives for each record, alone: the columns ``outputs`` and ``predictions`` of its metrics.
 
-Each record goes through the model by itself (``torch.func.vmap``), as it does in training, so that no layer could mix
-two of them even if it would: then one record more or less changes its own row and no other, which is what the
-sensitivity of a metric counts on. So each has buffers of its own too, and a record that the model fails on has a row
-without a number: to end there would show, without noise, that it is among them.
+Each record goes through the model by itself, in a batch of one, always by the same path: its row is a function of that
+record and the model, bit for bit. Beside others the number of records would choose the kernel, and so the rounding of
+all of them. Then one record more or less changes its own row and no other, which is what the sensitivity of a metric
+counts on. So each has buffers and random draws of its own too, and a record that the model fails on has a row without
+a number: to end there would show, without noise, that it is among them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,10 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import LOSSES, SQUARED_ERROR
 from trainer_adapter.layers.functional_call import call, in_modes
-from trainer_adapter.layers.tensor_trees import TensorTree, count_records, map_tensors, select
+from trainer_adapter.layers.tensor_trees import TensorTree, count_records, map_tensors
 from trainer_adapter.per_sample.model_checks import check_stateless
 from trainer_adapter.statistics.columns import RecordColumns, Values
 
-AT_ONCE: Final = 256
-"""Records that pass through the model at once, each by itself."""
 _BINARY: Final = LOSSES[1]
 _OUTPUT: Final = re.compile(r"outputs(?:\[([0-9]+)\])?")
 
@@ -56,10 +55,9 @@ class ModelOutputs:
         Raises:
             Malformed: for public inputs, if the model keeps a tensor from one record for the next; what the model does.
         """
-        raw = _each_alone(model, inputs, width)
+        scores = _each_alone(model, loss, inputs, width)
         if loss == SQUARED_ERROR:
-            return cls(raw, None)
-        scores = functional.sigmoid(raw) if loss == _BINARY else functional.softmax(raw, dim=-1)
+            return cls(scores, None)
         bad = ~torch.isfinite(scores).all(dim=1)
         if loss != _BINARY:
             predicted = scores.argmax(dim=1).to(torch.float64)
@@ -119,48 +117,49 @@ def at_places(records: Records, places: Tensor) -> TensorTree:
     return inputs
 
 
-def _each_alone(model: nn.Module, inputs: TensorTree, width: int | None) -> Tensor:
-    """Shape (records, outputs), float64, on the CPU."""
+def _each_alone(model: nn.Module, loss: str, inputs: TensorTree, width: int | None) -> Tensor:
+    """The scores, shape (records, outputs), float64, on the CPU."""
     weights = {name: value.detach() for name, value in model.named_parameters()}
+    device = next(model.parameters()).device
+    on_gpu = device.type == "cuda"
+    generators = [torch.default_generator, *([torch.cuda.default_generators[device.index]] if on_gpu else [])]
 
-    def one(record: TensorTree) -> Tensor:
-        # What a pass writes into a buffer ends with it.
+    def one(place: int) -> Tensor:
+        # Nothing of a pass may come from the records before it: neither what the model draws, nor where a record lies
+        # in memory, by which a kernel may choose how it rounds, nor what a pass writes into a buffer.
+        for generator in generators:
+            generator.manual_seed(0)
+        record = map_tensors(lambda each: _copy(each[place : place + 1], device), inputs)
         buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
-        output = call(model, {**weights, **buffers}, map_tensors(lambda part: part[None], record))
+        output = call(model, {**weights, **buffers}, record)
         if not isinstance(output, Tensor):
             raise Malformed("model", "must give one tensor to be measured")
-        return output.reshape(-1)
+        return _scores(loss, output.reshape(-1).to(torch.float64).cpu())
 
-    rows, records = list[Tensor](), count_records(inputs, "inputs")
-    device = next(model.parameters()).device
-    with torch.no_grad(), in_modes(dict.fromkeys(model.modules(), False)):
+    records = count_records(inputs, "inputs")
+    own_draws, evaluated = torch.random.fork_rng([device] if on_gpu else []), dict.fromkeys(model.modules(), False)
+    with torch.no_grad(), own_draws, in_modes(evaluated):
         if width is None and records:
-            public = map_tensors(lambda each: each.to(device), select(inputs, 0))
-            check_stateless(lambda: one(public))
-        for start in range(0, records, AT_ONCE):
-            part = map_tensors(lambda each: each.to(device), select(inputs, slice(start, start + AT_ONCE)))
-            rows.append(_map_records(one, part, width).to(torch.float64).cpu())
-    return torch.cat(rows) if rows else torch.zeros(0, 1, dtype=torch.float64)
+            check_stateless(lambda: one(0))
+        rows = [one(place) if width is None else _row(one, place, width) for place in range(records)]
+    # Without a record, too, there are as many numbers as for a public one.
+    return torch.stack(rows) if rows else torch.zeros(0, 1 if width is None else width, dtype=torch.float64)
 
 
-def _map_records(function: Callable[[TensorTree], Tensor], part: TensorTree, width: int | None) -> Tensor:
+def _copy(part: Tensor, device: torch.device) -> Tensor:
+    return part.clone(memory_format=torch.contiguous_format).to(device)
+
+
+def _scores(loss: str, raw: Tensor) -> Tensor:
+    # Of one record: in a longer tensor its place decides whether the vector or the scalar exponential is taken.
+    if loss == SQUARED_ERROR:
+        return raw
+    return functional.sigmoid(raw) if loss == _BINARY else functional.softmax(raw, dim=-1)
+
+
+def _row(function: Callable[[int], Tensor], place: int, width: int) -> Tensor:
     try:
-        output: Tensor = torch.func.vmap(function)(part)
-        if width is None or output.shape[1] == width:
-            return output
-    except RuntimeError:
-        # What a model decides in Python cannot be mapped; then one after the other.
-        pass
-    except Exception:
-        if width is None:
-            raise
-    each = [select(part, place) for place in range(count_records(part, "inputs"))]
-    return torch.stack([function(one) if width is None else _row(function, one, width) for one in each])
-
-
-def _row(function: Callable[[TensorTree], Tensor], record: TensorTree, width: int) -> Tensor:
-    try:
-        row = function(record).to(torch.float64).cpu()
+        row = function(place)
     except Exception:  # noqa: BLE001 - whatever it is, it would show this record
         row = torch.empty(0)
     return row if row.numel() == width else torch.full((width,), torch.nan, dtype=torch.float64)

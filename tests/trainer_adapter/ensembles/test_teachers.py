@@ -103,6 +103,112 @@ def test_a_model_that_raises_for_one_chunk_fails_for_that_teacher_alone() -> Non
         found.outputs(torch.full((1, 5), 9.0))
 
 
+class Worded(nn.Module):
+    """A model of eight tokens and a class for each; any other token is of no row of its table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8, 64)
+        self.last = nn.Linear(5 * 64, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Scores, shape (records, classes)."""
+        found: Tensor = self.last(self.table((inputs * 8).long()).flatten(1))
+        return found
+
+
+class Dropping(Picky):
+    """The same, and what drops is drawn by PyTorch's own generator."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Raises: AssertionError, for records of 9."""
+        assert float(inputs.max()) < 9, "a record is 9"
+        return super().forward(torch.dropout(inputs, 0.3, train=self.training))
+
+
+def _deep(dropped: float) -> nn.Module:
+    """Large enough that one teacher alone rounds otherwise than beside others."""
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Linear(5, 200), nn.Tanh(), nn.Dropout(dropped), nn.Linear(200, 200), nn.Tanh(), nn.Linear(200, CLASSES)
+    )
+
+
+def _same(one: Teachers, other: Teachers, places: slice) -> bool:
+    return all(torch.equal(values[places], other.values[name][places]) for name, values in one.values.items())
+
+
+@pytest.mark.parametrize("dropped", [0.0, 0.3])
+def test_a_chunk_that_raises_changes_no_bit_of_another_teacher(dropped: float) -> None:
+    """Two labels of no class: those teachers have failed, and the other learns as beside chunks of zeros."""
+    inputs, targets = _records()
+    bad, zeros = targets.clone(), torch.from_numpy(CHUNKS) != 1
+    bad[3] = bad[11] = CLASSES + 4
+    question, found = torch.rand((50, 5)), {}
+    for name, records in (
+        ("sound", (inputs, targets)),
+        ("zeros", (inputs * ~zeros[:, None], targets * ~zeros)),
+        ("broken", (inputs, bad)),
+    ):
+        found[name] = train_teachers(_deep(dropped), records, CHUNKS, TEACHERS, TRAINING)
+    broken, answered = found["broken"], found["broken"].outputs(question)
+    assert broken.alive.tolist() == [False, True, False, False]
+    for other in (found["sound"], found["zeros"]):
+        assert _same(other, broken, slice(1, 2))
+        assert np.array_equal(other.outputs(question)[1], answered[1])
+    assert np.isnan(answered[[0, 2, 3]]).all()
+
+
+@pytest.mark.parametrize("token", [1.0, 2.5, -0.125], ids=["next", "far", "before"])
+def test_a_token_of_no_row_reaches_no_other_teacher(token: float) -> None:
+    """Side by side all rows would be one table, and a token beyond its end another teacher's first."""
+    inputs, targets = _records()
+    sound = _trained((inputs, targets), Worded)
+    inputs[4] = token
+    broken = _trained((inputs, targets), Worded)
+    assert broken.alive.tolist() == [True, False, True, False]
+    assert _same(sound, broken, slice(0, 1))
+    assert _same(sound, broken, slice(2, 3))
+
+
+def test_a_teacher_that_raises_leaves_no_other_draws() -> None:
+    """Trained one by one, each drops from a stream of its own."""
+    inputs, targets = _records()
+    sound = _trained((inputs, targets), Dropping)
+    inputs[3] = 9.0
+    broken = _trained((inputs, targets), Dropping)
+    assert broken.alive.tolist() == [False, True, True, False]
+    assert _same(sound, broken, slice(1, 4))
+
+
+class Rooted(nn.Module):
+    """A model that takes the root of its own weights, which some have not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 64))
+        self.square = nn.Parameter(torch.eye(2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Raises: RuntimeError, for weights that are not positive definite."""
+        found: Tensor = self.inner(inputs) * torch.linalg.cholesky(self.square)[0, 0]
+        return found
+
+
+def test_weights_that_raise_change_no_answer_of_another_teacher() -> None:
+    """All teachers answer side by side still, and that one has no answer."""
+    torch.manual_seed(1)
+    model, question = Rooted(), torch.rand((1, 5))
+    values = {name: value.detach().expand(3, *value.shape).clone() for name, value in model.named_parameters()}
+    values["inner.2.weight"] += torch.rand(values["inner.2.weight"].shape)
+    teachers = Teachers(model, values, torch.ones(3, dtype=torch.bool))
+    sound = teachers.outputs(question)
+    values["square"][1] *= -1
+    broken = teachers.outputs(question)
+    assert np.array_equal(broken[[0, 2]], sound[[0, 2]])
+    assert np.isnan(broken[1]).all()
+
+
 def test_teachers_read_back() -> None:
     """With the same scores, for a model of the same form alone."""
     found, requested = _trained(_records()), torch.rand((2, 5), generator=torch.Generator().manual_seed(9))

@@ -118,6 +118,59 @@ def test_a_record_that_the_model_fails_on_is_of_no_class() -> None:
             ModelOutputs.of(model, "cross_entropy", wrong)
 
 
+class Wide(nn.Module):
+    """Large enough that kernels round by how many records pass together; a token of 10 or more ends it."""
+
+    def __init__(self) -> None:
+        """Five outputs."""
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(10, 32)
+        self.layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 5))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Shape (records, 5)."""
+        found: Tensor = self.layers(self.table(inputs).mean(dim=1))
+        return found
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy", "mean_squared_error"])
+def test_a_row_is_of_its_record_bit_for_bit(loss: str) -> None:
+    """Whether another record fails, is missing, or lies elsewhere."""
+    model, inputs = Wide(), torch.randint(0, 10, (200, 6), generator=torch.Generator().manual_seed(1))
+    whole = ModelOutputs.of(model, loss, inputs, 5).scores
+    failing = inputs.clone()
+    failing[0, 0] = 99
+    found = ModelOutputs.of(model, loss, failing, 5).scores
+    assert found[0].isnan().all()
+    assert torch.equal(found[1:], whole[1:])
+    for size in (199, 7, 3, 1):
+        assert torch.equal(ModelOutputs.of(model, loss, inputs[:size], 5).scores, whole[:size])
+        assert torch.equal(ModelOutputs.of(model, loss, inputs[-size:], 5).scores, whole[-size:])
+
+
+def test_no_record_has_as_many_numbers_as_any() -> None:
+    """So that a metric of one of them does not end where nothing was held out."""
+    found = ModelOutputs.of(Wide(), "cross_entropy", torch.zeros((0, 6), dtype=torch.int64), 5)
+    assert found.values("outputs[4]").shape == (0,)
+
+
+class Drawing(Mixing):
+    """A model that draws while it is evaluated, and more for some records."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Shape (records, 1)."""
+        drawn = torch.rand(7 if float(inputs.sum()) > 4 else 1)
+        return self.weight * inputs[:, :1] + drawn[-1]
+
+
+def test_what_a_model_draws_is_of_one_record() -> None:
+    """Those after it draw the same without it."""
+    inputs = torch.tensor([[5.0, 2.0], [1.0, -1.0], [0.5, 0.5]])
+    whole = ModelOutputs.of(Drawing(), "mean_squared_error", inputs, 1).scores
+    assert torch.equal(ModelOutputs.of(Drawing(), "mean_squared_error", inputs[1:], 1).scores, whole[1:])
+
+
 def test_scores_and_predictions() -> None:
     """Softmax of classes, a sigmoid of one of two; a record without a finite score is of no class."""
     linear = nn.Linear(2, 3, bias=False)
