@@ -64,6 +64,21 @@ def _taken(run: LocalRun) -> int:
         return len(list(run))
 
 
+def test_a_model_whose_passes_write_into_its_weights_is_refused_before_the_charge(tmp_path: Path) -> None:
+    """Tokens that one record alone has would be shortened in the weights, without noise."""
+    words = torch.nn.Sequential(torch.nn.Embedding(12, 4, max_norm=1.0), torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    data = torch.arange(120).reshape(40, 3) % 12, TARGETS
+    optimiser = torch.optim.SGD(words.parameters(), lr=0.5)
+    book = tmp_path / "book.sqlite"
+    with (
+        pytest.raises(Malformed, match=r"^model\.0: has max_norm"),
+        attach(words, optimiser, cross_entropy, data, book=book, **FULL) as run,
+    ):
+        list(run)
+    # The whole budget is there for the next run.
+    assert _taken(_run(book)) == FULL["steps"]
+
+
 @pytest.fixture(scope="module")
 def spent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A book that holds no second run of these records, for tests that leave it so."""

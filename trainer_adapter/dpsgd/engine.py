@@ -52,6 +52,7 @@ from trainer_adapter.layers.activation_checkpointing import without_checkpoints
 from trainer_adapter.layers.dropout import Keys
 from trainer_adapter.layers.functional_call import in_modes
 from trainer_adapter.layers.memory_shortage import raise_if_short, refused_if_short
+from trainer_adapter.layers.weight_writes import unwritten
 from trainer_adapter.per_sample.graph_execution import Compiled
 from trainer_adapter.per_sample.microbatch import Batch, MicrobatchGradientSum
 from trainer_adapter.per_sample.model_checks import check_modules, check_on_dummies, public_parameters, trainable
@@ -296,11 +297,11 @@ class Engine:
         return total
 
     def check(self, batches: Iterable[Microbatch], keys: Keys | None = None) -> None:
-        """Compare with units recomputed one by one. Raises: SelfCheckFailed, and reveals nothing of what they hold."""
-        values = self._record.values()
-        precision = self._record.precision.name
-        if not all(self._compared(values, self._gathered(batch, keys)).agrees(precision) for batch in batches):
-            raise SelfCheckFailed("the engine's sum is not that of the records one by one")
+        """Compare with units recomputed one by one. Raises: SelfCheckFailed, WeightsWritten; neither shows a record."""
+        values, precision = self._record.values(), self._record.precision.name
+        with unwritten(values, values=True):
+            if not all(self._compared(values, self._gathered(batch, keys)).agrees(precision) for batch in batches):
+                raise SelfCheckFailed("the engine's sum is not that of the records one by one")
 
     def _compared(self, values: dict[str, Tensor], batch: Batch) -> Comparison:
         with in_modes(self._modes):
@@ -314,7 +315,6 @@ class Engine:
         return self._units.gather(batch.filled(self._microbatch), keys, self._device)
 
     def _assign(self, flat: Tensor) -> None:
-        start = 0
-        for value in self._parameters.values():
-            value.grad = flat[start : start + value.numel()].view_as(value)
-            start += value.numel()
+        parts = flat.split([value.numel() for value in self._parameters.values()])
+        for value, part in zip(self._parameters.values(), parts, strict=True):
+            value.grad = part.view_as(value)

@@ -1,8 +1,8 @@
 """Sample and aggregate: an estimator on disjoint chunks, its clipped outputs aggregated with noise; one charge a query.
 
 Nissim, Raskhodnikova, Smith 2007. The estimator is a function of its chunk: what one record can change is its chunk's
-output, and the aggregate bounds what that moves. It is code that the parties have read, by its digest in the charge: its
-process is no sandbox, and one that leaves a file for later chunks is no such function. The answer leaves behind the
+output, and the aggregate bounds what that moves. It is code that the parties have read, by its digest in the charge:
+its process is no sandbox, and one that leaves a file for later chunks is no such function. The answer leaves behind the
 run's post, as public metrics do.
 """
 

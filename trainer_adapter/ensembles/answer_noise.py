@@ -1,8 +1,8 @@
 """One noisy answer from the outputs of all teachers: the only place where votes become something that may leave.
 
 Gaussian noise is ChaCha20's by Box and Muller, under a key that is drawn for this one answer, after its lease was
-granted. An argmax, and whether a sum passes a threshold, show none of a number's low bits; a mean is computed from
-whole numbers and rounded to a 2^-10th of its noise, so that its low bits are not those of a rounded sum (Mironov 2012).
+granted. An argmax, and whether a sum passes a threshold, show none of a number's low bits; a mean is added to its noise
+exactly and rounded to a 2^-10th of its noise, so that its low bits are not those of a rounded sum (Mironov 2012).
 The exponential mechanism is sampled exactly, with integers alone.
 
 An output that is no finite number counts as a fixed one: class 0, the middle of the bounds, the lowest value of a grid.
@@ -83,18 +83,31 @@ def _voted(terms: EnsembleTerms, votes: NDArray[np.int64], *, may_answer: bool, 
 
 def _mean(answer: ClippedMean, outputs: Outputs, normals: Normals) -> list[c.Json]:
     teachers = len(outputs)
-    lower = np.array([float(output.lower) for output in answer.outputs])
-    wide = np.array([float_up(output.upper - output.lower) for output in answer.outputs])
+    lower = np.array([float(bounds.lower) for bounds in answer.outputs])
+    wide = np.array([float_up(bounds.upper - bounds.lower) for bounds in answer.outputs])
     share = np.where(np.isfinite(outputs), (outputs - lower) / wide, 0.5)
     totals = np.rint(np.clip(share, 0.0, 1.0) * GRID).astype(np.int64).sum(axis=0)
-    scale = math.nextafter(float_up(answer.noise) * math.sqrt(float((wide**2).sum())) / teachers, math.inf)
-    noisy = lower + wide * (totals / GRID / teachers) + scale * normals(len(answer.outputs))
-    step = 2.0 ** (math.floor(math.log2(scale)) - ROUNDED)
-    return [_decimal(Fraction(round(float(value) / step)) * Fraction(step)) for value in noisy]
+    scale = _scale(answer, teachers)
+    step = Fraction(2) ** (math.floor(math.log2(scale)) - ROUNDED)
+    values = list[c.Json]()
+    for bounds, total, normal in zip(answer.outputs, totals, normals(len(answer.outputs)), strict=True):
+        # Exactly: what is rounded before the noise is added moves by more than the price is for.
+        mean = (bounds.upper - bounds.lower) * Fraction(int(total), GRID * teachers)
+        noisy = round((mean + Fraction(scale) * Fraction(float(normal))) / step) * step
+        # The lower bound is public and may be far from zero, so it is added to what may leave, and not before.
+        values.append(_decimal(bounds.lower + noisy))
+    return values
+
+
+def _scale(answer: ClippedMean, teachers: int) -> float:
+    """The noise's standard deviation: so many times the diameter of the bounds over k, never below it."""
+    square = sum(((bounds.upper - bounds.lower) ** 2 for bounds in answer.outputs), Fraction(0))
+    diameter = math.nextafter(math.sqrt(float_up(square)), math.inf)
+    return float_up(answer.noise * Fraction(diameter) / teachers)
 
 
 def _decimal(value: Fraction) -> str:
-    """A number of a binary grid, exactly or to 18 places."""
+    """The float64 nearest to a noisy number, in digits that read back as it."""
     return format(float(value), ".17g")
 
 

@@ -1,9 +1,9 @@
 """An estimator on one chunk, in a process of its own: what it takes, how it fails and what it says stay in the room.
 
 Chunks follow one another, each in a slot of the same length: a process that is not over at its end is killed, with all
-that it began in its group, and one that is over earlier is waited for. It is no sandbox. So the time of the whole depends on the number of chunks
-alone, and no chunk can take another's time. A process that fails, is late, or gives something else than finite numbers
-gives NaN, which counts as the fixed answer.
+that it began in its group, and one that is over earlier is waited for. It is no sandbox. So the time of the whole
+depends on the number of chunks alone, and no chunk can take another's time. A process that fails, is late, or gives
+something else than finite numbers gives NaN, which counts as the fixed answer.
 """
 
 from __future__ import annotations

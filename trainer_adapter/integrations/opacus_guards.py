@@ -12,7 +12,8 @@ pass of the model that was looked at (:mod:`trainer_adapter.integrations.opacus_
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import shake_256
@@ -33,6 +34,7 @@ from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_batches import Part, PoissonDraws, tell_of
 from trainer_adapter.integrations.opacus_models import PassWatch
 from trainer_adapter.integrations.opacus_refusal import Refusal
+from trainer_adapter.layers.weight_writes import PassWrites
 from trainer_adapter.per_sample.model_checks import check_modules
 from trainer_adapter.session.hardware_secret import hardware_secret
 
@@ -66,7 +68,7 @@ class Terms:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse layers that mix records or carry state of them. Raises: Refusal, naming the module."""
+    """Refuse layers that mix records, carry state of them or write into their weights. Raises: Refusal, naming them."""
     try:
         check_modules(model)
     except Malformed as error:
@@ -112,6 +114,7 @@ def hold(
     object.__setattr__(loader, "batch_sampler", guard.draws)
     tell_of(loader, guard.draws, guard.hand_out)
     called.register_forward_pre_hook(_Look(guard, model), with_kwargs=True, prepend=True)
+    called.register_forward_hook(_Seen(guard, model), always_call=True)
     beneath = optimiser.original_optimizer
     if (before := _beneath.pop(beneath, None)) is not None:
         before.remove()
@@ -160,6 +163,7 @@ class _Guard:
 
     def __init__(self, optimiser: DPOptimizer, terms: Terms, passes: PassWatch) -> None:
         self._optimiser, self._terms, self._passes = optimiser, terms, passes
+        self._writes = PassWrites()
         self._entered, self._charged = 0, False
         self._clip, self._noise = optimiser.clip_and_accumulate, optimiser.add_noise
         self._newest: Part | None = None
@@ -176,15 +180,26 @@ class _Guard:
 
     def look(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Before each pass of the model. Raises: Refusal, if it mixes records: then the charge stays in full."""
-        if not torch.is_grad_enabled():
-            return
+        if torch.is_grad_enabled():
+            with self._doubting():
+                self._passes.look(model, (args, kwargs))
+            self._looked = True
+        if not self._passes.looking:
+            self._writes.begin(model)
+
+    def seen(self) -> None:
+        """After each pass. Raises: Refusal, if it wrote into the model's tensors: then the charge stays in full."""
+        with self._doubting():
+            self._writes.end()
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
         try:
-            self._passes.look(model, (args, kwargs))
+            yield
         except Malformed as error:
             self._terms.doubt(str(error))
             self.forget()
             raise Refusal(str(error)) from error
-        self._looked = True
 
     def hand_out(self, part: Part) -> None:
         """From now on a step is good on this batch alone."""
@@ -196,6 +211,8 @@ class _Guard:
 
     def clip_and_accumulate(self) -> None:
         """One record whose gradient is not finite adds nothing, where it would make every weight NaN."""
+        with self._doubting():
+            self._writes.end_step()
         part, self._newest = self._newest, None
         try:
             self._check(part)
@@ -279,6 +296,13 @@ class _Look:
     def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
         """A copy of a model is not what the optimiser trains, and a run cannot be copied."""
         return _nothing, ()
+
+
+class _Seen(_Look):
+    """The same after a pass."""
+
+    def __call__(self, *_: object) -> None:
+        self._guard.seen()
 
 
 def _nothing() -> Callable[..., None]:

@@ -28,12 +28,14 @@ from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import call_with
 from trainer_adapter.layers.memory_shortage import raise_if_short
 from trainer_adapter.layers.tensor_trees import tensors
+from trainer_adapter.layers.weight_writes import WriteWatch, own_tensors
 from trainer_adapter.per_sample.model_checks import (
     agree,
     change_first,
     check_modules,
     dummies,
     public_parameters,
+    refuse_writes,
 )
 
 Inputs: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -49,12 +51,14 @@ class PassWatch:
 
     Attributes:
         place: which dimension of an input counts the records.
+        looking: whether the model's passes are those of a look.
     """
 
     def __init__(self, *, batch_first: bool) -> None:
         """No pass was looked at yet."""
         self.place = 0 if batch_first else 1
         self._known: set[Hashable] = set()
+        self.looking = False
 
     def look(self, model: nn.Module, inputs: Inputs) -> None:
         """Look at a pass that is to come. Raises: Malformed, naming the module that mixes records."""
@@ -64,8 +68,12 @@ class PassWatch:
         if kind in self._known:
             return
         check_modules(model)
-        if check_independence(model, inputs, self.place):
-            self._known.add(kind)
+        self.looking = True
+        try:
+            if check_independence(model, inputs, self.place):
+                self._known.add(kind)
+        finally:
+            self.looking = False
 
     def try_record(self, model: nn.Module, record: object) -> None:
         """Look at a model before its first pass, if it takes the first part of a record: of that only the shape counts.
@@ -95,8 +103,8 @@ def check_independence(model: nn.Module, inputs: Inputs, place: int) -> bool:
     It is not where the model runs on no dummies, and the batch has no two records that differ.
 
     Raises:
-        Malformed: if one does, if a buffer changes, or if it cannot be known which part of the inputs or outputs is a
-            record's.
+        Malformed: if one does, if a parameter or a buffer is written, or if it cannot be known which part of the inputs
+            or outputs is a record's.
     """
     records = _count(inputs, place)
     try:
@@ -169,16 +177,21 @@ def _outputs(model: nn.Module, inputs: Inputs) -> list[Tensor]:
     """What a pass gives, with public parameters, without dropout, and with the same randomness each time.
 
     Raises:
-        Malformed: if the pass changes a buffer.
+        Malformed: if the pass writes into a parameter or a buffer.
     """
-    state = {**public_parameters(model), **{name: value.clone() for name, value in model.named_buffers()}}
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+    state = {**public_parameters(model), **buffers}
+    watch = WriteWatch(state, values=True)
     device = next(model.parameters()).device
     # Without gradients Opacus' hooks keep nothing of a pass that is not the loop's.
+    replaced = list[str]()
+    after = model.register_forward_hook(lambda own, *_: replaced.extend(watch.replaced(own_tensors(own))))
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []), PerExampleDropout(None):
-        outputs = call_with(model, state, *inputs)
-    for name, value in model.named_buffers():
-        if not torch.equal(state[name], value):
-            raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
+        try:
+            outputs = call_with(model, state, *inputs)
+        finally:
+            after.remove()
+    refuse_writes([*watch.written(), *replaced], buffers)
     for leaf in _leaves(outputs):
         if not isinstance(leaf, _PLAIN):
             rule = (

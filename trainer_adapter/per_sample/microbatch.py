@@ -32,6 +32,7 @@ from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.index_guard import IndexGuard
 from trainer_adapter.layers.memory_shortage import raise_if_short
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, select
+from trainer_adapter.layers.weight_writes import unwritten
 from trainer_adapter.per_sample.autotune import choose, margin_of
 from trainer_adapter.per_sample.gradient_factors import DenseGrad, PerExampleGrad, rounded
 from trainer_adapter.per_sample.gradient_norms import KERNELS
@@ -105,7 +106,8 @@ class MicrobatchGradientSum:
                 one that is outside raises.
 
         Raises:
-            Malformed: if the model does not run record by record, or cannot be traced or compiled.
+            Malformed: if the model does not run record by record, writes into one of ``values``, or cannot be traced or
+                compiled.
         """
         self._record, self._precision, self._bound = record, record.precision, bound
         # What is compiled is found again on disk where it is the same graph, so with the same kernels.
@@ -119,7 +121,7 @@ class MicrobatchGradientSum:
         self._map: UnitMap = vectorised
         tensors = [*values.values(), *flat]
         try:
-            with _quietly():
+            with _quietly(), unwritten(values, values=True, erase=False):
                 self._ruled, outputs = parameters_with_rules(record, values, _first(dummies.inputs), dummies.keys[0, 0])
                 self._probes = self._zeros(dummies, outputs)
                 graph = self._trace_either_way([*tensors, *self._probes], lambda: self._pass(values, dummies))
@@ -135,11 +137,12 @@ class MicrobatchGradientSum:
         """The sum, and the norms that its units were clipped by.
 
         Raises:
-            Malformed: if PyTorch is set to round products more than the bound on their rounding allows.
+            Malformed: if PyTorch is set to round products more than the bound on their rounding allows, or if the model
+                writes into one of ``values``, which is erased then.
         """
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
-        with self._exactly():
+        with self._exactly(), unwritten(values):
             return ClippedSum(*self._run(*(values[name] for name in self._names), *tree_flatten(batch)[0]))
 
     @contextmanager

@@ -12,7 +12,7 @@ made itself, and reads nothing that another pass made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import FunctionMode, call
 from trainer_adapter.layers.memory_shortage import raise_if_short
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors
+from trainer_adapter.layers.weight_writes import RULE, WeightsWritten, WriteWatch
 
 DUMMIES: Final = 4
 PARAMETERS_MAX: Final = 1 << 32
@@ -54,7 +55,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def check_modules(model: nn.Module) -> None:
-    """Refuse layers that mix records or carry state of them. Raises: Malformed.
+    """Refuse layers that mix records, carry state of them or write into their weights. Raises: Malformed.
 
     In evaluation mode a normalisation takes its statistics from its buffers, which are as public as its weights.
     """
@@ -65,6 +66,9 @@ def check_modules(model: nn.Module) -> None:
         where = f"model.{name}" if name else "model"
         if hasattr(module, "_orig_mod"):
             raise Malformed(where, "is the compiled form of a module: pass the module, and the option compiled")
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+            rule = "by which a forward pass writes into its weights, outside the noisy sum: leave it out"
+            raise Malformed(where, f"has max_norm, {rule}")
         statistics = getattr(module, "running_mean", None) is not None
         if statistics and not module.training:
             continue
@@ -83,23 +87,23 @@ def check_on_dummies(
     Nothing drops here, so that no mask hides what one record does to another.
 
     Raises:
-        Malformed: if it cannot run on a batch, draws other randomness than dropout's, changes a buffer, lets one
-            record touch another's output, or has a trainable parameter that the loss does not reach.
+        Malformed: if it cannot run on a batch, draws other randomness than dropout's, writes into a parameter or a
+            buffer, lets one record touch another's output, or has a trainable parameter that the loss does not reach.
     """
     device = next(model.parameters()).device
     inputs, targets = dummies(data, (DUMMIES,), device)
     parameters = public_parameters(model)
     buffers = {name: value.clone() for name, value in model.named_buffers()}
     state = {**parameters, **buffers}
+    watch = WriteWatch(state, values=True)
     try:
         with RefuseRandomness(device), PerExampleDropout(None):
             before = call(model, state, inputs)
         outputs = _output_tensors(before)
-        for name, value in model.named_buffers():
-            if not torch.equal(buffers[name], value):
-                raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
+        refuse_writes(watch.written(), buffers)
         with PerExampleDropout(None):
             after = _output_tensors(call(model, state, map_tensors(change_first, inputs)))
+        refuse_writes(watch.written(), buffers)
         loss = loss_fn(*(tree_map_only(Tensor, lambda value: value[:1], part) for part in (before, targets)))
         if loss.numel() != 1:
             raise Malformed("loss_fn", "must give one number for one record")
@@ -113,6 +117,15 @@ def check_on_dummies(
         raise Malformed("model", "gives more tensors for some records than for others")
     if not all(agree(before[1:], other[1:]) for before, other in zip(outputs, after, strict=True)):
         raise Malformed("model", "lets one record change the output of another")
+
+
+def refuse_writes(written: Sequence[str], buffers: Collection[str]) -> None:
+    """Refuse a model whose pass on dummies wrote into tensors of its own, by their names. Raises: Malformed."""
+    for name in written:
+        if name in buffers:
+            raise Malformed(f"model.{name}", "is a buffer that training changes outside the noisy sum")
+    if written:
+        raise WeightsWritten(f"model.{written[0]}", RULE)
 
 
 def _output_tensors(outputs: object) -> list[Tensor]:

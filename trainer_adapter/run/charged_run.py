@@ -185,9 +185,9 @@ class Run:
         try:
             return session.open_data()
         except (NotGranted, NotOpened) as error:
-            # A partition stayed closed, so no step can have been taken: unless the run may be resumed, post that.
+            # A partition stayed closed, so this process took no step. What died before it may have, and may go on.
             if self.checkpoints is None or session.near_deadline():
-                error.posted = self._settlement(session).post_briefly(0)
+                error.posted = self._settlement(session).post_unopened(self.assignment, resumed=self._resumed)
             raise
 
     def begin(self) -> StepBudget:
@@ -201,10 +201,7 @@ class Run:
         """
         if self._session is None or self._budget is not None:
             raise Malformed("run", "is not open, or has begun already")
-        # Where steps are leased the ledger itself records how far the run was.
-        unleased = self._resumed and not self._session.identity.leases
-        reported = self._session.charge_status.steps_reported() if unleased else 0
-        log = open_step_log(self.assignment, reported, resumed=self._resumed)
+        log = open_step_log(self.assignment, self._session, resumed=self._resumed)
         self._stack.enter_context(closing(log))
         self._leases = leases = self._open_leases(self._session)
         if leases is not None:

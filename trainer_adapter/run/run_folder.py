@@ -12,6 +12,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.step_log import StepLog
 from trainer_adapter.run.checkpointing import locked
+from trainer_adapter.session.protocol import Session
 
 LOG_FILE: Final = "steps.log"
 ROOM_BYTES: Final = 1 << 20
@@ -53,12 +54,15 @@ def refuse_used_output(assignment: Assignment) -> None:
         raise FileExistsError(EEXIST, f"holds a run already: name another id and output{more}", str(folder))
 
 
-def open_step_log(assignment: Assignment, steps_reported: int, *, resumed: bool) -> StepLog:
+def open_step_log(assignment: Assignment, session: Session, *, resumed: bool) -> StepLog:
     """The step log of a run: a new one, or that of the run that is resumed.
 
     Raises:
-        Malformed: for a log that has fewer steps than were reported to the ledger. OSError.
+        Malformed: for a log that has fewer steps than were reported to the ledger. OSError. Refused, Unreachable.
     """
+    # Where steps are leased the ledger itself records how far the run was.
+    unleased = resumed and not session.identity.leases
+    steps_reported = session.charge_status.steps_reported() if unleased else 0
     path = assignment.output / LOG_FILE
     how = StepLog.resume if resumed and path.exists() else StepLog.create
     log = how(path, assignment.id, assignment.plan, assignment.block_steps)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
 from client.http.problems import Refused, Unreachable
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.fenced_output import FencedOutput
+from trainer_adapter.run.run_folder import open_step_log
 from trainer_adapter.session.protocol import Say, Session
 
 UNANSWERED_S: Final = 10.0
@@ -42,6 +45,21 @@ class Settlement:
             self.say(f"nothing was posted, so the charge stays as it is: {unposted}")
             return False
         return True
+
+    def post_unopened(self, assignment: Assignment, *, resumed: bool) -> bool:
+        """Post a run whose data this process did not open; whether it was posted for no steps.
+
+        A resumed run is posted for the steps that its log shows; where they are unknown, its deadline posts all.
+        """
+        begun = 0
+        if resumed:
+            try:
+                with closing(open_step_log(assignment, self.session, resumed=True)) as log:
+                    begun = log.steps_begun()
+            except (Refused, Unreachable, Malformed, OSError) as unknown:
+                self.say(f"nothing was posted, since it is not known how many steps began: {unknown}")
+                return False
+        return self.post_briefly(begun) and not begun
 
     def post(self, steps: int, *, brief: bool = False) -> None:
         """Post so many steps, and what is leased; ``brief``: with few retries. Raises: Refused, Unreachable."""

@@ -75,6 +75,25 @@ def test_a_mean_is_of_clipped_outputs_and_no_number_is_the_middle() -> None:
     assert (moved * 2**11).is_integer()
 
 
+def test_a_mean_far_from_zero_is_not_rounded_before_its_noise() -> None:
+    """A step between float64 near 10^12 is 125 times what one teacher moves the mean by, far more than the noise hides.
+
+    Where the plain mean goes from one float64 to the next, one teacher changes few answers under the same noise.
+    """
+    lower, upper, teachers = Fraction(10**12) - Fraction(1, 1024), Fraction(10**12), 1_000
+    bounds = [{"lower": "999999999999.9990234375", "upper": "1000000000000"}]
+    requested = plan({"kind": "mean", "noise": "40", "outputs": bounds}, teachers=teachers)
+    means = [float(lower + (upper - lower) * high / teachers) for high in range(teachers + 1)]
+    jump = next(high for high in range(teachers) if means[high] != means[high + 1])
+    outputs, neighbour = np.full((teachers, 1), float(lower)), np.full((teachers, 1), float(lower))
+    outputs[:jump], neighbour[: jump + 1] = float(upper), float(upper)
+    noises = np.linspace(-4, 4, 401)
+    changed = sum(_values(requested, outputs, noise) != _values(requested, neighbour, noise) for noise in noises)
+    assert changed < len(noises) / 20
+    # The answers are those of the bounds: noise of half a deviation is 2·10^-5 away from them.
+    assert abs(_values(requested, outputs, 0.5)[0] - means[jump]) < 2e-4
+
+
 def test_a_median_has_exactly_the_law_of_the_exponential_mechanism() -> None:
     """By the exact enumeration of weights e^(-ε·|rank - k/2|/2); 20,000 draws lie within 5 deviations of each."""
     grid = tuple(Coordinate(one) for one in (0, 1, 2, 3))

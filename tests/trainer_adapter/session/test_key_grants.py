@@ -25,6 +25,8 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import PLAN, Place, open_place
 from trainer_adapter.job.job_spec import Job
+from trainer_adapter.run.charged_run import Run
+from trainer_adapter.run.run_folder import LOG_FILE
 from trainer_adapter.session.key_grants import GRANT_BYTES_MAX, NotGranted, ProviderGrants
 
 REF = "did:web:h.example/d/q3"
@@ -159,6 +161,48 @@ def test_the_deadline_ends_the_wait_before_the_whole_charge_is_posted(place: Pla
     charge = place.charge("late")
     assert charge is not None
     assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 0)
+
+
+@pytest.mark.parametrize("put_back", [False, True], ids=["whole-log", "log-put-back"])
+def test_a_resumed_run_that_gets_no_key_again_posts_what_its_log_shows(tmp_path: Path, *, put_back: bool) -> None:
+    """Its first process took 3 steps of a block of 10; with a log of fewer than the service knows of, nothing."""
+    with open_place(tmp_path / "place", authorise_only=True) as place:
+        path = _waiting(place, "run-1", RESUME)
+        path.write_text(path.read_text().replace("[train]", "[train]\nstep_leases = false", 1))
+        job = Job.load(path)
+        _three_steps(place, job)
+        if put_back:
+            (job.output / LOG_FILE).unlink()
+
+        def later(line: str) -> None:
+            if "--data-key" in line:
+                place.clock.ahead_ms += 3_580_000
+
+        with pytest.raises(NotGranted) as caught:
+            Run(job, place.service, later, resume=True).open_data()
+        # Not for no steps, which is what it says.
+        assert not caught.value.posted
+        charge = place.charge("run-1")
+    assert charge is not None
+    shown = (ChargeState.PENDING, None) if put_back else (ChargeState.POSTED, 10)
+    assert (charge.state, charge.steps_posted) == shown
+
+
+def _three_steps(place: Place, job: Job) -> None:
+    """By a process that dies, which lets go of its folder; the key that it was granted is not there afterwards."""
+
+    def grant(line: str) -> None:
+        if "--data-key" in line:
+            _granted(place, line, place.data_key)
+
+    run = Run(job, place.service, grant)
+    run.open_data()
+    budget = run.begin()
+    assert [budget.next_step() for _ in range(3)] == [1, 2, 3]
+    run.session.charge_status.report_progress(3)
+    run._stack.close()  # noqa: SLF001 - the block's end would post
+    for envelope in (place.folder / "grants").iterdir():
+        envelope.unlink()
 
 
 def test_one_key_by_the_service_and_another_by_grant(tmp_path: Path) -> None:
