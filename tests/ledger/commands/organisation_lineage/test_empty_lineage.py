@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from ledger.domain.organisation_graph import NodeKind
 from ledger.organisation_lineage.exposure import EMPTY_SINCE_MS
-from ledger.wire import canonical_json as c
 from tests.factories.documents import dense_plan
 from tests.factories.memory import PermissiveWorld
 from tests.factories.people import BANKS, DAY_MS, LATE
@@ -33,7 +33,7 @@ def test_collusion_and_a_split_tell_the_child_the_same_in_either_order(first: st
     run(world, "of-b", B)
     since = world.clock.now
     world.clock.now += 10
-    reports: dict[str, c.Object] = {
+    reports: dict[str, dict[str, Any]] = {
         "collusion": {"organisations": [A, B], "effective": since},
         "split": {"organisation": A, "child": LATE},
     }
@@ -52,7 +52,7 @@ def test_collusion_and_a_transfer_tell_the_recipient_the_same_in_either_order(fi
     run(world, "of-b", B)
     since = world.clock.now
     world.clock.now += 10
-    reports: dict[str, c.Object] = {
+    reports: dict[str, dict[str, Any]] = {
         "collusion": {"organisations": [A, B], "effective": since},
         "transfer": {"charge": "of-a", "recipient": D, "giver": A},
     }
