@@ -33,8 +33,8 @@ from policy.documents import Coalition, ContractDocument, DatasetName, Policy, R
 from policy.documents.run_bounds import noise_multiplier_of, probability_of
 
 MOVED_ALONG_SINCE_MS: Final = 1_797_292_800_000
-"""From this time on (15 December 2026) a charge is refused under a contract that its sender came to only by being moved
-along with an organisation that it colluded with; before it, replay accepts what was permitted."""
+"""A charge is refused under a contract that its sender came to only by being moved along with an organisation that it
+colluded with. Of entries before this time (15 December 2026) replay accepts what was permitted."""
 
 
 def charge(case: Case, body: MakeCharge) -> None:
