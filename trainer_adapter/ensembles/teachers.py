@@ -30,8 +30,9 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.ensembles.chunks import Chunks
 from trainer_adapter.layers.dropout import PerExampleDropout
 from trainer_adapter.layers.functional_call import call, in_modes
+from trainer_adapter.layers.random_draws import generators, own_draws
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, select, tensors
-from trainer_adapter.layers.vmap_isolation import generators, own_draws, runs_apart, without_broken
+from trainer_adapter.layers.vmap_isolation import runs_apart, without_broken
 from trainer_adapter.per_sample.model_checks import RefuseRandomness
 
 Loss = Callable[[Any, Any], Tensor]

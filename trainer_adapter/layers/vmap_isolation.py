@@ -6,13 +6,12 @@ an index beyond a teacher's own part is no error and reaches the part of another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ledger.wire.malformed import Malformed
@@ -41,25 +40,6 @@ class _RefuseOneTable(TorchDispatchMode):
             raise Malformed("model", "looks into one table for all teachers")
         result: object = func(*args, **(kwargs or {}))
         return result
-
-
-def generators(model: nn.Module) -> list[torch.Generator]:
-    """PyTorch's own that a model on its device draws from."""
-    device = next(model.parameters()).device
-    return [torch.default_generator, *([torch.cuda.default_generators[device.index]] if device.type == "cuda" else [])]
-
-
-@contextmanager
-def own_draws(model: nn.Module, seed: int) -> Iterator[None]:
-    """Within its block those generators draw from this seed; afterwards they go on as before."""
-    before = [(generator, generator.get_state()) for generator in generators(model)]
-    try:
-        for generator, _ in before:
-            generator.manual_seed(seed)
-        yield
-    finally:
-        for generator, state in before:
-            generator.set_state(state)
 
 
 def runs_apart(run: Callable[[], object]) -> bool:

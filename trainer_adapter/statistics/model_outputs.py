@@ -23,6 +23,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import LOSSES, SQUARED_ERROR
 from trainer_adapter.layers.functional_call import call, in_modes
+from trainer_adapter.layers.random_draws import own_draws
 from trainer_adapter.layers.tensor_trees import TensorTree, count_records, map_tensors
 from trainer_adapter.per_sample.model_checks import check_stateless
 from trainer_adapter.statistics.columns import RecordColumns, Values
@@ -121,24 +122,20 @@ def _each_alone(model: nn.Module, loss: str, inputs: TensorTree, width: int | No
     """The scores, shape (records, outputs), float64, on the CPU."""
     weights = {name: value.detach() for name, value in model.named_parameters()}
     device = next(model.parameters()).device
-    on_gpu = device.type == "cuda"
-    generators = [torch.default_generator, *([torch.cuda.default_generators[device.index]] if on_gpu else [])]
 
     def one(place: int) -> Tensor:
         # Nothing of a pass may come from the records before it: neither what the model draws, nor where a record lies
         # in memory, by which a kernel may choose how it rounds, nor what a pass writes into a buffer.
-        for generator in generators:
-            generator.manual_seed(0)
         record = map_tensors(lambda each: _copy(each[place : place + 1], device), inputs)
         buffers = {name: value.detach().clone() for name, value in model.named_buffers()}
-        output = call(model, {**weights, **buffers}, record)
+        with own_draws(model, 0):
+            output = call(model, {**weights, **buffers}, record)
         if not isinstance(output, Tensor):
             raise Malformed("model", "must give one tensor to be measured")
         return _scores(loss, output.reshape(-1).to(torch.float64).cpu())
 
     records = count_records(inputs, "inputs")
-    own_draws, evaluated = torch.random.fork_rng([device] if on_gpu else []), dict.fromkeys(model.modules(), False)
-    with torch.no_grad(), own_draws, in_modes(evaluated):
+    with torch.no_grad(), in_modes(dict.fromkeys(model.modules(), False)):
         if width is None and records:
             check_stateless(lambda: one(0))
         rows = [one(place) if width is None else _row(one, place, width) for place in range(records)]
