@@ -54,6 +54,7 @@ from api.routes.read_routes import ReadContext
 from api.routes.submissions.batch import batch_router
 from api.routes.submissions.challenges import challenge_router
 from api.routes.submissions.commands import command_router
+from api.routes.submissions.direct_commands import DirectCommands
 from api.routes.submissions.documents import document_router
 from api.routes.submissions.proposals import proposal_router
 from api.wire.openapi_document import openapi_document
@@ -113,11 +114,11 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     proposals = Proposals(base, clock)
     context = ReadContext(snapshots, cursors, key_store, progress, log, book.stated_tree, quotas, proposals)
     streams = Streams(quotas.terms.share(quotas.terms.streams))
-    metrics = Metrics(partial(_size, book), partial(len, streams))
+    metrics, marks = Metrics(partial(_size, book), partial(len, streams)), WatermarkKeys(key_store, log.origin)
     limits = CallerLimits(BadSignatures(metrics.bad_signatures.inc), quotas)
-    marks = WatermarkKeys(key_store, log.origin)
+    commands = _command_routers(book, key_store, binding, challenges, limits, marks)
     for router in (
-        *_command_routers(book, key_store, binding, challenges, limits, marks, authenticator),
+        *commands,
         *_read_routers(context, streams, metrics),
         watermark_router(book, marks, quotas),
         proposal_router(context, binding, limits.signatures),
@@ -129,6 +130,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     key, terms = _derived(secret, b"console"), console or LoginTerms()
     pages = Console(context, tokens, trusted, clock, streams, url=base, key=key, terms=terms)
     _mount(app, pages, urlsplit(base).path)
+    app.add_middleware(DirectCommands, routes=commands[0].routes, authenticator=authenticator)
     app.add_middleware(Requests, metrics=metrics, quotas=quotas, respond=pages.respond)
     return app
 
@@ -144,6 +146,8 @@ def _empty_app(authenticator: Authenticator) -> FastAPI:
         openapi_url=None,
         default_response_class=Response,
         redirect_slashes=False,
+        # Its telemetry would send messages of errors, which may quote a request, to whom the environment names.
+        telemetry={"auto_configure": False, "logs": False, "metrics": False, "tracing": False},
         dependencies=[Depends(authenticator), Depends(check_query)],
     )
     problems.install(app)
@@ -177,11 +181,10 @@ def _command_routers(  # noqa: PLR0913, PLR0917 - the parts of a service that co
     challenges: Challenges,
     limits: CallerLimits,
     marks: WatermarkKeys,
-    authenticator: Authenticator,
 ) -> tuple[APIRouter, ...]:
     reads = GroupedReads(book)
     return (
-        command_router(book, reads, KeyReleases(book, store, challenges), binding, limits, marks, authenticator),
+        command_router(book, reads, KeyReleases(book, store, challenges), binding, limits, marks),
         batch_router(book, reads, binding, limits),
         challenge_router(book, challenges),
         model_key_router(book, store, binding, limits.signatures),

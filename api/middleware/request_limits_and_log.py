@@ -14,12 +14,11 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import count
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from starlette.requests import Request
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.auth.authorisation import PUBLIC, Caller
@@ -38,26 +37,29 @@ _LOG: Final = logging.getLogger("api.requests")
 
 
 class Answering:
-    """The answer to one request: its status, and whether it may still be sent."""
+    """The answer to one request: its status, and whether the application may still send any of it."""
 
     def __init__(self, send: Send, request_id: str, scope: Scope, quotas: CallerQuotas) -> None:
         """Nothing is sent yet."""
         self._send, self._scope, self._quotas = send, scope, quotas
-        self._id = request_id
+        self.request_id = request_id
         self.status = 0
         self.over = False
 
     async def send(self, message: Message) -> None:
-        """Pass a message on, with the headers that every answer has; drop it once the answer is over."""
-        if self.over:
-            return
+        """Pass a message of the application on; drop it once the answer is over."""
+        if not self.over:
+            await self.pass_on(message)
+
+    async def pass_on(self, message: Message) -> None:
+        """Pass a message on, with the headers that every answer has."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message = {**message, "headers": [*message.get("headers", []), *self._of_every_answer()]}
         await self._send(message)
 
     def _of_every_answer(self) -> Iterator[tuple[bytes, bytes]]:
-        yield REQUEST_ID.encode(), self._id.encode()
+        yield REQUEST_ID.encode(), self.request_id.encode()
         yield b"x-content-type-options", b"nosniff"
         if _operation(self._scope) not in PUBLIC:
             # What one token is shown no cache gives to another (RFC 9111, section 4.1).
@@ -88,7 +90,6 @@ class Requests:
         self._in_flight_max, self._answer_s = in_flight_max, answer_s
         self._app = app
         self._metrics = metrics
-        self._in_flight = 0
         self._prefix, self._numbers = secrets.token_hex(8), count(1)
         self._late: set[asyncio.Task[None]] = set()
 
@@ -99,61 +100,64 @@ class Requests:
             return
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET", HEAD: True}
-        given = Request(scope).headers.get(REQUEST_ID, "")
+        given = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
-        answering, begun = Answering(send, request_id, scope, self._quotas), perf_counter()
-        if self._in_flight >= self._in_flight_max:
-            await self._problem(
-                Problem(ServiceCode.BUSY, "too many requests are being answered"), scope, receive, answering
-            )
+        exchange = _Exchange(scope, receive, Answering(send, request_id, scope, self._quotas), perf_counter())
+        if self._metrics.in_flight >= self._in_flight_max:
+            busy = Problem(ServiceCode.BUSY, "too many requests are being answered")
+            await self._respond(busy, scope)(scope, receive, exchange.answering.send)
         else:
-            await self._within_time(scope, receive, answering)
-        seconds = perf_counter() - begun
-        operation = _operation(scope)
+            await self._within_time(exchange)
+        if not exchange.answering.over:
+            self._record(exchange)
+
+    async def _within_time(self, exchange: _Exchange) -> None:
+        deadline = asyncio.get_running_loop().call_later(self._answer_s, self._give_up, exchange)
+        self._metrics.in_flight += 1
+        try:
+            await self._app(exchange.scope, exchange.receive, exchange.answering.send)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the caller gets a problem
+            problem = failed(exchange.scope["method"], exchange.scope["path"], error)
+            if not exchange.answering.status:
+                await self._respond(problem, exchange.scope)(*exchange[:2], exchange.answering.send)
+        finally:
+            self._metrics.in_flight -= 1
+            deadline.cancel()
+
+    def _give_up(self, exchange: _Exchange) -> None:
+        # A stream that has begun may last.
+        if not exchange.answering.status:
+            exchange.answering.over = True
+            task = asyncio.create_task(self._answer_late(exchange))
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
+
+    async def _answer_late(self, exchange: _Exchange) -> None:
+        late = Problem(ServiceCode.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
+        await self._respond(late, exchange.scope)(*exchange[:2], exchange.answering.pass_on)
+        self._record(exchange)
+
+    def _record(self, exchange: _Exchange) -> None:
+        scope, answering = exchange.scope, exchange.answering
+        operation, seconds = _operation(scope), perf_counter() - exchange.begun
         self._metrics.answered(operation, answering.status, seconds)
         record = {
             "duration_ms": round(seconds * 1000),
             "operation": operation,
             "organisation": _organisation(scope),
-            "request_id": request_id,
+            "request_id": answering.request_id,
             "status": answering.status,
         }
         _LOG.info("answered", extra=record)
 
-    async def _within_time(self, scope: Scope, receive: Receive, answering: Answering) -> None:
-        task = asyncio.create_task(self._whole(scope, receive, answering))
-        try:
-            await asyncio.wait({task}, timeout=self._answer_s)
-            if not task.done() and not answering.status:
-                late = Problem(ServiceCode.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
-                await self._problem(late, scope, receive, answering)
-                answering.over = True
-                self._late.add(task)
-                task.add_done_callback(self._late.discard)
-                return
-            await task
-        except asyncio.CancelledError:
-            # The caller or the server has gone: a stream ends; a command in a thread runs to its end.
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            raise
 
-    async def _whole(self, scope: Scope, receive: Receive, answering: Answering) -> None:
-        self._in_flight += 1
-        self._metrics.in_flight.set(self._in_flight)
-        try:
-            await self._app(scope, receive, answering.send)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the caller gets a problem
-            problem = failed(scope["method"], scope["path"], error)
-            if not answering.status:
-                await self._problem(problem, scope, receive, answering)
-        finally:
-            self._in_flight -= 1
-            self._metrics.in_flight.set(self._in_flight)
+class _Exchange(NamedTuple):
+    """One request and its answer; ``begun`` is when, in seconds of the performance counter."""
 
-    async def _problem(self, problem: Problem, scope: Scope, receive: Receive, answering: Answering) -> None:
-        await self._respond(problem, scope)(scope, receive, answering.send)
+    scope: Scope
+    receive: Receive
+    answering: Answering
+    begun: float
 
 
 def _operation(scope: Scope) -> str:

@@ -10,18 +10,16 @@ from itertools import islice
 from typing import Annotated, Any, Final, NamedTuple
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Header
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
 from msgspec import structs
-from starlette.types import Receive, Scope, Send
 
-from api.auth.authentication import Authenticator, DeferredCaller, UnauthenticatedRequest, unauthenticated_request
+from api.auth.authentication import DeferredCaller, UnauthenticatedRequest
 from api.auth.authorisation import Caller
 from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
 from api.auth.visibility import require_visible, views_of
-from api.http.body import SIGNATURE_PARAMETER, Raw, Signature, command_body, signature
+from api.http.body import SIGNATURE_PARAMETER, Raw, Signature
 from api.http.field_types import schema_of
 from api.http.grouped_reads import GroupedReads
 from api.http.problems import declared
@@ -43,7 +41,6 @@ from ledger.commands.runs.charge_entry import MakeCharge, reported_partitions
 from ledger.commands.runs.model_release import MODEL_RELEASE
 from ledger.commands.runs.run_generation import RUN_GENERATION
 from ledger.commands.runs.settlement import POST
-from ledger.commands.runs.step_lease import STEP_LEASE
 from ledger.domain.facts import Partition
 from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
@@ -59,8 +56,6 @@ _RELEASES: Final = frozenset({"key_release", "model_opening"})
 """Kinds of command that are answered with an envelope."""
 _PRICED: Final = frozenset({"charge", "partition"})
 """Kinds of command whose decision may take seconds of a processor."""
-_FREQUENT: Final = frozenset({CHARGE.name, "key_release", STEP_LEASE.name, POST.name})
-"""Kinds of command that every run sends: their paths are compared first."""
 _ATTESTED: Final = frozenset({RUN_GENERATION.name, POST.name})
 """Kinds of command that may answer a challenge, and release no key."""
 _LINKS: Final[dict[str, Any]] = {
@@ -205,12 +200,10 @@ def command_router(  # noqa: PLR0913, PLR0917 - the parts of a service that comm
     binding: Binding,
     limits: CallerLimits,
     marks: WatermarkKeys,
-    authenticator: Authenticator,
 ) -> APIRouter:
     """POST routes of :data:`ledger.commands.registry.PATHS`, and /v1/quotes: what a charge would get now."""
     router, decider = APIRouter(tags=["commands"]), _Decider(book, reads, releases, binding, limits, marks)
-    direct = _direct_route(authenticator)
-    for kind, path in sorted(PATHS.items(), key=lambda named: named[0] not in _FREQUENT):
+    for kind, path in PATHS.items():
         answered = {JSON_TYPE: {"schema": schema_of(answer_to(kind))}}
         router.add_api_route(
             path,
@@ -224,7 +217,6 @@ def command_router(  # noqa: PLR0913, PLR0917 - the parts of a service that comm
                 200: {"description": "Recorded before: the same answer; or a dry run's", "content": answered},
             },
             openapi_extra=takes(command_schema(kind), parameters=[SIGNATURE_PARAMETER]),
-            route_class_override=None if kind in VERSIONED else direct,
         )
 
     @router.post(
@@ -239,27 +231,6 @@ def command_router(  # noqa: PLR0913, PLR0917 - the parts of a service that comm
         return await decider.decide(_CommandRequest("charge", QUOTES, raw, jws, unknown, dry=True))
 
     return router
-
-
-def _direct_route(authenticator: Authenticator) -> type[APIRoute]:
-    """A route that reads what its request needs by itself, in the framework's order, where there is no query.
-
-    The framework reads a request by a plan that it makes anew each time, and opens what a dependency might have to
-    close after the answer; both take longer than all else that the event loop does for a command.
-    """
-
-    class DirectRoute(APIRoute):
-        async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["query_string"] or scope["method"] != "POST":
-                await super().handle(scope, receive, send)
-                return
-            request = Request(scope, receive, send)
-            await authenticator(request)
-            raw, jws = await command_body(request), await signature(request)
-            answered: Response = await self.endpoint(raw, jws, await unauthenticated_request(request))
-            await answered(scope, receive, send)
-
-    return DirectRoute
 
 
 def _route(decider: _Decider, kind: str, path: str) -> Callable[..., Awaitable[Response]]:

@@ -52,6 +52,7 @@ class Asked:
     def __init__(self) -> None:
         """Nothing yet."""
         self.sent: list[Message] = []
+        self.whole = asyncio.Event()
 
     async def ask(self, app: Requests) -> None:
         """Ask and wait for the answer."""
@@ -62,6 +63,8 @@ class Asked:
 
     async def _send(self, message: Message) -> None:
         self.sent.append(message)
+        if message["type"] == "http.response.body":
+            self.whole.set()
 
     @property
     def told(self) -> tuple[int, str, str]:
@@ -72,17 +75,21 @@ class Asked:
 
 
 def test_an_answer_that_takes_too_long_is_a_problem_and_what_was_asked_goes_on() -> None:
-    """503 in time; the work comes to its end, and nothing of it is sent after the problem."""
+    """503 in time, counted once; the work comes to its end, and nothing of it is sent after the problem."""
 
     async def scene() -> None:
-        slow, requested = Slow(), Asked()
-        app = Requests(slow, _metrics(), CallerQuotas(), answer_s=0.01)
-        await requested.ask(app)
+        slow, requested, metrics = Slow(), Asked(), _metrics()
+        asking = asyncio.create_task(requested.ask(Requests(slow, metrics, CallerQuotas(), answer_s=0.01)))
+        await requested.whole.wait()
         assert requested.told == (503, "unanswered", "5")
         size = len(requested.sent)
+        assert not asking.done()
         slow.let.set()
-        await slow.done.wait()
+        await asking
+        assert slow.done.is_set()
         assert len(requested.sent) == size
+        counted = [line for line in metrics.text().decode().splitlines() if line.startswith("epsilon_requests_total")]
+        assert counted == ['epsilon_requests_total{operation="none",status="503"} 1.0']
 
     asyncio.run(scene())
 
