@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from client.keys.hpke_envelope import DATA_KEY_BYTES, Envelope, EnvelopeInfo
+from client.keys.private_file import read_private
 from client.service.seen_checkpoint import known_keys
 from client.service.service import Service
 from ledger.commands.entry import Entry
@@ -126,14 +126,13 @@ def _fetch(service: Service, name: str) -> Proven:
 
 
 def read_data_keys(given: Iterable[str]) -> dict[str, bytes]:
-    """Data keys from ``partition=file``, each of exactly 32 bytes. Raises: Malformed, OSError."""
+    """Data keys from ``partition=file``, each of exactly 32 bytes and its owner's alone. Raises: Malformed, OSError."""
     keys: dict[str, bytes] = {}
     for pair in given:
         ref, _, path = pair.rpartition("=")
         if not path or parse_ref(ref, "data_key") in keys:
             raise Malformed("data_key", "must be PARTITION=FILE, each partition once")
-        with Path(path).open("rb") as file:
-            keys[ref] = file.read(DATA_KEY_BYTES + 1)
+        keys[ref] = read_private(path, DATA_KEY_BYTES + 1, "data_key")
     return keys
 
 

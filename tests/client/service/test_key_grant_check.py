@@ -15,7 +15,7 @@ from client.cli.main import app
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer
 from client.service.answers import Answer
-from client.service.key_grant_check import Grant, Proven, check, fetch
+from client.service.key_grant_check import Grant, Proven, check, fetch, read_data_keys
 from ledger.verifier import LogKey
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
@@ -124,6 +124,19 @@ def test_only_what_is_granted_is_sealed(released: Released) -> None:
         grant.seal({f"{HOSPITAL}/digits/other": DATA_KEY})
     with pytest.raises(Malformed, match="32 bytes"):
         grant.seal({PARTITION: DATA_KEY[:16]})
+
+
+def test_a_data_key_that_others_may_read_is_not_sealed(tmp_path: Path) -> None:
+    """As every other key of a party: the file is its owner's alone."""
+    file = tmp_path / "data.key"
+    file.touch(mode=0o600)
+    file.write_bytes(DATA_KEY)
+    assert read_data_keys([f"{PARTITION}={file}"]) == {PARTITION: DATA_KEY}
+    for mode in (0o640, 0o604):
+        file.chmod(mode)
+        with pytest.raises(Malformed, match="chmod 600") as caught:
+            read_data_keys([f"{PARTITION}={file}"])
+        assert caught.value.field == "data_key"
 
 
 def test_the_command_says_why_the_key_stays(released: Released, tmp_path: Path) -> None:

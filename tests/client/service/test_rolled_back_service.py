@@ -113,10 +113,12 @@ def test_a_provider_gives_it_no_key(open_service: Opener, tmp_path: Path) -> Non
     """The release is proven by receipts under the log's own key, in a history that was set back and went on."""
     first, second = open_service("today"), open_service("yesterday")
     today, yesterday = first.world, second.world
-    (tmp_path / "data.key").write_bytes(bytes(32))
+    data_key = tmp_path / "data.key"
+    data_key.touch(mode=0o600)
+    data_key.write_bytes(bytes(32))
 
     def granted(served: Served, name: str) -> tuple[int, str, str]:
-        key = f"{PARTITION}={tmp_path / 'data.key'}"
+        key = f"{PARTITION}={data_key}"
         path = profile_of(served, tmp_path / "hospital", HOSPITAL, today.hospital)
         result = CliRunner().invoke(app, ["key", "grant", str(path), name, "--data-key", key])
         return result.exit_code, result.stdout, result.stderr
