@@ -100,15 +100,16 @@ def grant(
     from time import time_ns
 
     from client.profile.profile import Profile
-    from client.service.key_grant_check import check, fetch, read_data_keys
+    from client.service.key_grant_check import check, fetch, fetch_openings, read_data_keys
 
     with errors_reported():
         caller = Profile.load(profile)
         actor = caller.actor
+        keys = read_data_keys(data_key or ())
         with caller.open() as service:
             charge, proven = fetch(service, release, caller.log)
-        granted = check(charge, proven, caller.log, actor, time_ns() // 1_000_000)
-        keys = read_data_keys(data_key or ())
+            openings = fetch_openings(service, charge, keys, caller.log)
+        granted = check(charge, proven, caller.log, actor, time_ns() // 1_000_000, openings)
         sealed = granted.seal(keys) if keys else granted.to_json()
     print_json(sealed)
 

@@ -8,11 +8,14 @@ service that was set back to an older book is refused (:mod:`client.service.seen
     charge, release = fetch(service, "release-run-1", log)
     grant = check(charge, release, log, provider="did:web:hospital.example", now=...)
     envelope = grant.seal({"did:web:hospital.example/digits/2026-q1": data_key})
+
+A charge that names a range of partitions does not list them. Then the entries that opened a partition and both ends of
+the range, which :func:`fetch_openings` gets, prove that it lies between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,10 +24,12 @@ from client.keys.private_file import read_private
 from client.service.seen_checkpoint import known_keys
 from client.service.service import Service
 from ledger.commands.entry import Entry
+from ledger.commands.registration.partition import PARTITION
 from ledger.commands.runs.charge import CHARGE
 from ledger.commands.runs.key_release import KEY_RELEASE
 from ledger.domain.command import parse_ref
 from ledger.domain.outcomes import ChargeState, Code
+from ledger.domain.partition_ranges import PartitionRange, dataset_of_ref
 from ledger.log.verification import verify_receipt
 from ledger.verifier import LogKey
 from ledger.wire import canonical_json as c
@@ -43,15 +48,22 @@ class Proven:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Permission to release data keys of ``partitions`` to a sealing key, until ``not_after`` of ``info`` (Unix ms)."""
+    """Permission to release data keys of ``partitions`` to a sealing key, until ``not_after`` of ``info`` (Unix ms).
+
+    Attributes:
+        ranges: the provider's ranges of partitions that the charge names, in words: a partition of one is in
+            ``partitions`` once its opening is proven.
+    """
 
     partitions: tuple[str, ...]
     sealing: str
     info: EnvelopeInfo
+    ranges: tuple[str, ...] = ()
 
     def to_json(self) -> c.Object:
         """For programs."""
-        return {"info": self.info.to_json(), "partitions": [*self.partitions], "sealing": self.sealing}
+        granted: c.Object = {"info": self.info.to_json(), "partitions": [*self.partitions], "sealing": self.sealing}
+        return {**granted, "ranges": [*self.ranges]} if self.ranges else granted
 
     def seal(self, data_keys: Mapping[str, bytes]) -> c.Object:
         """The envelope for the clean room: a 32-byte data key for each partition, HPKE. Raises: Malformed."""
@@ -63,7 +75,9 @@ class Grant:
         return Envelope.seal(self.info, self.sealing, data_keys).to_json()
 
 
-def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int) -> Grant:
+def check(  # noqa: PLR0913, PLR0917 - what a grant rests on
+    charge: Proven, release: Proven, log: LogKey, provider: str, now: int, openings: Iterable[Proven] = ()
+) -> Grant:
     """The grant that a key release gives to one provider.
 
     Args:
@@ -72,6 +86,7 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         log: a key that the log has or had, as the provider keeps it; it leads to those that :func:`fetch` has seen.
         provider: of the requested partitions.
         now: Unix milliseconds.
+        openings: entries that opened partitions, of those in ranges and of the ends of these.
 
     Raises:
         Malformed: naming what is not proven, not permitted, of another charge, of another provider, or too late.
@@ -83,8 +98,9 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         raise Malformed("release", f"is not of the charge {charged.id}")
     if released.key_id != run.clean_room.signing.thumbprint:
         raise Malformed("release", "is signed by another key than the clean room's")
-    partitions = tuple(ref for ref in run.partitions if ref.startswith(f"{provider}/"))
-    if not partitions:
+    listed = [ref for ref in run.partitions if ref.startswith(f"{provider}/")]
+    ranges = [one for one in run.ranges if one.dataset.startswith(f"{provider}/")]
+    if not listed and not ranges:
         raise Malformed("provider", f"none of the charge's partitions is {provider}'s")
     if now >= run.deadline:
         raise Malformed("release", "is past the charge's deadline: the key stays")
@@ -96,7 +112,21 @@ def check(charge: Proven, release: Proven, log: LogKey, provider: str, now: int)
         key_release=released.id,
         not_after=run.deadline,
     )
-    return Grant(partitions, run.clean_room.sealing.x, info)
+    partitions = (*listed, *_in_ranges(ranges, openings, at, log))
+    return Grant(partitions, run.clean_room.sealing.x, info, tuple(map(str, ranges)))
+
+
+def _in_ranges(
+    ranges: Iterable[PartitionRange], openings: Iterable[Proven], charged: int, log: LogKey
+) -> Iterator[str]:
+    """The partitions that opened before a charge and between the ends of a range, so proven. Raises: Malformed."""
+    entries = [_entry(proven, PARTITION.name, Code.PERMITTED, log) for proven in openings]
+    places = {PARTITION.read_body(entry.command).ref: index for entry, index in entries if index < charged}
+    for ref, place in places.items():
+        within = (one for one in ranges if one.dataset == dataset_of_ref(ref))
+        ends = [[places.get(f"{one.dataset}/{name}") for name in (one.first, one.last)] for one in within]
+        if any(first is not None and last is not None and first <= place <= last for first, last in ends):
+            yield ref
 
 
 def fetch(service: Service, release: str, log: LogKey) -> tuple[Proven, Proven]:
@@ -115,6 +145,23 @@ def fetch(service: Service, release: str, log: LogKey) -> tuple[Proven, Proven]:
     if state != ChargeState.PENDING.value:
         raise Malformed("release", f"is of the charge {requested.charge}, which is {state}: the key stays")
     return charged, released
+
+
+def fetch_openings(service: Service, charge: Proven, partitions: Iterable[str], log: LogKey) -> list[Proven]:
+    """The openings of those partitions that a charge names in ranges, and of the ends of these, for :func:`check`.
+
+    Raises:
+        SeenCheckpointError: as :func:`fetch`.
+        Refused, Unreachable, Malformed, OSError: if a partition was not opened.
+    """
+    run, service = CHARGE.read_body(Entry.parse(charge.entry).command), service.held_to(log)
+    wanted = dict[str, None]()
+    for ref in partitions:
+        for one in run.ranges:
+            if ref not in run.partitions and one.dataset == dataset_of_ref(ref):
+                wanted |= dict.fromkeys((ref, f"{one.dataset}/{one.first}", f"{one.dataset}/{one.last}"))
+    indices = (c.integer(service.partition(ref)["index"], f"{ref}.index", 0, c.INTEGER_MAX) for ref in wanted)
+    return [_fetch(service, Entry.parse(service.entry(index)).id) for index in indices]
 
 
 def _fetch(service: Service, name: str) -> Proven:

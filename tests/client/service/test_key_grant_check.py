@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from client.cli.main import app
 from client.keys.hpke_envelope import unseal
 from client.keys.signer import Signer
 from client.service.answers import Answer
-from client.service.key_grant_check import Grant, Proven, check, fetch, read_data_keys
+from client.service.key_grant_check import Grant, Proven, check, fetch, fetch_openings, read_data_keys
 from ledger.verifier import LogKey
 from ledger.wire.canonical_json import Object
 from ledger.wire.malformed import Malformed
@@ -24,6 +24,7 @@ from tests.factories.people import BANK_A, HOSPITAL, CleanRoom
 from tests.factories.service import NOW, ServedWorld, open_world
 
 DATA_KEY = bytes(range(32))
+DIGITS = f"{HOSPITAL}/digits"
 LATER = 3_600_000
 
 
@@ -137,6 +138,74 @@ def test_a_data_key_that_others_may_read_is_not_sealed(tmp_path: Path) -> None:
         with pytest.raises(Malformed, match="chmod 600") as caught:
             read_data_keys([f"{PARTITION}={file}"])
         assert caught.value.field == "data_key"
+
+
+class RangeReleased(NamedTuple):
+    """A key release for a range, on a log whose data set has a partition before and two after it."""
+
+    world: ServedWorld
+    charge: Proven
+    release: Proven
+
+    def openings(self, *names: str) -> list[Proven]:
+        """As the provider asks for them."""
+        return fetch_openings(self.world.service, self.charge, [f"{DIGITS}/{name}" for name in names], self.world.log)
+
+    def grant(self, openings: Sequence[Proven]) -> Grant:
+        """By what was proven."""
+        return check(self.charge, self.release, self.world.log, HOSPITAL, NOW, openings)
+
+
+@pytest.fixture
+def range_released(tmp_path: Path) -> Iterator[RangeReleased]:
+    """A charge over s1 to s3; s4 opened before it, s5 after it."""
+    with open_world(tmp_path, KeyStore()) as world:
+        room, contract = CleanRoom(), world.found_service()
+        for name in ("s1", "s2", "s3", "s4"):
+            world.open_partition(name)
+        range_: Object = {"dataset": DIGITS, "first": "s1", "last": "s3"}
+        body: Object = {
+            **world.charge_body(contract, room),
+            "deadline": NOW + LATER,
+            "partitions": [],
+            "ranges": [range_],
+        }
+        world.service.submit(world.bank, BANK_A, "charge", body, "run-1")
+        world.open_partition("s5")
+        nonce = world.service.challenge("run-1")
+        requested: Object = {"charge": "run-1", "evidence": world.attest(room, "run-1", nonce), "nonce": nonce}
+        world.service.submit(room.signer, BANK_A, "key_release", requested, "release-1")
+        yield RangeReleased(world, *fetch(world.service, "release-1", world.log))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_granted"), [("s1", True), ("s2", True), ("s3", True), ("s4", False), ("s5", False)]
+)
+def test_a_partition_of_a_range_is_granted_by_its_opening(
+    range_released: RangeReleased, name: str, *, is_granted: bool
+) -> None:
+    """Where it opened between both ends, and before the charge; what lies beside the range is not."""
+    grant = range_released.grant(range_released.openings(name))
+    ref = f"{DIGITS}/{name}"
+    assert grant.ranges == (f"{DIGITS}[s1..s3]",)
+    assert (ref in grant.partitions) is is_granted
+    if is_granted:
+        assert grant.seal({ref: DATA_KEY})
+    else:
+        with pytest.raises(Malformed, match="does not cover"):
+            grant.seal({ref: DATA_KEY})
+
+
+def test_what_is_not_proven_of_a_range_is_not_granted(range_released: RangeReleased) -> None:
+    """No opening proves nothing, nor does one without both ends, one of another log, or another kind of entry."""
+    second, first, third = range_released.openings("s2")
+    assert range_released.grant([]).partitions == ()
+    for some in ([second], [first, second], [second, third]):
+        assert f"{DIGITS}/s2" not in range_released.grant(some).partitions
+    with pytest.raises(Malformed, match="is an entry of kind charge"):
+        range_released.grant([range_released.charge])
+    with pytest.raises(Malformed, match="does not prove"):
+        range_released.grant([Proven(first.entry, second.receipt), third])
 
 
 def test_the_command_says_why_the_key_stays(released: Released, tmp_path: Path) -> None:
