@@ -9,9 +9,10 @@
 Each step is taken from the charge before its noise is drawn: if there is none left, or the step is another than the
 plan's, the gradients are thrown away and :class:`Refusal` ends the loop, however many hooks the optimiser has; see
 :mod:`trainer_adapter.integrations.opacus_guards`. Batches are drawn as our own engine draws them, at the plan's
-probability. The noise is Opacus's, from PyTorch's statistical generator in a state of fresh hardware entropy; not
-ours from a cryptographic one. Another generator that is given stays in use where the run leases no steps; where it
-does, each lease has a generator of its own.
+probability, and each that is handed out is a step: a loop that passes over one, or ends on it, may have chosen by what
+it saw, so nothing is posted and the charge stays in full. The noise is Opacus's, from PyTorch's statistical generator
+in a state of fresh hardware entropy; not ours from a cryptographic one. Another generator that is given stays in use
+where the run leases no steps; where it does, each lease has a generator of its own.
 
 What Opacus offers and no plan covers is refused: other draws than Poisson's (``poisson_sampling=False`` reports the
 same sampling rate), random records in the place of an empty draw, ghost clipping (whose norms miss a weight's second
@@ -22,10 +23,11 @@ use), adaptive clipping (which divides by the drawn batch's size), several devic
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
 from typing import Any, Final, TypeAlias
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from opacus import GradSampleModule, PrivacyEngine
@@ -41,7 +43,8 @@ from ledger.mechanisms.plan import Plan
 from ledger.mechanisms.run_plan import RECORD
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
-from trainer_adapter.integrations.opacus_guards import Hook, Terms, check_model, hold, unseeded
+from trainer_adapter.integrations.opacus_generator import unseeded
+from trainer_adapter.integrations.opacus_guards import Hook, Terms, check_model, hold
 from trainer_adapter.integrations.opacus_refusal import Refusal
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.model_run import ModelRun
@@ -57,6 +60,23 @@ COVERED: Final = {
 }
 """The options of ``make_private`` that are covered, its default first."""
 Private: TypeAlias = tuple[Any, DPOptimizer, DPDataLoader]
+
+
+@dataclass
+class _Loop:
+    """What is known of the loop of a run, whichever of its loaders and optimisers it uses.
+
+    Attributes:
+        doubted: whether a pass over records was one that no plan covers.
+        draw: the one that the loop has and took no step on; None if there is none.
+    """
+
+    doubted: bool = False
+    draw: object = None
+
+    def tell(self, run: Run) -> None:
+        """A loop that ends on a draw may have ended because of it: then nothing is posted either."""
+        run.watched = not self.doubted and self.draw is None
 
 
 class LedgerAccountant(IAccountant):
@@ -107,7 +127,7 @@ class LedgerAccountant(IAccountant):
 
     def private(self, make: Callable[..., Private], **options: Any) -> Private:  # noqa: ANN401 - Opacus's signature
         """What Opacus makes of these options, held to the charge. Raises: Refusal; anything Opacus raises."""
-        self.run.watched = self.run not in _doubted
+        _loop_of(self.run).tell(self.run)
         for name, covered in COVERED.items():
             if options.get(name, covered[0]) not in covered:
                 raise Refusal(
@@ -135,18 +155,44 @@ class LedgerAccountant(IAccountant):
         if self.run.assignment.training.unit != RECORD:
             raise Refusal("Opacus draws and clips records, and the plan's unit is the user")
         probability, budget = self.run.assignment.training.sampling_probability, self.run.budget
-        terms = Terms(probability, self.step, lambda: budget.lease, self._doubt)
+        terms = Terms(probability, self._take, lambda: budget.lease, self._doubt, self._begin)
         # In this mode the model within has other tensors in the place of its parameters while it runs.
         called = model if isinstance(model, GradSampleModuleExpandedWeights) else _plain(model)
         hold((_plain(model), called), optimiser, loader, terms, batch_first=batch_first)
         self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
 
+    def _begin(self, draw: object) -> None:
+        """A draw is handed out, so it is a step. Raises: Refusal, if the one before it was none."""
+        loop, budget = _loop_of(self.run), self.run.budget
+        if loop.draw not in {None, draw}:
+            self._doubt(_PASSED_OVER)
+            raise Refusal(_PASSED_OVER)
+        if budget.left and not budget.ended:
+            # Else no step follows, whatever the loop sees.
+            loop.draw = draw
+            loop.tell(self.run)
+
+    def _take(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Take the step of the draw that was handed out. Raises: as :meth:`step`."""
+        loop, budget = _loop_of(self.run), self.run.budget
+        try:
+            self.step(noise_multiplier=noise_multiplier, sample_rate=sample_rate)
+        except Refusal:
+            # The run is over, by no choice of its loop: no draw gets a step.
+            loop.draw = loop.draw if budget.left and not budget.ended else None
+            raise
+        else:
+            loop.draw = None
+        finally:
+            loop.tell(self.run)
+
     def _doubt(self, why: str) -> None:
         """A pass over records was not what the plan describes: nothing is posted, and the charge stays in full."""
         # Of a run that leases its steps the error itself would leave with a post alone. It speaks of the model.
         self.run.say(why)
-        self.run.watched = False
-        _doubted.add(self.run)
+        loop = _loop_of(self.run)
+        loop.doubted = True
+        loop.tell(self.run)
 
     def __len__(self) -> int:
         """Steps taken."""
@@ -224,5 +270,9 @@ def _of(run: Run) -> type[LedgerAccountant]:
     return type("RunAccountant", (LedgerAccountant,), {"run": run})
 
 
-_doubted: Final[WeakSet[Run]] = WeakSet()
-"""Runs whose model turned out to mix records when it had seen some."""
+def _loop_of(run: Run) -> _Loop:
+    return _loops.setdefault(run, _Loop())
+
+
+_PASSED_OVER: Final = "each batch that is handed out is a step, an empty one too: the one before had no step"
+_loops: Final[WeakKeyDictionary[Run, _Loop]] = WeakKeyDictionary()

@@ -2,6 +2,7 @@
 
 A sampler is read ahead, by ``list(loader)`` or by workers that prefetch. So how many batches it drew says nothing of
 the batch that a step is taken on. What counts is what the loader hands out: one by one, in the order of the draws.
+What workers drew ahead and a loop that ends its epoch never saw is no step.
 ``BatchMemoryManager`` of Opacus makes a loader of its own, which hands out a draw in parts; that one is watched too.
 """
 
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Final
 
 from opacus.utils import batch_memory_manager
@@ -31,6 +32,7 @@ class PoissonDraws(UniformWithReplacementSampler):
 
     Attributes:
         drawn: how many batches, in all epochs.
+        token: equal to that of no other sampler.
         records: how many the newest of them has; private.
         randomness: of the batches to come.
     """
@@ -39,6 +41,7 @@ class PoissonDraws(UniformWithReplacementSampler):
         """As many batches an epoch as take every record about once; ``begin`` is called at the start of each."""
         super().__init__(num_samples=records, sample_rate=float_below(probability), steps=int(1 / probability))
         self.drawn = self.records = 0
+        self.token: Final = object()
         self._probability, self._begin = probability, begin
         self.rekey()
 
@@ -112,11 +115,21 @@ class HandsOut(DataLoader[Any]):
     def __iter__(self) -> Any:  # noqa: ANN401 - an iterator of whatever the loader gives
         """One epoch, as it was; each batch is told of before it leaves."""
         self.recorded.parts = parts = deque[Part]()
-        return map(partial(self._hand_out, parts), super().__iter__())
+        return self._hand_out(parts, super().__iter__())
 
-    def _hand_out(self, parts: deque[Part], batch: object) -> object:
-        self.told(parts.popleft())
-        return batch
+    def _hand_out(self, parts: deque[Part], batches: Iterator[object]) -> Iterator[object]:
+        while True:
+            try:
+                batch = next(batches)
+            except Exception as broken:
+                # A collator that fails shows the loop something of the draw, so that one counts as handed out.
+                if parts:
+                    self.told(parts.popleft())
+                if isinstance(broken, StopIteration):
+                    return
+                raise
+            self.told(parts.popleft())
+            yield batch
 
 
 def tell_of(loader: DataLoader[Any], draws: PoissonDraws, told: Told) -> None:

@@ -7,7 +7,9 @@ weights, goes on only with noise that took one. An error on the way throws the g
 steps, noise and batches are drawn under new keys from each lease on.
 
 A step is good on the batch that the loader handed out last, once, with as many gradients as that has records, after a
-pass of the model that was looked at (:mod:`trainer_adapter.integrations.opacus_models`).
+pass of the model that was looked at (:mod:`trainer_adapter.integrations.opacus_models`). And each draw that is handed
+out is a step, an empty one too: a loop that passes over some, having seen them, samples the others at another rate than
+the one that is charged.
 """
 
 from __future__ import annotations
@@ -16,11 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from hashlib import shake_256
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -29,18 +29,15 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.csprng import SECRET_BYTES
 from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_batches import Part, PoissonDraws, tell_of
+from trainer_adapter.integrations.opacus_generator import unseeded
 from trainer_adapter.integrations.opacus_models import PassWatch
 from trainer_adapter.integrations.opacus_refusal import Refusal
 from trainer_adapter.layers.weight_writes import PassWrites
 from trainer_adapter.per_sample.model_checks import check_modules
-from trainer_adapter.session.hardware_secret import hardware_secret
 
 Hook = Callable[[DPOptimizer], None]
-_TWISTER: Final = slice(24, 24 + 8 * 624)
-"""The 624 words of 32 bits, each in 64, in the bytes of a CPU generator's state; the first is that of its seed."""
 
 
 class Take(Protocol):
@@ -59,12 +56,14 @@ class Terms:
         take: takes one step.
         lease: how many leases this process has begun to use, 0 where the run leases no steps.
         doubt: told why, where a pass over records turns out to be one that no plan covers.
+        begin: told which draw a loader hands out. Raises: Refusal, if no step was taken on the one before.
     """
 
     probability: Fraction
     take: Take
     lease: Callable[[], int]
     doubt: Callable[[str], None]
+    begin: Callable[[object], None]
 
 
 def check_model(model: nn.Module) -> None:
@@ -135,27 +134,6 @@ def chain(optimiser: DPOptimizer, hook: Hook) -> None:
     optimiser.step_hook = both
 
 
-def unseeded(device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator of PyTorch's whose whole state is of fresh hardware entropy, and is kept nowhere.
-
-    A seed alone would not do on a CPU: the Mersenne Twister there takes 32 bits of it, and so many can be searched.
-
-    Raises:
-        Refusal: for a PyTorch that keeps the state in another form.
-    """
-    seed = int.from_bytes(hardware_secret()) >> (8 * SECRET_BYTES - 63)
-    made = torch.Generator(device).manual_seed(seed)
-    if made.device.type != "cpu":
-        return made
-    state = made.get_state()
-    words = state[_TWISTER].view(torch.int64)
-    if int(words[0]) != seed & 0xFFFFFFFF:
-        raise Refusal("this PyTorch keeps its generator's state in a form that this program does not know")
-    drawn = np.frombuffer(shake_256(hardware_secret()).digest(4 * len(words)), np.uint32)
-    words.copy_(torch.from_numpy(drawn.astype(np.int64)))
-    return made.set_state(state)
-
-
 class _Guard:
     """Replaces methods of the optimiser."""
 
@@ -202,9 +180,14 @@ class _Guard:
             raise Refusal(str(error)) from error
 
     def hand_out(self, part: Part) -> None:
-        """From now on a step is good on this batch alone."""
+        """From now on a step is good on this batch alone. Raises: Refusal, if the draw before it had no step."""
         if self._sum is not None and self._sum.draw != part.draw:
             self.forget()
+        try:
+            self._terms.begin((self.draws.token, part.draw))
+        except Refusal:
+            self.forget()
+            raise
         self._newest, self._looked = part, False
         # Opacus signals when it draws, which workers do ahead; a batch that its loop leaves out would shift all others.
         self._optimiser._step_skip_queue[:] = [not part.last]  # noqa: SLF001 - Opacus has no other way
@@ -276,7 +259,7 @@ class _Guard:
     def forget(self) -> None:
         """Throw away all gradients, and which microbatches were still to come of a logical one.
 
-        An epoch that ended early would otherwise leave a part of a batch to be added to the next one's.
+        A step that was refused would otherwise leave a part of a batch to be added to the next one's.
         """
         optimiser, self._newest, self._sum = self._optimiser, None, None
         optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus has no other way

@@ -31,6 +31,8 @@ WARNINGS: Final = [
 ]
 """What a module of these tests has as its ``pytestmark``."""
 PLAN: Final = Plan(Fraction(1, 2), Fraction(8), Fraction(1), 6, 350)
+SPARSE: Final = Plan(Fraction(1, 700), Fraction(8), Fraction(1), 20, 1)
+"""More than a third of its draws are empty."""
 OVER: Final = "all 6 steps that were charged are taken"
 
 

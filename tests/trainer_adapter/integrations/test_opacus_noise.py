@@ -13,7 +13,8 @@ from torch.utils.data import TensorDataset
 from ledger.mechanisms.plan import Plan
 from tests.trainer_adapter.integrations.opacus_bench import PLAN, WARNINGS, bench_of, posted_steps
 from tests.trainer_adapter.live_service import Place, open_place
-from trainer_adapter.integrations import opacus_batches, opacus_guards
+from trainer_adapter.integrations import opacus_batches
+from trainer_adapter.integrations.opacus_generator import unseeded
 
 pytestmark = WARNINGS
 
@@ -55,7 +56,7 @@ def _follow_from_a_seed(generator: torch.Generator) -> int:
 def test_a_search_over_seeds_finds_no_noise() -> None:
     """PyTorch takes 32 bits of a seed on a CPU: the whole state is drawn, and no two are alike."""
     assert _follow_from_a_seed(torch.Generator().manual_seed(5)) == 623
-    ours = [opacus_guards.unseeded(), opacus_guards.unseeded()]
+    ours = [unseeded(), unseeded()]
     assert [_follow_from_a_seed(one) for one in ours] == [0, 0]
     first, second = (torch.randn(4_096, generator=one) for one in ours)
     assert not torch.equal(first, second)

@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset
 
 from tests.trainer_adapter.integrations.opacus_bench import PLAN, WARNINGS, Bench, bench_of, posted_steps
 from tests.trainer_adapter.live_service import Place, open_place
+from trainer_adapter.integrations.opacus import Refusal
 
 pytestmark = WARNINGS
 
@@ -99,15 +100,17 @@ def test_the_optimiser_beneath_makes_no_update_of_its_own(place: Place, by: str)
     """Stepped past Opacus, on gradients without noise: refused, the weights as they were, and so again after a step."""
     with bench_of(place, f"beneath-{by}") as bench:
         bench.private(by)
-        start = bench.model.weight.detach().clone()
         beneath = bench.optimiser.original_optimizer
-        bench.refused("noise of its own", beneath.step)
-        assert torch.equal(bench.model.weight, start)
         bench.backward(next(iter(bench.loader)))
         bench.optimiser.step()
+        start = bench.model.weight.detach().clone()
+        with pytest.raises(Refusal, match="noise of its own"):
+            beneath.step()
         bench.refused("noise of its own", beneath.step)
+        assert torch.equal(bench.model.weight, start)
         assert not bench.weights
-    assert posted_steps(place, f"beneath-{by}") == 1
+    # The second of them left a draw without a step.
+    assert posted_steps(place, f"beneath-{by}") is None
 
 
 @pytest.mark.parametrize("by", ["ours", "engine"])
@@ -132,8 +135,8 @@ def test_a_step_that_breaks_leaves_no_gradient(place: Place, by: str, monkeypatc
         assert all(one.grad is None for one in bench.model.parameters())
 
 
-def test_an_epoch_that_ends_early_leaves_nothing_to_the_next(place: Place) -> None:
-    """Left in the middle of a batch of several parts: the next epoch's first step sums its own records alone."""
+def test_parts_of_a_draw_are_one_sum(place: Place) -> None:
+    """Its records, each once, and those of no other; the epoch that is left after it begins anew with the next."""
     with bench_of(place, "early") as bench:
         bench.records = TensorDataset(torch.zeros(700, 64))
         bench.private("engine")
@@ -150,14 +153,11 @@ def test_an_epoch_that_ends_early_leaves_nothing_to_the_next(place: Place) -> No
         with BatchMemoryManager(
             data_loader=bench.loader, max_physical_batch_size=64, optimizer=bench.optimiser
         ) as parts:
-            for (inputs,) in parts:
-                step(inputs)
-                break
-            assert not summed
-            drawn = 0
-            for (inputs,) in parts:
-                drawn += step(inputs)
-                if summed:
-                    break
-        assert summed == [pytest.approx(drawn, rel=1e-3)]
-    assert posted_steps(place, "early") == 1
+            drawn = [0, 0]
+            for epoch in range(2):
+                for (inputs,) in parts:
+                    drawn[epoch] += step(inputs)
+                    if len(summed) > epoch:
+                        break
+        assert summed == [pytest.approx(count, rel=1e-3) for count in drawn]
+    assert posted_steps(place, "early") == 2
