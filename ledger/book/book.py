@@ -25,7 +25,7 @@ from sqlalchemy import Engine
 from ledger.accounts.pricing import COMPUTED
 from ledger.book.batch import Recorder
 from ledger.book.checkpoint_file import CheckpointFile
-from ledger.book.document_store import DocumentStore
+from ledger.book.document_store import DocumentStore, Storer
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.log_key.overlap_window import signer_of_both
 from ledger.book.lost_database import busy_where_lost
@@ -163,7 +163,7 @@ class Book:
 
     def _released(self, outcomes: list[Outcome]) -> list[Outcome]:
         for one in outcomes:
-            if one.index is not None:
+            if one.index is not None and not one.code.refused:
                 self._documents.release(one.body["request"])
         return outcomes
 
@@ -198,15 +198,17 @@ class Book:
         """From now on ``meter`` gets the actor and the seconds of a processor of every price that is computed."""
         self._writer.pricing.meter = meter
 
-    def put_document(self, data: bytes) -> str:
+    def put_document(self, data: bytes, storer: Storer | None = None) -> str:
         """Store bytes beside the log under their SHA-256; idempotent.
 
+        ``storer``: the caller of a service, which has a share of its own; without, it may take all that is left.
+
         Raises:
-            BookBusy: if the quota of documents that no entry refers to is used up, or the database does not answer.
+            BookBusy: if the database does not answer, or a quota of documents is used up (DocumentQuotaUsed).
             BookStopped: if the book takes no more commands.
             Malformed: if there are too many bytes.
         """
-        return self._documents.put(data)
+        return self._documents.put(data, storer)
 
     @contextmanager
     def read(self) -> Iterator[Snapshot]:

@@ -17,7 +17,6 @@ from sqlalchemy import Engine, event
 
 from ledger.accounts.pricing import CollectedPrices, PriceMissing
 from ledger.book.book import BookBusy
-from ledger.book.document_store import BYTES_MAX, DOCUMENTS_MAX, KEEP_MS, DocumentQuota
 from ledger.book.prepare import AT_ONCE
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
@@ -28,7 +27,7 @@ from ledger.wire.exact_numbers import parse_number
 from ledger.wire.malformed import Malformed
 from policy.decisions.gate import gate
 from tests.factories.documents import NOW, SMALL, contract, plan
-from tests.factories.people import BANK_A, HOSPITAL, HOUR_MS, MERGED
+from tests.factories.people import HOSPITAL, HOUR_MS, MERGED
 from tests.factories.stored import StoredWorld
 from tests.ledger.book.governed import publish
 
@@ -223,37 +222,6 @@ def test_a_run_that_stays_refused_is_answered(world: StoredWorld) -> None:
     with ThreadPoolExecutor(16) as threads:
         words = [found[0].code.word for found in threads.map(world.book.submit, calls)]
     assert words == ["pending", "not_found"] * 8
-
-
-def test_documents_nobody_refers_to_are_bounded() -> None:
-    """By number and by bytes; what is referred to, or an hour old, no longer counts."""
-    quota = DocumentQuota()
-    for number in range(DOCUMENTS_MAX):
-        quota.reserve(f"{number}", 1, NOW)
-    with pytest.raises(BookBusy, match="that no entry refers to"):
-        quota.reserve("more", 1, NOW)
-    quota.release({"document": "7", "signatures": ["8", {"deep": "9"}], "other": 1})
-    for name in ("a", "b", "c"):
-        quota.reserve(name, 1, NOW)
-    with pytest.raises(BookBusy):
-        quota.reserve("d", 1, NOW + KEEP_MS - 1)
-    quota.reserve("d", BYTES_MAX, NOW + KEEP_MS)
-    with pytest.raises(BookBusy):
-        quota.reserve("e", 1, NOW + KEEP_MS)
-
-
-def test_a_document_counts_until_an_entry_refers_to_it(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stored and entered again and again; what is stored and left is refused at the bound."""
-    monkeypatch.setattr("ledger.book.document_store.DOCUMENTS_MAX", 4)
-    for version in range(2, 8):
-        content = {**contract(BANK_A), "version": version}
-        name = f"contract-{version}"
-        assert world.submit(world.document("contract", content, name, BANK_A, BANK_A, HOSPITAL))[0].index is not None
-    for number in range(4):
-        world.book.put_document(b"left %d" % number)
-    with pytest.raises(BookBusy):
-        world.book.put_document(b"one more")
-    assert world.book.put_document(b"left 0")
 
 
 @pytest.mark.parametrize("late", ["post", "key_release", "void"])
