@@ -26,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
+from math import isclose
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -150,12 +151,17 @@ class LedgerAccountant(IAccountant):
         """Let them take their steps from the charge.
 
         Raises:
-            Refusal: for less noise or other draws than the plan's, and for a model that mixes records.
+            Refusal: for less noise, another clipping norm or other draws than the plan's, and for a model that mixes
+                records.
         """
-        if self.run.assignment.training.unit != RECORD:
+        plan, budget = self.run.assignment.training, self.run.budget
+        if plan.unit != RECORD:
             raise Refusal("Opacus draws and clips records, and the plan's unit is the user")
-        probability, budget = self.run.assignment.training.sampling_probability, self.run.budget
-        terms = Terms(probability, self._take, lambda: budget.lease, self._doubt, self._begin)
+        # Opacus computes the norm of all layers together in float32.
+        if not isclose(optimiser.max_grad_norm, plan.clipping_norm, rel_tol=_FLOAT32):
+            norms = f"{float(plan.clipping_norm)}, and the optimiser {float(optimiser.max_grad_norm)}"
+            raise Refusal(f"the plan has the clipping norm {norms}: max_grad_norm must be the plan's")
+        terms = Terms(plan.sampling_probability, self._take, lambda: budget.lease, self._doubt, self._begin)
         # In this mode the model within has other tensors in the place of its parameters while it runs.
         called = model if isinstance(model, GradSampleModuleExpandedWeights) else _plain(model)
         hold((_plain(model), called), optimiser, loader, terms, batch_first=batch_first)
@@ -274,5 +280,7 @@ def _loop_of(run: Run) -> _Loop:
     return _loops.setdefault(run, _Loop())
 
 
+_FLOAT32: Final = 1e-6
+"""How far off, of itself, what is computed in it may be."""
 _PASSED_OVER: Final = "each batch that is handed out is a step, an empty one too: the one before had no step"
 _loops: Final[WeakKeyDictionary[Run, _Loop]] = WeakKeyDictionary()

@@ -144,6 +144,7 @@ class _Guard:
         self._writes = PassWrites()
         self._entered, self._charged = 0, False
         self._clip, self._noise = optimiser.clip_and_accumulate, optimiser.add_noise
+        self._norms = _norms(optimiser)
         self._newest: Part | None = None
         self._looked = False
         self._sum: Part | None = None
@@ -213,6 +214,7 @@ class _Guard:
         """Hold the gradients to the batch that was handed out last, and count them in."""
         if self._optimiser.accumulated_iterations != 1:
             raise Refusal("a step is one draw: gradients of several batches must not be accumulated")
+        self._check_norms()
         if part is None:
             raise Refusal(_NO_BATCH)
         if {len(sample) for sample in self._optimiser.grad_samples} != {part.records}:
@@ -221,6 +223,11 @@ class _Guard:
             raise Refusal("a step needs a pass of the model over its batch: call the model, and not a part of it")
         self._summed = part.records + (0 if self._sum is None else self._summed)
         self._sum = part
+
+    def _check_norms(self) -> None:
+        """Parts that are clipped to another norm than the noise is scaled by would have less than was charged."""
+        if _norms(self._optimiser) != self._norms:
+            raise Refusal("the clipping norm is the plan's from the first step to the last: it was changed")
 
     def add_noise(self) -> None:
         """Take a step, then draw the noise; the gradients are thrown away if there is none."""
@@ -239,6 +246,7 @@ class _Guard:
             # PyTorch's one generator gives the same noise again after the same seed.
             optimiser.generator = unseeded(optimiser.params[0].device)
         part, self._sum = self._sum, None
+        self._check_norms()
         if part is None:
             raise Refusal(_NO_BATCH)
         if self._summed != part.whole:
@@ -265,6 +273,11 @@ class _Guard:
         optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus has no other way
         optimiser._is_last_step_skipped = False  # noqa: SLF001 - or the sum so far stays
         optimiser.zero_grad(set_to_none=True)
+
+
+def _norms(optimiser: DPOptimizer) -> tuple[float, ...]:
+    """What records are clipped to: as a whole, and of an optimiser that clips by layers of each."""
+    return (optimiser.max_grad_norm, *getattr(optimiser, "max_grad_norms", ()))
 
 
 class _Look:

@@ -43,6 +43,8 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "ghost clipping": ({"grad_sample_mode": "ghost"}, "grad_sample_mode must be hooks"),
     "adaptive clipping": ({"clipping": "adaptive"}, "clipping must be flat"),
     "less noise": ({"noise_multiplier": 7.999}, "the plan has noise 8.0"),
+    "a greater norm": ({"max_grad_norm": 50.0}, "the plan has the clipping norm 1.0, and the optimiser 50.0"),
+    "norms of another length": ({"max_grad_norm": [1.0, 1.0], "clipping": "per_layer"}, "and the optimiser 1.41"),
     "more records": ({"batch_size": 700}, "the loader draws with probability"),
 }
 

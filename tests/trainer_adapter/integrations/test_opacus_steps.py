@@ -135,6 +135,26 @@ def test_a_step_that_breaks_leaves_no_gradient(place: Place, by: str, monkeypatc
         assert all(one.grad is None for one in bench.model.parameters())
 
 
+@pytest.mark.parametrize("when", ["between parts", "before the noise"])
+def test_the_clipping_norm_stays_the_plans(place: Place, when: str) -> None:
+    """Parts that were clipped to 1 with noise for a tenth would have a tenth of the noise that was charged."""
+    with bench_of(place, f"norm-{when}".replace(" ", "-")) as bench:
+        bench.private("engine", max_grad_norm=[0.6, 0.8], clipping="per_layer")
+        bench.backward(next(iter(bench.loader)))
+        if when == "between parts":
+            bench.optimiser.max_grad_norms[0] = 0.06
+            with pytest.raises(Refusal, match="it was changed"):
+                bench.optimiser.step()
+        else:
+            bench.optimiser.clip_and_accumulate()
+            bench.optimiser.max_grad_norm = 0.1
+            with pytest.raises(Refusal, match="it was changed"):
+                bench.optimiser.add_noise()
+        assert all(one.grad is None for one in bench.model.parameters())
+        assert bench.run.budget.taken == 0
+    assert posted_steps(place, f"norm-{when}".replace(" ", "-")) is None
+
+
 def test_parts_of_a_draw_are_one_sum(place: Place) -> None:
     """Its records, each once, and those of no other; the epoch that is left after it begins anew with the next."""
     with bench_of(place, "early") as bench:
