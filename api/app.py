@@ -18,6 +18,7 @@ from api.auth.authentication import Authenticator
 from api.auth.bad_signatures import BadSignatures
 from api.auth.caller_quotas import CallerLimits, CallerQuotas
 from api.auth.signed_request import Binding
+from api.auth.stored_documents import ReadDocuments
 from api.console.app import Console
 from api.console.frame.addresses import ROOT
 from api.console.session.login import LoginTerms
@@ -111,8 +112,8 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     secret = secret or secrets.token_bytes(32)
     cursors, challenges = Cursors(_derived(secret, b"cursors")), Challenges(_derived(secret, b"challenges"), clock)
     base, snapshots, progress = base_of(url, "url"), SnapshotProvider(book, clock), Progress(clock)
-    proposals = Proposals(base, clock)
-    context = ReadContext(snapshots, cursors, key_store, progress, log, book.stated_tree, quotas, proposals)
+    proposals, documents = Proposals(base, clock), ReadDocuments(quotas)
+    context = ReadContext(snapshots, cursors, key_store, progress, log, book.stated_tree, quotas, proposals, documents)
     streams = Streams(quotas.terms.share(quotas.terms.streams))
     metrics, marks = Metrics(partial(_size, book), partial(len, streams)), WatermarkKeys(key_store, log.origin)
     limits = CallerLimits(BadSignatures(metrics.bad_signatures.inc), quotas)
@@ -121,7 +122,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
         *commands,
         *_read_routers(context, streams, metrics),
         watermark_router(book, marks, quotas),
-        proposal_router(context, binding, limits.signatures),
+        proposal_router(context, binding, limits),
     ):
         app.include_router(router)
     # Built at the first request for it, once: it takes half a second.
@@ -188,7 +189,7 @@ def _command_routers(  # noqa: PLR0913, PLR0917 - the parts of a service that co
         batch_router(book, reads, binding, limits),
         challenge_router(book, challenges),
         model_key_router(book, store, binding, limits.signatures),
-        document_router(book, binding, limits.signatures),
+        document_router(book, binding, limits),
     )
 
 

@@ -10,6 +10,7 @@ Codes are those of :mod:`ledger.domain.outcomes`; the few that only HTTP knows a
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPMethod
 from typing import Annotated, Any, Final
@@ -23,6 +24,7 @@ from starlette.routing import BaseRoute, Match
 
 from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
+from ledger.book.document_store import DocumentQuotaUsed
 from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, RowsDiffer
 from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
@@ -214,6 +216,13 @@ def _stopped(request: Request, error: BookStopped) -> Problem:
     return Problem(ServiceCode.STOPPED, "")
 
 
+def _documents_used(_request: Request, error: DocumentQuotaUsed) -> Problem:
+    """A quota of documents is used up: the caller's own, or, of which no quota of its own tells, that of all."""
+    retry_s = max(1, math.ceil(error.wait_ms / 1000))
+    code = ServiceCode.QUOTA_EXCEEDED if error.own else ServiceCode.BUSY
+    return Problem(code, f"{error}: retry in {retry_s} s", retry_s=retry_s)
+
+
 def _invalid(_request: Request, error: RequestValidationError) -> Problem:
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:])
@@ -244,6 +253,7 @@ _PROBLEMS: Final[dict[type[Exception], Callable[[Request, Any], Problem]]] = {
     BookBusy: lambda _, error: Problem(ServiceCode.BUSY, str(error)),
     BookPaused: lambda _, error: Problem(ServiceCode.PAUSED, str(error)),
     BookStopped: _stopped,
+    DocumentQuotaUsed: _documents_used,
     RowsDiffer: lambda _, __: Problem(ServiceCode.STOPPED, ROWS_DIFFER),
     HTTPException: _of_status,
     Malformed: lambda _, error: Problem(Code.MALFORMED, str(error), field=error.field),

@@ -21,6 +21,7 @@ from fastapi.responses import Response
 from api.auth.authentication import Calling
 from api.auth.authorisation import PUBLIC, Caller
 from api.auth.caller_quotas import CallerQuotas
+from api.auth.stored_documents import ReadDocuments
 from api.http.etags import tagged_response
 from api.http.pagination import Cursors, Fetch, K, Page, PageRequest, Paging, T, V
 from api.http.query_parameters import AsOf
@@ -53,6 +54,7 @@ class ReadContext(NamedTuple):
     stated: Callable[[int], StatedTree | None]
     quotas: CallerQuotas
     proposals: Proposals
+    documents: ReadDocuments
 
 
 class View(NamedTuple):

@@ -159,7 +159,10 @@ class _Decider(NamedTuple):
             self.binding.check(request.jws, "POST", request.path, command.id)
             require_visible(facts, caller, submission)
         if request.kind in VERSIONED:
-            check_version(facts, command, request.if_match, caller)
+            # The document is as slow to read as its author made it, and nothing of this need be recorded.
+            self.limits.quotas.check_pricing(caller)
+            with self.limits.quotas.metered(caller):
+                check_version(facts, command, request.if_match, caller)
         if request.kind == MODEL_RELEASE.name:
             check_watermark(self.marks, MODEL_RELEASE.read_body(command))
         self._check_quotas(request, caller)

@@ -7,8 +7,9 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
-from api.auth.bad_signatures import BadSignatures
+from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
+from api.auth.stored_documents import storer_of
 from api.http.body import SIGNATURE_PARAMETER, Document, Signature
 from api.http.field_types import PathDigest
 from api.http.problems import Problem, ServiceCode
@@ -23,7 +24,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 
-def document_router(book: Book, binding: Binding, signatures: BadSignatures) -> APIRouter:
+def document_router(book: Book, binding: Binding, limits: CallerLimits) -> APIRouter:
     """PUT /v1/documents/{sha256}: bytes stored beside the log, signed by a registered key."""
     router = APIRouter()
 
@@ -39,15 +40,23 @@ def document_router(book: Book, binding: Binding, signatures: BadSignatures) -> 
             raise Malformed("sha256", "is not the SHA-256 digest of the body")
         _check_length(raw, caller)
         binding.check(jws, "PUT", f"{DOCUMENTS}/{sha256}", sha256)
-        with signatures.counted(caller), book.read() as facts:
+        if not caller.charge:
+            limits.quotas.check_pricing(caller)
+        with limits.signatures.counted(caller), book.read() as facts:
             binding.registered_key(facts, jws, raw)
-        document, signature = book.put_document(raw), book.put_document(jws.encode("ascii"))
-        with book.read() as facts:
-            tags = (tag_replaced(facts, kind, raw, caller) for kind in VERSIONED)
-            replaces = next((tag for tag in tags if tag is not None), None)
+            storer = storer_of(caller, facts)
+        document, signature = (book.put_document(data, storer) for data in (raw, jws.encode("ascii")))
+        replaces = None if caller.charge else _replaced(book, limits, raw, caller)
         return json_response(Stored(document=document, replaces=replaces, signature=signature))
 
     return router
+
+
+def _replaced(book: Book, limits: CallerLimits, document: bytes, caller: Caller) -> str | None:
+    """The tag of what a policy or contract would replace. It is as slow to read as its sender makes it."""
+    with limits.quotas.metered(caller), book.read() as facts:
+        tags = (tag_replaced(facts, kind, document, caller) for kind in VERSIONED)
+        return next((tag for tag in tags if tag is not None), None)
 
 
 def _check_length(document: bytes, caller: Caller) -> None:

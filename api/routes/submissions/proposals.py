@@ -9,8 +9,9 @@ from fastapi.responses import Response
 
 from api.auth.authentication import Calling
 from api.auth.authorisation import Caller
-from api.auth.bad_signatures import BadSignatures
+from api.auth.caller_quotas import CallerLimits
 from api.auth.signed_request import Binding
+from api.auth.stored_documents import storer_of
 from api.http.body import SIGNATURE_PARAMETER, Document, Signature
 from api.http.field_types import PathDigest
 from api.http.problems import Problem, ServiceCode
@@ -30,7 +31,7 @@ from policy.documents import ContractDocument
 _PROBLEMS: Final = (401, 403, 408, 409, 413, 422, 429)
 
 
-def proposal_router(context: ReadContext, binding: Binding, signatures: BadSignatures) -> APIRouter:
+def proposal_router(context: ReadContext, binding: Binding, limits: CallerLimits) -> APIRouter:
     """PUT /v1/contract-proposals/{sha256}: contract and signature are stored as documents; nothing is decided."""
     router, book = APIRouter(), context.snapshots.book
 
@@ -47,9 +48,12 @@ def proposal_router(context: ReadContext, binding: Binding, signatures: BadSigna
         if len(raw) > DOCUMENT_BYTES_MAX:
             raise Problem(ServiceCode.TOO_LARGE, f"the body has more than the {DOCUMENT_BYTES_MAX} bytes allowed")
         binding.check(jws, "PUT", f"{PROPOSALS}/{sha256}", sha256)
-        with signatures.counted(caller), book.read() as facts:
+        limits.quotas.check_pricing(caller)
+        with limits.signatures.counted(caller), book.read() as facts:
             caller.check_actor(binding.registered_key(facts, jws, raw).owner)
-        contract = ContractDocument.parse(raw)
+        # A document is as slow to read as its sender makes it.
+        with limits.quotas.metered(caller):
+            contract = ContractDocument.parse(raw)
         if caller.organisation not in contract.signers:
             raise Problem(Code.NOT_AUTHORISED, f"{caller.organisation} is none of those who sign this contract")
         with book.read() as facts:
@@ -85,9 +89,11 @@ def _store(context: ReadContext, caller: Caller, raw: bytes, jws: str) -> None:
     """Store the contract and the verified signature, and the notice by which other processes find them."""
     call = detached_jws.call_of(jws)
     assert call is not None
-    document = context.snapshots.book.put_document(raw)
-    signature = context.snapshots.book.put_document(jws.encode("ascii"))
-    with context.snapshots.book.read() as facts:
+    book = context.snapshots.book
+    with book.read() as facts:
+        storer = storer_of(caller, facts)
+    document, signature = (book.put_document(data, storer) for data in (raw, jws.encode("ascii")))
+    with book.read() as facts:
         number = next_notice(facts)
-    context.snapshots.book.put_document(notice(number))
+    book.put_document(notice(number), storer)
     context.proposals.add(Proposed(document, caller.organisation, signature, call.time_s * 1000))

@@ -11,6 +11,7 @@ import pytest
 from api.auth.authorisation import Caller
 from api.auth.caller_quotas import CallerQuotas
 from api.auth.guessable_proofs import ProofReader
+from api.auth.stored_documents import ReadDocuments
 from api.http.pagination import Cursors
 from api.http.problems import Problem
 from api.http.snapshots import SnapshotProvider
@@ -141,6 +142,7 @@ def test_the_route_shows_no_such_proof(world: tuple[StoredWorld, str], tmp_path:
         book.book.stated_tree,
         CallerQuotas(),
         Proposals("http://x", clock),
+        ReadDocuments(CallerQuotas()),
     )
     with book.book.read() as facts:
         holder = holder_of(facts.organisations[BANK_A].node)

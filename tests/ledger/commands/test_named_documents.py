@@ -6,6 +6,7 @@ from typing import Final
 
 from ledger.commands.named_documents import NAMING, named_documents
 from ledger.commands.registry import KINDS
+from ledger.wire import canonical_json as c
 from tests.ledger.commands.test_command_bodies import BODIES
 
 DIGEST: Final = "ab" * 32
@@ -26,7 +27,7 @@ def test_every_digest_of_a_command_is_told_apart() -> None:
 
 def test_what_names_documents() -> None:
     """Its members alone, and nothing below them."""
-    named = {"commitments": ["a", "b"], "document": "c", "evidence": "d", "signatures": ["e"]}
+    named: c.Object = {"commitments": ["a", "b"], "document": "c", "evidence": "d", "signatures": ["e"]}
     assert [*named_documents(named)] == ["a", "b", "c", "d", "e"]
     assert [*named_documents(dict.fromkeys(OTHER, DIGEST))] == []
     assert [*named_documents({"document": {"document": DIGEST}, "signatures": [[DIGEST], 1], "evidence": None})] == []
