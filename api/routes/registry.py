@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Query
 from fastapi.responses import Response
 
-from api.auth.authorisation import Caller
-from api.auth.visibility import get_visible, not_found, visible_entry
+from api.auth.visibility import get_visible, not_found
 from api.http.field_types import PathDid, PathDigest, PathName
 from api.http.pagination import Page, fetch_from
 from api.routes.read_routes import LISTED, PROBLEMS, ReadRoutes, View
@@ -19,13 +17,10 @@ from client.http.endpoints import BYTES_TYPE
 from ledger.commands.entry import Entry
 from ledger.commands.signing_keys.key_authority import terms_of
 from ledger.domain.facts import Dataset, Facts, Organisation
-from ledger.domain.gate import DOCUMENT_BYTES_MAX
+from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
-from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import policy_in_force
-from policy.decisions.documents_in_force import read_policy as parse_policy
 from policy.decisions.documents_in_force import read_recommendation as parse_recommendation
-from policy.documents.document_text import read_text
 
 ROUTES: Final = ReadRoutes("registry")
 
@@ -151,55 +146,9 @@ def read_document(
     entry: Annotated[str | None, Query(max_length=128, description="the id of an entry that names it")] = None,
 ) -> Response:
     """The bytes of a document. Raises: Malformed, Problem."""
-    data = view.facts.documents.get(c.sha256(sha256, "sha256"))
-    if data is None or not _sees_document(view, sha256, data, entry):
+    assert isinstance(view.facts, Snapshot)
+    data = view.context.documents.read(view.caller, view.facts, c.sha256(sha256, "sha256"), entry)
+    if data is None:
         raise not_found(f"document {sha256}")
     headers = {"cache-control": "private, immutable, max-age=31536000", "content-disposition": "attachment"}
     return Response(data, media_type=BYTES_TYPE, headers=headers)
-
-
-def _sees_document(view: View, sha256: str, data: bytes, entry: str | None) -> bool:
-    caller, facts = view.caller, view.facts
-    if caller.sees_all:
-        return True
-    if entry is not None:
-        return _mentions(visible_entry(facts, entry, caller)[1].request, sha256)
-    contract = facts.contracts.get(sha256)
-    return caller.sees_contract(contract, facts) if contract is not None else _is_open_to(caller, data, facts)
-
-
-def _is_open_to(caller: Caller, data: bytes, facts: Facts) -> bool:
-    """By what the document says: its parties may read a contract before it is entered, everyone what governs all.
-
-    A caller that sees a provider's datasets reads what is recommended for them.
-    """
-    try:
-        # So long is a policy alone, which is parsed once.
-        long = len(data) > DOCUMENT_BYTES_MAX
-        known = (
-            {"kind": parse_policy(data).__struct_config__.tag} if long else read_text(data, DOCUMENT_BYTES_MAX).value
-        )
-    except Malformed:
-        return False
-    if caller.charge or not isinstance(known, dict):
-        return False
-    if known.get("kind") == "contract":
-        parties, waivers = (_items_of(known, name) for name in ("tdps", "waivers"))
-        issuers = [waiver.get("issuer") for waiver in waivers if isinstance(waiver, dict)]
-        return caller.organisation in [known.get("tdc"), *parties, *issuers]
-    if known.get("kind") in {"recommendation", "stream"}:
-        return caller.sees_provider(str(known.get("provider")), facts)
-    return known.get("kind") in {"policy", "dataset"}
-
-
-def _items_of(value: Mapping[str, object], name: str) -> list[Any]:
-    items = value.get(name)
-    return items if isinstance(items, list) else []
-
-
-def _mentions(value: c.Json, sha256: str) -> bool:
-    if isinstance(value, dict):
-        return any(_mentions(member, sha256) for member in value.values())
-    if isinstance(value, list):
-        return any(_mentions(item, sha256) for item in value)
-    return value == sha256
