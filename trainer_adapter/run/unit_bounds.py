@@ -3,7 +3,8 @@
 Such a run is charged for groups: of the records that one unit of the partition has at most, as the partition says
 (``unit_records_max``), or the job, if that is more. A user with more records would lose more than was charged, so the
 records beyond are left out, or the run ends. Where records name no users, that one has no more is their provider's
-word.
+word. Where the unit is the record each one counts, whatever its ``users`` say: if only the first of a user's did, the
+second would take its place when it is not there, and one record would move an answer by twice what is charged.
 """
 
 from __future__ import annotations

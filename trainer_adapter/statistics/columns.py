@@ -13,9 +13,8 @@ from torch import Tensor
 
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.privacy_units import of_users
 from trainer_adapter.layers.tensor_trees import TensorTree, count_records
-from trainer_adapter.training.training_records import read_records, read_users
+from trainer_adapter.training.training_records import read_records
 
 Values = NDArray[np.float64]
 _COLUMN: Final = re.compile(r"(inputs|targets)(?:\.([^\[]+))?(?:\[([0-9]+)\])?")
@@ -28,15 +27,12 @@ class RecordColumns:
         records: how many count; private.
     """
 
-    def __init__(
-        self, opened: Mapping[str, PartitionData], unit_records_max: int | None, present: Tensor | None = None
-    ) -> None:
-        """Read the partitions; of each privacy unit at most the first so many records count.
+    def __init__(self, opened: Mapping[str, PartitionData], present: Tensor | None = None) -> None:
+        """Read the partitions.
 
         Args:
             opened: data by partition.
-            unit_records_max: records of one unit, which the partitions' ``users`` name; None where each is its own.
-            present: of joined records which there are, shape (records,), bool; None: all.
+            present: which records count, shape (records,), bool; None: all.
 
         Raises:
             Malformed: for what one record cannot change.
@@ -44,9 +40,6 @@ class RecordColumns:
         self._parts = [read_records(data, ref) for ref, data in opened.items()]
         counts = [count_records(targets, "targets") for _, targets in self._parts]
         self._kept = torch.ones(sum(counts), dtype=torch.bool) if present is None else present
-        if unit_records_max is not None:
-            places, valid = of_users(read_users(opened), len(self._kept), unit_records_max)
-            self._kept = torch.zeros_like(self._kept).index_fill_(0, places[valid], value=True)
         self.records = int(self._kept.sum())
 
     def values(self, column: str) -> Values:

@@ -20,9 +20,8 @@ from client.dataset_files.record_parts import INPUTS, TARGETS
 from client.dataset_files.stored_partition import PartitionData
 from client.dataset_files.tokens.person_tokens import JOIN
 from ledger.wire.malformed import Malformed
-from trainer_adapter.dpsgd.privacy_units import of_users
 from trainer_adapter.statistics.columns import RecordColumns
-from trainer_adapter.training.training_records import array_names, read_arrays, read_users
+from trainer_adapter.training.training_records import array_names, read_arrays
 
 _WORDS: Final = 1 << 64
 _USERS: Final = "users"
@@ -38,20 +37,13 @@ def held_out(opened: Mapping[str, PartitionData], share: Fraction | None) -> Ten
     return torch.tensor(sides, dtype=torch.bool)
 
 
-def kept_records(opened: Mapping[str, PartitionData], present: Tensor | None, unit_records_max: int | None) -> Tensor:
-    """Which records count, shape (records,), bool: those that are joined, or of each unit the first so many.
+def kept_records(opened: Mapping[str, PartitionData], present: Tensor | None) -> Tensor:
+    """Which records count, shape (records,), bool: those of ``present``, which the run knows, or all.
 
     Raises:
         Malformed: for what one record cannot change.
     """
-    if present is not None:
-        return present
-    records = RecordColumns(opened, None).records
-    kept = torch.ones(records, dtype=torch.bool)
-    if unit_records_max is None:
-        return kept
-    places, valid = of_users(read_users(opened), records, unit_records_max)
-    return torch.zeros_like(kept).index_fill_(0, places[valid], value=True)
+    return torch.ones(RecordColumns(opened).records, dtype=torch.bool) if present is None else present
 
 
 def _is_out(key: bytes, share: Fraction | None) -> bool:

@@ -118,13 +118,13 @@ class StagedRun(ModelRun):
 
     def make_ready(self, loss: Loss, opened: Mapping[str, PartitionData], present: Tensor | None) -> None:
         """Take the statistics of the records that train, then make the engine of these. Raises: as :meth:`open`."""
-        kept = kept_records(opened, present, self.assignment.unit_records_max)
+        kept = kept_records(opened, present)
         out = held_out(opened, self.stages.held_out)
         self._measured = kept & out
-        self._columns = RecordColumns(opened, None, self._measured)
+        self._columns = RecordColumns(opened, self._measured)
         if self.stages.statistics:
             self.begin_at_saved()
-            self._take_statistics(RecordColumns(opened, None, kept & ~out))
+            self._take_statistics(RecordColumns(opened, kept & ~out))
         self.constants = self.load_constants()
         self._records = self.read_all(opened)
         if not self.stages.statistics:

@@ -19,6 +19,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.charged_run import Run
+from trainer_adapter.run.unit_bounds import unit_bounds
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
 from trainer_adapter.session.slice_files import with_slices
@@ -27,6 +28,7 @@ from trainer_adapter.statistics.noisy_answers import noisy_answer, shown
 from trainer_adapter.statistics.opendp_noise import measurement_of
 from trainer_adapter.training.model_file import tensors_bytes
 from trainer_adapter.training.record_join import join_partitions
+from trainer_adapter.training.training_records import counted_records, read_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,11 @@ class StatisticsRun(Run):
     joins = bounds_units = True
 
     def columns(self) -> RecordColumns:
-        """The columns of the records that count, joined where the job joins; once. Raises: Malformed."""
+        """The columns of the records that count, joined where the job joins; once.
+
+        Raises:
+            Malformed: for what one record cannot change. Refused, Unreachable.
+        """
         opened, assignment = self.open_data(), self.assignment
         try:
             opened, present = join_partitions(opened, assignment)
@@ -82,8 +88,10 @@ class StatisticsRun(Run):
             # The end of the run reveals what the tables hold, so it counts as begun.
             self.begin().next_step()
             raise
-        # A join counts the records of a person itself.
-        return RecordColumns(opened, assignment.unit_records_max if present is None else None, present)
+        if present is None:
+            # A join counts the records of a person itself.
+            present = counted_records(opened, unit_bounds(opened, assignment, self.service), read_records)
+        return RecordColumns(opened, present)
 
 
 def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | None = None) -> StatisticsReport:

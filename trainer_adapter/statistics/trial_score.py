@@ -65,9 +65,9 @@ class HeldOutScore:
         Raises:
             Malformed: for what one record cannot change.
         """
-        kept = kept_records(opened, present, self._job.unit_records_max)
+        kept = kept_records(opened, present)
         out = held_out(opened, self._terms.held_out)
-        self._columns = RecordColumns(opened, None, kept & out)
+        self._columns = RecordColumns(opened, kept & out)
         self._inputs = at_places(records, torch.nonzero(kept & out).flatten())
         return kept & ~out
 

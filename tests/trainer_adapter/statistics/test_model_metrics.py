@@ -193,7 +193,7 @@ def test_totals_are_of_the_model_and_the_record() -> None:
     """A record of no class, or without a finite score, is in no cell."""
     file = io.BytesIO()
     np.savez(file, inputs=np.array([[1.0], [2.0], [np.nan], [-1.0]]), targets=np.array([1, 0, 1, 7]))
-    own = RecordColumns({"did:web:h.example/d/p": file.getvalue()}, None)
+    own = RecordColumns({"did:web:h.example/d/p": file.getvalue()})
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(1.0)

@@ -182,10 +182,10 @@ def test_users_count_with_as_many_records_as_are_priced(tmp_path: Path) -> None:
         assert Fraction(79, 100) < epsilon <= Fraction(8, 10)
 
 
-def _columns(bound: int | None = None, **held: np.ndarray[Any, Any]) -> RecordColumns:
+def _columns(**held: np.ndarray[Any, Any]) -> RecordColumns:
     file = io.BytesIO()
     np.savez(file, **held)  # type: ignore[arg-type] # names of arrays
-    return RecordColumns({"did:web:h.example/d/p": file.getvalue()}, bound)
+    return RecordColumns({"did:web:h.example/d/p": file.getvalue()})
 
 
 def test_columns_are_named_by_part_and_place() -> None:
@@ -193,7 +193,7 @@ def test_columns_are_named_by_part_and_place() -> None:
     plain = _columns(inputs=np.arange(6.0).reshape(2, 3), targets=np.array([4, 5]))
     assert (plain.records, plain.values("inputs[2]").tolist(), plain.values("targets").tolist()) == (2, [2, 5], [4, 5])
     parts = {"inputs.age": np.array([1.0, np.nan]), "inputs.x": np.zeros((2, 2)), "targets": np.zeros(2)}
-    named = _columns(None, **parts)
+    named = _columns(**parts)
     assert named.values("inputs.age")[0] == 1
     assert np.isnan(named.values("inputs.age")[1])
     for known, column, words in (
@@ -206,13 +206,3 @@ def test_columns_are_named_by_part_and_place() -> None:
     ):
         with pytest.raises(Malformed, match=words):
             known.values(column)
-
-
-def test_the_first_records_of_a_user_count_whoever_else_is_there() -> None:
-    """So that one user more or less changes no other's."""
-    users = np.array([7, 7, 8, 7, 9, 8])
-    held = _columns(2, inputs=np.arange(6.0), targets=np.zeros(6), users=users)
-    assert held.values("inputs").tolist() == [0, 1, 2, 4, 5]
-    without = users != 8
-    held = _columns(2, inputs=np.arange(6.0)[without], targets=np.zeros(4), users=users[without])
-    assert held.values("inputs").tolist() == [0, 1, 4]
