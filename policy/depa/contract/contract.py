@@ -80,7 +80,8 @@ class Contract:
     def by_key(self) -> tuple[tuple[Dataset, ...], ...]:
         """The datasets by data key, in order: datasets of one key are released, and so charged, together.
 
-        An equal key id joins them, unless both state the vault of the key and the vaults differ.
+        An equal key id joins those of one provider, unless both state the vault of the key and the vaults differ. Two
+        providers never share a partition, so what one of them is charged for says nothing of the other's records.
         """
         groups: list[list[Dataset]] = []
         for dataset in self.datasets:
@@ -219,6 +220,6 @@ def _check_bounds(contract: Contract, reasons: Reasons) -> None:
 
 
 def _same_key(dataset: Dataset, other: Dataset) -> bool:
-    if dataset.key is None or dataset.key != other.key:
+    if dataset.key is None or (dataset.provider, dataset.key) != (other.provider, other.key):
         return False
     return not (dataset.vault and other.vault) or dataset.vault == other.vault

@@ -43,10 +43,12 @@ outputs = 2
 TEMPLATE = HEAD + PAGE
 
 
-def _job(template: str, change: dict[str, Any] | None = None, level: int = 1) -> dict[str, Any]:
+def _job(
+    template: str, change: dict[str, Any] | None = None, level: int = 1, contract: dict[str, Any] | None = None
+) -> dict[str, Any]:
     shipped = json.dumps(changed(PIPELINE, SHIPPED if change is None else change)).encode()
     terms = Terms(CHECKED_AT, level=level, records=500)
-    adapted = adapt(json.dumps(CONTRACT).encode(), shipped, terms, PartyDecisions(rows=1))
+    adapted = adapt(json.dumps(changed(CONTRACT, contract or {})).encode(), shipped, terms, PartyDecisions(rows=1))
     assert not adapted.checked.code.refused, adapted.checked.reasons
     made = tomllib.loads(job_file(template.encode(), adapted.checked, "pipeline.json", shipped).decode())
     train: dict[str, Any] = made["train"]
@@ -128,3 +130,15 @@ def test_no_job_trains_boosted_trees() -> None:
         Malformed, match=r"--job: .*no clean room runs boosted trees \(Train_XGB\): .*proven sensitivity"
     ):
         _job(TEMPLATE, {"pipeline|1": TREES}, level=0)
+
+
+@pytest.mark.parametrize("vault", ["vault.example", ""])
+def test_a_key_id_of_two_providers_charges_both(vault: str) -> None:
+    """By one of them alone a run would read the other's records without a charge on these."""
+    kid, vaults = "datasets|1|key|properties|kid", (f"datasets|{place}|key|properties|endpoint" for place in range(3))
+    shared = {kid: "HospitalKey", **dict.fromkeys(vaults, vault)}
+    assert list(_job(TEMPLATE, contract=shared)["data"]) == [LAB, HOSPITAL]
+    for left_out, lacks in ((LAB, "lab"), (HOSPITAL, "hospital")):
+        alone = "\n".join(line for line in TEMPLATE.split("\n") if not line.startswith(f'"{left_out}" ='))
+        with pytest.raises(Malformed, match=rf"^train.data: lacks a partition of did:web:{lacks}"):
+            _job(alone, contract=shared)

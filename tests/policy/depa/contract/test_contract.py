@@ -214,7 +214,12 @@ def test_identity_is_provider_dataset_and_key() -> None:
     ("change", "groups"),
     [
         ({}, [[VISITS, WARDS], [TESTS]]),
-        ({"datasets|1|key|properties|kid": "HospitalKey"}, [[VISITS, TESTS, WARDS]]),
+        ({"datasets|1|key|properties|kid": "HospitalKey"}, [[VISITS, WARDS], [TESTS]]),
+        (
+            {"datasets|1|key|properties|kid": "HospitalKey"}
+            | {f"datasets|{place}|key|properties|endpoint": "" for place in range(3)},
+            [[VISITS, WARDS], [TESTS]],
+        ),
         ({"datasets|2|key|properties|endpoint": "other.example"}, [[VISITS], [TESTS], [WARDS]]),
         ({"datasets|2|key|properties|endpoint": ""}, [[VISITS, WARDS], [TESTS]]),
         ({"datasets|2|key|properties|endpoint": GONE}, [[VISITS, WARDS], [TESTS]]),
@@ -222,15 +227,15 @@ def test_identity_is_provider_dataset_and_key() -> None:
     ],
 )
 def test_what_one_key_opens_is_together(change: dict[str, Any], groups: list[list[str]]) -> None:
-    """A shared key id joins datasets, whoever provides them, unless both name vaults that differ."""
+    """A shared key id joins datasets of one provider, unless both name vaults that differ."""
     assert [[dataset.id for dataset in group] for group in _read(change).by_key()] == groups
 
 
 def test_keys_are_reported_with_their_least_bounds() -> None:
     """The charge of a key is under the strictest of what it opens."""
-    found = checked({"datasets|2|key|properties|kid": "LabKey"}, {"pipeline|0|config|datasets|0|provider": GONE})
-    assert [(len(key["datasets"]), key["epsilon_max"]) for key in found.keys] == [(1, "2.5"), (2, "2")]  # type: ignore[arg-type]  # JSON
-    assert ("keys_together", "contract.datasets[1].key.properties.kid") in [
+    found = checked({"datasets|1|key|properties|kid": "HospitalKey"}, {"pipeline|0|config|datasets|0|provider": GONE})
+    assert [(len(key["datasets"]), key["epsilon_max"]) for key in found.keys] == [(2, "2.5"), (1, "2")]  # type: ignore[arg-type]  # JSON
+    assert ("keys_together", "contract.datasets[0].key.properties.kid") in [
         (one.code, one.field) for one in found.reasons
     ]
 
