@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
 import httpx
 import pytest
 
-from client.http.endpoints import DOCUMENTS, SIGNATURE_HEADER
+from api.auth.caller_quotas import CallerQuotas
+from api.http.quota_terms import QuotaTerms
+from client.http.endpoints import DOCUMENTS, PROPOSALS, SIGNATURE_HEADER
 from client.http.problems import Refused
 from client.keys.signer import Signer
 from ledger.book.document_store import KEEP_MS
+from ledger.commands.registry import PATHS
 from ledger.wire import canonical_json as c
 from tests.factories.documents import contract
 from tests.factories.people import BANK_A, HOSPITAL, SRO, CleanRoom
-from tests.factories.service import ServedWorld
+from tests.factories.service import ServedWorld, founded_world
 
 SHARE = 8
 
 
-def put(world: ServedWorld, signer: Signer, did: str, data: bytes) -> httpx.Response:
-    """Store bytes."""
-    path = f"{DOCUMENTS}/{c.digest(data)}"
+def put(world: ServedWorld, signer: Signer, did: str, data: bytes, to: str = DOCUMENTS) -> httpx.Response:
+    """Store bytes, or propose them."""
+    path = f"{to}/{c.digest(data)}"
     shown = {**world.everybody.shown(did), SIGNATURE_HEADER: world.sign(signer, path, data, c.digest(data), "PUT")}
     return world.http.put(path, content=data, headers=shown)
 
@@ -71,3 +78,33 @@ def test_a_proposed_contract_is_in_its_party_s_share(world: ServedWorld, monkeyp
         world.service.propose_contract(world.bank, data)
     assert refused.value.code == "quota_exceeded"
     assert put(world, world.hospital, HOSPITAL, b"words of another").status_code == 200
+
+
+@pytest.mark.parametrize("asked", ["store", "propose", "enter"])
+def test_what_a_caller_has_read_through_is_its_pricing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Stored again and again, proposed, or entered under a tag of before: until its seconds are used up."""
+    text = c.dump({"kind": "contract", "tdc": BANK_A, "tdps": ["a"] * 100})
+    with founded_world(tmp_path, CallerQuotas(QuotaTerms(pricing_s_per_hour=600), clock=lambda: 0.0)) as world:
+        stored = put(world, world.bank, BANK_A, text).json()
+        entered: c.Object = {"document": stored["document"], "signatures": [stored["signature"]]}
+        # As if each text took 250 seconds of the 600.
+        seconds = count(0, 250)
+        monkeypatch.setattr("api.auth.caller_quotas.time.thread_time", lambda: next(seconds))
+        ask: dict[str, Callable[[], httpx.Response]] = {
+            "store": lambda: put(world, world.bank, BANK_A, text),
+            "propose": lambda: put(world, world.bank, BANK_A, text, PROPOSALS),
+            "enter": lambda: _entering(world, entered),
+        }
+        answers = [ask[asked]() for _ in range(4)]
+        assert [one.json().get("code") == "quota_exceeded" for one in answers] == [False, False, False, True]
+        assert "seconds of pricing" in answers[-1].json()["detail"]
+        assert put(world, world.hospital, HOSPITAL, b"words").status_code == 200
+
+
+def _entering(world: ServedWorld, body: c.Object) -> httpx.Response:
+    """A contract that replaces what is not the newest: nothing of it is recorded."""
+    raw = world.command_bytes(world.bank, BANK_A, "contract", body, "stale")
+    signature = world.sign(world.bank, PATHS["contract"], raw, "stale")
+    return world.post(PATHS["contract"], raw, signature, **{"if-match": '"of-before"'})
