@@ -114,11 +114,11 @@ def _facts(reader: Reader, known: ChargeWithProgress) -> list[tuple[str, Cell]]:
 
 
 def _contract(reader: Reader, digest: str) -> Cell:
-    """The contract of a run by its id, where it is on record; its digest is behind it."""
+    """The contract of a run by its id, where the reader sees it; its digest is behind it, and alone elsewhere."""
     agreed = reader.facts.contracts.get(digest)
-    return (
-        cells.digest(digest) if agreed is None else Cell(agreed.id, exact=digest, href=address("contracts", agreed.id))
-    )
+    if agreed is None or not reader.caller.sees_contract(agreed, reader.facts):
+        return cells.digest(digest)
+    return Cell(agreed.id, exact=digest, href=address("contracts", agreed.id))
 
 
 def _line(line: RunEpsilon, words: str) -> tuple[Cell, ...]:
