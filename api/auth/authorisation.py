@@ -163,10 +163,15 @@ class Caller:
         organisation = facts.organisations.get(self.organisation)
         return organisation is not None and knows(facts.nodes, organisation.node, charge.author, charge.index)
 
+    def _own_charge(self, facts: Facts) -> Charge | None:
+        """The charge of a clean room; None in a past before it."""
+        return facts.charges.get(self.charge)
+
     def sees_contract(self, contract: Contract, facts: Facts) -> bool:
         """Its parties and the organisations that the consumer became, and the clean room of a charge under it."""
         if self.charge:
-            return facts.charges[self.charge].contract == contract.document
+            charge = self._own_charge(facts)
+            return charge is not None and charge.contract == contract.document
         if self.sees_all or self.organisation in {contract.consumer, *contract.providers}:
             return True
         organisation = facts.organisations.get(self.organisation)
@@ -175,13 +180,15 @@ class Caller:
     def sees_partition(self, partition: Partition, facts: Facts) -> bool:
         """Its provider, consumers with a contract of that provider, TSOs, and the clean rooms charged to it."""
         if self.charge:
-            return partition.ref in facts.charges[self.charge].partitions
+            charge = self._own_charge(facts)
+            return charge is not None and partition.ref in charge.partitions
         return self.sees_provider(partition.provider, facts)
 
     def sees_provider(self, provider: str, facts: Facts) -> bool:
         """Itself, consumers with a contract of it, TSOs, and the clean rooms charged to it: to its datasets."""
         if self.charge:
-            return provider in map(provider_of, facts.charges[self.charge].partitions)
+            charge = self._own_charge(facts)
+            return charge is not None and provider in map(provider_of, charge.partitions)
         if self.sees_all or TSO in self.roles or provider == self.organisation:
             return True
         return provider in self._under_contract(facts)
