@@ -33,6 +33,7 @@ from api.console.session.sealed_cookies import SealedCookies
 from api.console.session.session import Session, form_token, is_form_token
 from api.console.view_list import NAVIGATION, PAGES
 from api.console.views.live.run_streams import RunStreams
+from api.http.body import bounded
 from api.http.problems import Problem
 from api.routes.events import Streams
 from api.routes.read_routes import ReadContext, View
@@ -45,6 +46,8 @@ ANYONE: Final = Caller("", ())
 _HTML: Final = "text/html; charset=utf-8"
 _SAME_SITE: Final = frozenset({"", "none", "same-origin"})
 """What a browser says of where a form came from (Fetch Metadata), or says nothing."""
+_LOGINS: Final = frozenset({"login", "callback"})
+"""Routes that count as anonymous with a session, too: they ask an issuer."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -95,7 +98,7 @@ class Console:
                 *(self._page_route(page) for page in PAGES),
             ],
             redirect_slashes=False,
-            default=_missing,
+            default=self._missing,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,17 +107,17 @@ class Console:
             try:
                 await self._router(scope, receive, send)
             except Exception as error:  # noqa: BLE001 - whatever it was, people get a page
-                request = Request(scope, receive)
-                found = ProblemPage.of_error(request, error)
-                await self._problem(request, found)(scope, receive, send)
+                await self._failed(Request(scope, receive), error)(scope, receive, send)
 
     def _route(self, path: str, name: str, endpoint: Endpoint, *methods: str) -> ConsoleRoute:
         async def guarded(request: Request) -> Response:
             # Here, because the framework hands what a route raises to the API's handlers, which answer in JSON.
             try:
+                if name in _LOGINS or self._session(request) is None:
+                    self._context.quotas.admit_anonymous(request.scope)
                 return await endpoint(request)
             except Exception as error:  # noqa: BLE001 - whatever it was, people get a page
-                return self._problem(request, ProblemPage.of_error(request, error))
+                return self._failed(request, error)
 
         route = ConsoleRoute(path, guarded, methods=[*(methods or ("GET",))], name=name)
         route.operation_id = f"console_{name}"
@@ -122,7 +125,8 @@ class Console:
 
     def _page_route(self, page: ConsolePage) -> ConsoleRoute:
         async def endpoint(request: Request) -> Response:
-            form = await _form(request) if request.method == "POST" else {}
+            # A form is a session's: without one it is not read, and the page says what is missing.
+            form = await _form(request) if request.method == "POST" and self._session(request) is not None else {}
             return await run_sync(self._page, page, request, form)
 
         methods = ("GET", "POST") if page.form else ("GET",)
@@ -134,9 +138,7 @@ class Console:
             if self._cookies.is_sent(SESSION, _cookies(request)):
                 raise ProblemPage.session_ended()
             return _redirect(address("login", next=_here(request)))
-        if session is None:
-            self._context.quotas.admit_anonymous(request.scope)
-        if form:
+        if form or request.method == "POST":
             self._check_form(request, session, form)
         inputs = Inputs(dict(request.path_params), dict(request.query_params), form)
         snapshots = self._context.snapshots
@@ -201,6 +203,18 @@ class Console:
             origin=self._context.log.origin,
         )
 
+    async def _missing(self, scope: Scope, receive: Receive, _send: Send) -> None:
+        if self._session(Request(scope, receive)) is None:
+            self._context.quotas.admit_anonymous(scope)
+        raise HTTPException(404)
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        """What a page raised, as a page; with the time to retry after, where the error has one."""
+        page = self._problem(request, ProblemPage.of_error(request, error))
+        if isinstance(error, Problem) and "retry-after" in (answer := error.response()).headers:
+            page.headers["retry-after"] = answer.headers["retry-after"]
+        return page
+
     def _problem(self, request: Request, problem: ProblemPage) -> Response:
         session = self._session(request)
         following = _here(request) if request.method == "GET" else address()
@@ -244,7 +258,6 @@ class Console:
         return self._streams.open(request, session)
 
     def _begin(self, request: Request) -> Response:
-        self._context.quotas.admit_anonymous(request.scope)
         issuer, following = request.query_params.get("issuer"), local_path(request.query_params.get("next", ""))
         if issuer is None:
             values = {"title": "Log in", "issuers": self._logins.issuers, "following": following}
@@ -254,7 +267,6 @@ class Console:
         return _redirect(begun.location, begun.cookie)
 
     def _finish(self, request: Request) -> Response:
-        self._context.quotas.admit_anonymous(request.scope)
         pairs = request.query_params.multi_items()
         # A repeated parameter is invalid (RFC 6749, section 3.1).
         answer = dict(pairs) if len({name for name, _ in pairs}) == len(pairs) <= FIELDS_MAX else {}
@@ -262,10 +274,9 @@ class Console:
         return _redirect(finished.location, *finished.cookies)
 
     async def _logout(self, request: Request) -> Response:
-        form = await _form(request)
         session = self._session(request)
         if session is not None:
-            self._check_form(request, session, form)
+            self._check_form(request, session, await _form(request))
         return _redirect(address("login"), *(self._cookies.set(name, "", 0) for name in (SESSION, LOGIN)))
 
 
@@ -276,17 +287,9 @@ def _in_thread(endpoint: Callable[[Request], Response]) -> Endpoint:
     return run
 
 
-async def _missing(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    raise HTTPException(404)
-
-
 async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises: ProblemPage."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > FORM_BYTES_MAX:
-            raise ProblemPage(413, "too_large", "The form is too large", f"It may have {FORM_BYTES_MAX} bytes.")
+    """The fields of a form. Raises: Problem, if it is too long or does not arrive; ProblemPage."""
+    body = await bounded(request, FORM_BYTES_MAX)
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
     except ValueError:
