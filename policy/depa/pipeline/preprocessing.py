@@ -96,6 +96,8 @@ def _of_dataset(fields: Fields) -> Iterator[Exposure]:
     if fields.value.get("transforms") is not None:
         transforms = fields.inner("transforms")
         transforms.only(("augment", "normalize"))
+        if transforms.value.get("augment") is not None:
+            transforms.flag("augment")  # options of it may mix records, as mixup does
         if transforms.has("normalize") and transforms.flag("normalize") is not False:
             yield _fit(transforms, "normalize", "nothing says that the mean is public")
 
@@ -106,6 +108,9 @@ def _read_options(fields: Fields) -> None:
         if content_of(fields.value.get(option), ""):
             fields.inner(option).only(known)
             fields.unread(option)
+    fields.unread("format", "structure", "structure_type")
+    if isinstance(fields.value.get("feature_columns"), dict):  # a rule that chooses columns, and no list of them
+        fields.unread("feature_columns")
     if isinstance(fields.value.get("fill_value"), str):  # a word such as "mean" is a constant to DEPA's trainer
         fields.unread("fill_value")
 

@@ -71,6 +71,8 @@ _BEFORE_2025: Final = (
     "test_train_split",
     "trained_model_output_path",
 )
+_UNREAD: Final = ("loss_config", "model_config", "optimizer", "scheduler", "threshold")
+"""Of DEPA's own trainer. A loss, a layer or a scheduler may compute with several records or with a metric of them."""
 _PATHS: Final = ("base_model_path", "input_dataset_path", "saved_weights_path", "trained_model_output_path")
 
 
@@ -124,6 +126,7 @@ def read_training(name: str, fields: Fields) -> Training:
     else:
         fields.refuse("stage_not_private", "is_private")
     _check_layers(fields)
+    fields.unread(*_UNREAD)
     paths = fields.inner("paths") if fields.has("paths") else fields
     if paths is not fields:
         paths.only(_PATHS)

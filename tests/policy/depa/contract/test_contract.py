@@ -188,7 +188,8 @@ def test_each_term_that_nothing_reads_is_warned_of_by_its_place(change: dict[str
     plain = {"ccrp": GONE} | {f"datasets|{place}|key|properties|authority": GONE for place in range(3)}
     found = checked({path: new for path, new in plain.items() if path not in change} | change)
     assert refusals(found) == []
-    assert [field for code, field in warnings(found) if code == "term_unread"] == [f"contract.{one}" for one in fields]
+    unread = [field for code, field in warnings(found) if code == "term_unread" and field.startswith("contract")]
+    assert unread == [f"contract.{one}" for one in fields]
 
 
 def _read(change: dict[str, Any]) -> Contract:
