@@ -21,6 +21,7 @@ from client.cli.command_group import TOP_LEVEL, CommandGroup
 from client.cli.error_report import errors_reported
 from client.cli.output import epsilon_lines, print_fields, print_json, print_outcome
 from client.cli.planned_run.charge_file import Body, Changes, Contract, Noise, Partitions, Steps, read_charge
+from client.cli.wording.printable_text import printable, say
 from client.cli.wording.refunds import refund_lines
 
 if TYPE_CHECKING:
@@ -74,13 +75,13 @@ def quote(  # noqa: PLR0913 - each an option
             report = None if as_json else service.plan_report(body)
     if report is None:
         for warning in answer.warnings:
-            typer.echo(f"Warning: {warning}", err=True)
+            say(f"Warning: {printable(warning)}", err=True)
         print_json(answer.body)
         return
     from client.cli.planned_run.plan_answer import permitted_lines
 
     for line in permitted_lines(report):
-        typer.echo(line)
+        say(line)
 
 
 @group.command(
@@ -142,7 +143,7 @@ def make(  # noqa: PLR0913 - each an option
     print_outcome(answer, as_json=as_json, extra={"accounts": shown})
     if not as_json:
         for line in (*epsilon_lines(answer.body.get("run_epsilon")), *account_lines(answer.body, shown)):
-            typer.echo(f"  {line}")
+            say(f"  {line}")
 
 
 @contextmanager
@@ -170,18 +171,18 @@ def _room_keys(path: Path, *, dry_run: bool) -> Iterator[Object]:
             for file in written:
                 file.unlink()
         raise
-    typer.echo(f"The clean room's keys: {written[0]} signs its commands, {written[1]} opens its data keys.", err=True)
+    say(f"The clean room's keys: {written[0]} signs its commands, {written[1]} opens its data keys.", err=True)
 
 
 def _print_charge(shown: Object) -> None:
     lines = {name: shown[name] for name in ("run_epsilon", "with_ancestry")}
     print_fields({name: value for name, value in shown.items() if name not in {*lines, "returned"}})
     for line in refund_lines(shown.get("leases"), shown.get("returned")):
-        typer.echo(line)
+        say(line)
     for name, value in lines.items():
         title = "The run" if name == "run_epsilon" else "The run with all runs that its model descends from"
         for line in epsilon_lines(value):
-            typer.echo(f"{title}: {line}")
+            say(f"{title}: {line}")
 
 
 @group.read_command("bank-a.toml run-1", "hospital.toml run-1 --json", table=_print_charge)

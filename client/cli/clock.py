@@ -11,6 +11,7 @@ from client.cli.arguments import AsJson, DryRun, ProfilePath
 from client.cli.command_group import CommandGroup, Result
 from client.cli.error_report import errors_reported
 from client.cli.output import print_outcome
+from client.cli.wording.printable_text import say
 
 if TYPE_CHECKING:
     from client.profile.profile import Profile
@@ -41,7 +42,7 @@ def sign(caller: Profile, *, id: _Id, ahead: _Ahead, time: _Time, reason: _Reaso
     from client.service.detached_signatures import sign_document
 
     signature = sign_document(caller.signer(), _claim(id, ahead, time, reason))
-    typer.echo(f"Signed the correction {id} with key {signature['key_id']}; nothing was sent.", err=True)
+    say(f"Signed the correction {id} with key {signature['key_id']}; nothing was sent.", err=True)
     return Result(signature, str(signature["signature"]))
 
 

@@ -21,6 +21,7 @@ from client.cli.output import print_exposures, print_fields, print_json, print_o
 from client.cli.wording.confirmation import confirm
 from client.cli.wording.organisation_names import learn_names
 from client.cli.wording.outcome_names import named_document, subject_of
+from client.cli.wording.printable_text import say
 from client.service.command_documents import BodyWithDocuments, Sent, SignedDocument
 from ledger.command_line.verbosity import HELP, set_verbose
 
@@ -87,7 +88,7 @@ class CommandGroup:
                 if as_json:
                     print_json(result.value)
                 else:
-                    typer.echo(result.text)
+                    say(result.text)
 
             self.add(function, as_command(function, run, before=_PROFILE, after=_JSON, skip=1), examples, note)
             return function

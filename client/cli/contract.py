@@ -10,6 +10,7 @@ import typer
 
 from client.cli.command_group import CommandGroup, Result
 from client.cli.wording.organisation_names import learn_names, organisation
+from client.cli.wording.printable_text import say
 from client.service.command_documents import SignedDocument
 from ledger.command_line.verbosity import is_verbose
 
@@ -28,9 +29,9 @@ _Contract = Annotated[
 
 def _print_caps(report: list[Object]) -> None:
     for cap in report:
-        typer.echo(str(cap.get("text")))
+        say(str(cap.get("text")))
     if not report:
-        typer.echo("There is no open partition of its datasets under a policy in force.")
+        say("There is no open partition of its datasets under a policy in force.")
 
 
 @group.read_command(
@@ -75,10 +76,10 @@ def sign(
         _warn(caller, document, data)
     signature = sign_document(signer, data)
     by = f" (SHA-256 {signature['document']}) with key {signature['key_id']}" if is_verbose() else ""
-    typer.echo(f"Signed {document}{by}; it was not sent.", err=True)
+    say(f"Signed {document}{by}; it was not sent.", err=True)
     if not _is_named(caller.actor, data):
         warning = f"{caller.actor} is no party of {document}, so this signature does not count: check the profile."
-        typer.echo(f"Warning: {warning}", err=True)
+        say(f"Warning: {warning}", err=True)
     return Result(signature, str(signature["signature"]))
 
 
@@ -103,11 +104,11 @@ def _warn(caller: Profile, path: Path, contract: bytes) -> None:
     except (OSError, Malformed, Refused, Unreachable) as error:
         if isinstance(error, Refused) and error.exit_code == ExitCode.INVALID:
             raise Malformed(str(path), f"is not a valid contract, so it was not signed: {error.detail}") from None
-        typer.echo(f"What could run under this contract is unknown: {error}", err=True)
+        say(f"What could run under this contract is unknown: {error}", err=True)
         return
     for cap in report:
         if not cap["usable"] or (cap["plan_steps"] is not None and cap["steps"] != cap["plan_steps"]):
-            typer.echo(f"Warning: {cap['text']}", err=True)
+            say(f"Warning: {cap['text']}", err=True)
 
 
 @group.profile_command(
@@ -139,9 +140,9 @@ def _print_proposals(answer: Object) -> None:
 
     items = objects_of(answer.get("items"))
     for item in items:
-        typer.echo(f"{item.get('id')}, version {item.get('version')} ({item.get('document')}): {_waits_for(item)}")
+        say(f"{item.get('id')}, version {item.get('version')} ({item.get('document')}): {_waits_for(item)}")
     if not items:
-        typer.echo("No contract that names you is proposed.")
+        say("No contract that names you is proposed.")
 
 
 @group.read_command(

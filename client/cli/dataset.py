@@ -10,6 +10,7 @@ import typer
 from client.cli.arguments import PartitionRef, read_object
 from client.cli.command_group import CommandGroup
 from client.cli.output import print_fields, print_rows
+from client.cli.wording.printable_text import say
 from client.service.command_documents import BodyWithDocuments, SignedDocument
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def register(document: _Document) -> SignedDocument:
     require_kind(document, data, "dataset")
     # By its text, since the service parses it: it is described once, and no later command can add what is missing.
     if b"membership" not in data:
-        typer.echo(f"Warning: {document} {_NO_MEMBERSHIP}", err=True)
+        say(f"Warning: {document} {_NO_MEMBERSHIP}", err=True)
     return SignedDocument(document)
 
 
@@ -65,7 +66,7 @@ def open_partition(
     records = partition.get("records")
     if isinstance(records, int) and records < committed:
         planned = f"records is {records}, and every run will be planned for so many"
-        typer.echo(f"Warning: {body}: {planned}; the commitments are to {committed} different records.", err=True)
+        say(f"Warning: {body}: {planned}; the commitments are to {committed} different records.", err=True)
     return BodyWithDocuments(partition, "commitments", commitments)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from client.cli.wording.printable_text import printable, say
 from ledger.command_line.verbosity import plain
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 
@@ -69,7 +70,7 @@ def _single(_error: Exception, code: int, step: str) -> tuple[int, str]:
 
 def print_error(error: Object) -> None:
     """An error for programs: one object on stdout."""
-    typer.echo(json.dumps(error, indent=2, sort_keys=True))
+    say(json.dumps(error, indent=2, sort_keys=True))
 
 
 @contextmanager
@@ -104,13 +105,13 @@ def errors_reported(
         several = len(reasons) > 1 and detail == "; ".join(reason.detail for reason in reasons)
         others = (reason.code for reason in reasons if reason.detail == detail and reason.code != report["code"])
         same = "".join(f" ({other})" for other in others)
-        typer.echo(f"{report['code']}{same}: {f'{len(reasons)} reasons' if several else plain(detail)}", err=True)
+        say(f"{report['code']}{same}: {f'{len(reasons)} reasons' if several else printable(plain(detail))}", err=True)
         for reason in reasons:
             if reason.detail != detail:
-                typer.echo(f"  {reason.code}: {plain(reason.detail)}", err=True)
+                say(f"  {reason.code}: {printable(plain(reason.detail))}", err=True)
         for line in error.advice if isinstance(error, Refused) else ():
-            typer.echo(f"  {line}", err=True)
-        typer.echo(step, err=True)
+            say(f"  {line}", err=True)
+        say(step, err=True)
         if as_json:
             printer({"field": "", "id": "", "index": None, "reasons": [], **report, "exit_code": code})
         raise typer.Exit(code) from None

@@ -9,6 +9,7 @@ import typer
 from client.cli.arguments import ChargeId, Time, milliseconds
 from client.cli.command_group import CommandGroup
 from client.cli.output import cell, objects, print_rows, time_text
+from client.cli.wording.printable_text import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,7 +152,7 @@ def _print_lineage(lineage: Object) -> None:
     rows = lineage_rows(lineage)
     print_rows(("entry", "kind", "organisation", "members", "since", "knows of"), rows)
     if lineage.get("complete") is not True:
-        typer.echo(f"These are the nearest {len(rows)}; there are more.", err=True)
+        say(f"These are the nearest {len(rows)}; there are more.", err=True)
 
 
 @group.read_command(

@@ -13,6 +13,7 @@ from client.cli.command_group import TOP_LEVEL, Result
 from client.cli.output import cell, objects, print_rows
 from client.cli.signing_keys import recovery
 from client.cli.streams import advance, show
+from client.cli.wording.printable_text import say
 
 if TYPE_CHECKING:
     from client.profile.profile import Profile
@@ -56,7 +57,7 @@ def login(
     from client.profile.token_store import LoginFile
 
     def show(url: str) -> None:
-        typer.echo(f"Log in at\n\n  {url}\n\nWaiting for {timeout} s; ctrl-C cancels.", err=True)
+        say(f"Log in at\n\n  {url}\n\nWaiting for {timeout} s; ctrl-C cancels.", err=True)
 
     login = log_in(person, show, webbrowser.open if browser else None, port=port, wait_s=timeout)
     LoginFile(person.path).write(login)
@@ -92,7 +93,7 @@ def _print_accounts(partitions: list[Object]) -> None:
         epsilon = cell(budget["epsilon"]) if isinstance(budget, dict) else "-"
         state = str(partition["state"])
         closed = "" if state == _OPEN else f"; {state.replace('_', ' ')}, takes no charge"
-        typer.echo(f"{cell(partition['partition'])}: a budget of ε {epsilon} at δ {delta}{closed}")
+        say(f"{cell(partition['partition'])}: a budget of ε {epsilon} at δ {delta}{closed}")
         rows = [
             (
                 cell(account.get("name")),
@@ -104,11 +105,11 @@ def _print_accounts(partitions: list[Object]) -> None:
             for account in objects(partition["accounts"])
         ]
         if not rows:
-            typer.echo(f"  No run has been charged{'' if closed else ': the whole budget is left'}.")
+            say(f"  No run has been charged{'' if closed else ': the whole budget is left'}.")
             continue
         print_rows(("account of", "used", "more runs like the last", "ε at most", "what binds"), rows, fold_from=3)
     if any(objects(shown["accounts"]) for shown in partitions):
-        typer.echo(_MEANING)
+        say(_MEANING)
 
 
 @TOP_LEVEL.read_command(
@@ -135,5 +136,5 @@ def account(
         named = account_holder(service, partition, holder)
         replace_file(proof, service.account_proof(partition, named).encode(), mode=SHARED)
         note = "It shows what the log's key signed; that it is right, `epsilon verify` shows."
-        typer.echo(f"Wrote {proof}: check it by `verifier.py account {proof} --log log.vkey`. {note}", err=True)
+        say(f"Wrote {proof}: check it by `verifier.py account {proof} --log log.vkey`. {note}", err=True)
     return [service.accounts(ref) for ref in ([partition] if partition else service.partitions())]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from client.cli.arguments import ChargeId
 from client.cli.command_group import CommandGroup
 from client.cli.output import cell, epsilon_lines, objects, print_rows
+from client.cli.wording.printable_text import say
 
 if TYPE_CHECKING:
     from client.service.service import Service
@@ -20,7 +19,7 @@ group = CommandGroup("model", "Models: what was taken of whose data for one, and
 def print_stages(shown: Object) -> None:
     """A table of stages and partitions, and the run's own ε below it."""
     model = shown["model"] or "none: its post names no model"
-    typer.echo(f"Charge {shown['charge']}, {shown['state']}; model {model}")
+    say(f"Charge {shown['charge']}, {shown['state']}; model {model}")
     rows = [
         (
             cell(stage["stage"]),
@@ -36,7 +35,7 @@ def print_stages(shown: Object) -> None:
     ]
     print_rows(("stage", "name", "kind", "columns", "of", "ε alone", "began"), rows, fold_from=3)
     for line in epsilon_lines(shown["run_epsilon"]):
-        typer.echo(f"All together, composed once: {line}")
+        say(f"All together, composed once: {line}")
 
 
 def _columns_of(stage: Object, partition: Json) -> list[str]:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-import typer
-
 from client.cli.arguments import EPOCH
 from client.cli.wording.organisation_names import organisation
+from client.cli.wording.printable_text import printable, printable_lines, say
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:
@@ -37,26 +36,26 @@ _WORDS: Final = {
 
 def print_json(value: object) -> None:
     """One JSON value on stdout."""
-    typer.echo(json.dumps(value, indent=2))
+    say(json.dumps(value, indent=2))
 
 
 def print_outcome(answer: Answer, what: str = "", *, as_json: bool, extra: Object | None = None) -> None:
     """The outcome of a command: a sentence, or the whole answer with its receipt and ``extra`` fields."""
     for warning in answer.warnings:
-        typer.echo(f"Warning: {warning}", err=True)
+        say(f"Warning: {printable(warning)}", err=True)
     body = answer.body if isinstance(answer.body, dict) else {}
     if as_json:
         names = ("body", "id", "index", "outcome", "receipt", "repeated")
         print_json({**{name: getattr(answer, name) for name in names}, **(extra or {})})
     elif answer.index is None:
-        typer.echo(f"{what or answer.id}: would be {answer.outcome}; nothing was recorded")
+        say(f"{what or answer.id}: would be {answer.outcome}; nothing was recorded")
     else:
         own = f", id {answer.id}" if what else ""
         before = ", recorded before" if answer.repeated else ""
-        typer.echo(f"{what or answer.id}: {answer.outcome}, entry {answer.index}{own}{before}")
+        say(f"{what or answer.id}: {answer.outcome}, entry {answer.index}{own}{before}")
     if not as_json and "withheld" in body:
         for line in _touched(body):
-            typer.echo(f"  {line}")
+            say(f"  {line}")
 
 
 def _touched(body: Object) -> Iterator[str]:
@@ -103,7 +102,7 @@ def print_rows(
     for column in table.columns[fold_from:]:
         column.overflow = "fold"
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable_lines(text)) for text in row))
     Console(stderr=to_stderr).print(table)
 
 
@@ -169,4 +168,4 @@ def cell(value: Json) -> str:
     """A value as the text of a table's cell; an organisation by its name."""
     if value is None:
         return "-"
-    return organisation(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable(organisation(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -14,6 +14,7 @@ from client.cli.error_report import errors_reported
 from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
 from client.cli.wording.confirmation import confirm
 from client.cli.wording.outcome_names import named_document
+from client.cli.wording.printable_text import printable_lines
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def print_impact(impact: Object, *, to_stderr: bool = False) -> None:
 
     if rows := [*impact_rows(impact, whole=is_verbose())]:
         print_rows(("what", "name", "before", "after"), rows, fold_from=4, to_stderr=to_stderr)
-    Console(stderr=to_stderr).print(Text(_summary(impact)), soft_wrap=True)
+    Console(stderr=to_stderr).print(Text(printable_lines(_summary(impact))), soft_wrap=True)
 
 
 def impact_rows(impact: Any, *, whole: bool = False) -> Iterator[Row]:  # noqa: ANN401 - the service's JSON

@@ -13,6 +13,7 @@ import typer
 from client.cli import dataset
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
+from client.cli.wording.printable_text import say
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:
@@ -226,11 +227,11 @@ def _warn_of_chunks(made: SealedDataset, teachers: int) -> None:
     units = users["count"] if isinstance(users, dict) else made.report["records"]
     if isinstance(units, int) and units < teachers:
         of = "users" if isinstance(users, dict) else "records"
-        typer.echo(f"{units} {of} are fewer than {teachers} teachers: those without any give a fixed answer", err=True)
+        say(f"{units} {of} are fewer than {teachers} teachers: those without any give a fixed answer", err=True)
     most = users["records_of_one_max"] if isinstance(users, dict) else 1
     if isinstance(most, int) and most > 1:
         rule = "an ensemble with chunks_by = 'user' keeps them in one chunk, any other has them in as many"
-        typer.echo(f"a user has up to {most} records: {rule}", err=True)
+        say(f"a user has up to {most} records: {rule}", err=True)
 
 
 def _in_words(declared: Any) -> str:  # noqa: ANN401 - JSON
@@ -249,21 +250,19 @@ def _print(made: SealedDataset, ref: str, *, as_json: bool) -> None:
             {"commitments": commitments, "folder": str(made.folder), "key": str(made.data_key), "report": made.report}
         )
         return
-    typer.echo(f"{made.folder}: {made.report['records']} records{f' sealed for {ref}' if ref else ''}")
+    say(f"{made.folder}: {made.report['records']} records{f' sealed for {ref}' if ref else ''}")
     if declared := made.report.get("declared"):
-        typer.echo(f"  declared, and a clean room holds the records to it: {_in_words(declared)}")
+        say(f"  declared, and a clean room holds the records to it: {_in_words(declared)}")
     for commitment in commitments:
         digest = f", SHA-256 {commitment['document']}" if is_verbose() else ""
-        typer.echo(f"  commitments in {commitment['file']}{digest}")
+        say(f"  commitments in {commitment['file']}{digest}")
     if ref:
-        typer.echo(f"  data key in {made.data_key}: for your key store; no one else may read it")
-        typer.echo(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
+        say(f"  data key in {made.data_key}: for your key store; no one else may read it")
+        say(f"  report in {made.folder / 'secret' / 'report.json'}: computed without noise, for you alone")
         count, distinct = made.report["records"], made.report.get("commitments")
         if isinstance(count, int) and isinstance(distinct, int) and distinct < count:
             # A policy that requires commitments wants one for each record that the partition states.
-            typer.echo(f"  records that equal others: {count - distinct}; --identity COLUMN distinguishes people")
+            say(f"  records that equal others: {count - distinct}; --identity COLUMN distinguishes people")
             count = distinct
-        typer.echo(
-            "Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on; its file"
-        )
-        typer.echo(f'says "records": {count}, or fewer if the number is no one else\'s business.')
+        say("Next: open the partition (`epsilon dataset open-partition`) with a budget that you decide on; its file")
+        say(f'says "records": {count}, or fewer if the number is no one else\'s business.')

@@ -14,6 +14,7 @@ from client.cli.command_group import Result
 from client.cli.error_report import errors_reported
 from client.cli.key import Organisation, Reason
 from client.cli.output import cell, print_json, print_outcome, print_rows, time_text
+from client.cli.wording.printable_text import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ def endorse(caller: Profile, claimed: _Claimed) -> Result:
     from ledger.wire.records import write
 
     claim = read_claim(read_object(claimed).get("claim"))
-    typer.echo(f"You sign: {write(claim).decode()}", err=True)
+    say(f"You sign: {write(claim).decode()}", err=True)
     signature = sign_document(caller.signer(), write(claim))
     return Result(signature, str(signature["signature"]))
 
@@ -155,7 +156,7 @@ def recover(profile: ProfilePath, claimed: _Claimed, *, signature: _Signatures =
     print_outcome(answer, as_json=as_json, extra=None if listed is None else {"signed_since_stolen": [*listed]})
     if listed is not None and not as_json:
         what = "undo what is not its own" if listed else "nothing that this profile may see"
-        typer.echo(f"  signed by the keys of {claim['organisation']} since {time_text(claim['stolen_since'])}: {what}")
+        say(f"  signed by the keys of {claim['organisation']} since {time_text(claim['stolen_since'])}: {what}")
         if listed:
             _print_signed(listed)
 
@@ -175,7 +176,7 @@ def _signed_since(service: Service, claim: Object) -> list[Object] | None:
         return service.signed_by(str(claim["organisation"]), since)
     except (Refused, Unreachable, Malformed) as error:
         again = "list what was signed since by `epsilon key signed`"
-        typer.echo(f"Warning: the recovery is recorded; {again}, for now it cannot be read: {error}", err=True)
+        say(f"Warning: the recovery is recorded; {again}, for now it cannot be read: {error}", err=True)
         return None
 
 

@@ -12,6 +12,7 @@ from client.cli import seal
 from client.cli.arguments import AsJson, ProfilePath
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
+from client.cli.wording.printable_text import say
 
 if TYPE_CHECKING:
     from client.dataset_files.stream_advance import Advanced
@@ -84,11 +85,11 @@ def _print(done: Advanced, *, as_json: bool) -> None:
         )
         return
     again = ", recorded before" if done.answer.repeated else ""
-    typer.echo(f"{done.partition}: open, entry {done.answer.index}{again}; sealed in {done.folder}")
+    say(f"{done.partition}: open, entry {done.answer.index}{again}; sealed in {done.folder}")
     if done.left_out:
-        typer.echo(f"  {done.left_out} records were left out: {done.folder / 'secret' / 'slice.json'} names them")
+        say(f"  {done.left_out} records were left out: {done.folder / 'secret' / 'slice.json'} names them")
     for ref in done.retired:
-        typer.echo(f"  {ref}: past its age, retired")
+        say(f"  {ref}: past its age, retired")
     if done.missed:
-        typer.echo(f"  missed, and stay missed: {', '.join(done.missed)}")
-    typer.echo(f"Next: put {done.folder / 'secret' / 'data.key'} in your key store, and send out the share folder.")
+        say(f"  missed, and stay missed: {', '.join(done.missed)}")
+    say(f"Next: put {done.folder / 'secret' / 'data.key'} in your key store, and send out the share folder.")

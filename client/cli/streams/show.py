@@ -9,6 +9,7 @@ import typer
 
 from client.cli.command_group import CommandGroup
 from client.cli.output import cell, print_rows, time_text
+from client.cli.wording.printable_text import say
 from client.service.command_documents import SignedDocument
 
 if TYPE_CHECKING:
@@ -28,15 +29,13 @@ def enter(
 
 
 def _print_stream(found: Any) -> None:  # noqa: ANN401 - the service's JSON
-    typer.echo(
-        f"{found['provider']}/{found['dataset']}: stream version {found['version']}, a slice each {found['period']}"
-    )
+    say(f"{found['provider']}/{found['dataset']}: stream version {found['version']}, a slice each {found['period']}")
     whose = "record" if found["slice"]["unit"] == "record" else "person"
-    typer.echo(f"  budget of one {whose} ({found['budget_epsilon']}, {found['budget_delta']}): {found['soundness']}")
-    typer.echo(f"  a slice lives {found['life_days']} days; a run covers at most {found['window_max']} slices")
-    typer.echo(f"  shown of one {whose} so far, whatever was reset: ε {found['odometer'] or 'beyond the budget'}")
+    say(f"  budget of one {whose} ({found['budget_epsilon']}, {found['budget_delta']}): {found['soundness']}")
+    say(f"  a slice lives {found['life_days']} days; a run covers at most {found['window_max']} slices")
+    say(f"  shown of one {whose} so far, whatever was reset: ε {found['odometer'] or 'beyond the budget'}")
     if found["may_open"]:
-        typer.echo(f"  may open now: {', '.join(found['may_open'])}")
+        say(f"  may open now: {', '.join(found['may_open'])}")
     windows = [("now", found["newest_window"]), *((time_text(month["at"]), month) for month in found["months"])]
     rows = [_window(when, window) for when, window in windows]
     print_rows(("when", "newest window", "slices", "runs like the last one", "binds"), rows, fold_from=4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-import typer
+from client.cli.wording.printable_text import say
 
 
 def confirm(question: str, refused: str, *, required: str) -> None:
@@ -22,7 +22,7 @@ def confirm(question: str, refused: str, *, required: str) -> None:
 
     if sys.stdin.isatty():
         # Not the library's own prompt, which would put a blank on stdout.
-        typer.echo(f"{question} [y/N] ", nl=False, err=True)
+        say(f"{question} [y/N] ", nl=False, err=True)
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             raise Malformed("--yes", refused)
     elif required:
@@ -48,7 +48,7 @@ def ask_missing(given: Mapping[str, str], meanings: Mapping[str, str]) -> dict[s
         raise Malformed(missing[0], f"is missing ({meanings[missing[0]]}){others}")
     for name in missing:
         # Not the library's own prompt, which would put a blank on stdout.
-        typer.echo(f"{name[2:]}: {meanings[name]}\n> ", nl=False, err=True)
+        say(f"{name[2:]}: {meanings[name]}\n> ", nl=False, err=True)
         values[name] = sys.stdin.readline().strip()
         if not values[name]:
             raise Malformed(name, f"is missing ({meanings[name]})")
