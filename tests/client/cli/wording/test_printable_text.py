@@ -13,6 +13,7 @@ from client.cli.output import cell, print_outcome, print_rows
 from client.cli.wording.printable_text import printable, printable_lines, say
 from client.http.problems import Refused
 from client.service.answers import Answer
+from ledger.wire.canonical_json import Object
 
 CLI = Path(__file__).parents[4] / "client" / "cli"
 EVIL = "Bank\x1b[2K\x1b[1A\x1b]0;owned\x07\r\u202eB"
@@ -46,9 +47,9 @@ def test_every_way_to_print_is_held_to_it(capsys: pytest.CaptureFixture[str]) ->
     say(EVIL)
     answer = Answer("run-1", "pending", 3, {}, "", repeated=False, warnings=(EVIL,))
     print_outcome(answer, EVIL, as_json=False)
-    problem = {"code": "policy_denied", "detail": EVIL, "reasons": [{"code": "one", "detail": EVIL[1:]}]}
+    problem: Object = {"code": "policy_denied", "detail": EVIL, "reasons": [{"code": "one", "detail": EVIL[1:]}]}
     with pytest.raises(typer.Exit), errors_reported():
-        raise Refused(403, {**problem})
+        raise Refused(403, problem)
     found = capsys.readouterr()
     assert found.out.count(SHOWN) >= 3
     assert (found.err.count(SHOWN), found.err.count(SHOWN[1:])) == (2, 3)
