@@ -25,6 +25,15 @@ A stream is one round: as many groups as steps, so that no unit enters two. No r
 disjoint from, and C may fill all rows below: a buffered strategy is for these alone, and |c| is over all steps.
 
 How a unit comes to its group is no matter, so long as it does not depend on other units.
+
+Why k records of one user, or k rows of one person, cost what they do in DP-SGD: they are in one group, so they enter at
+the same steps, and rows of different rounds are disjoint for them as for one. Within a round, given all before, those
+that are drawn add v, the sum of their g, at its step, and c_i v after it. The likelihood ratio is the mean over draws
+of exp(<y, v> / s² - |c|² |v|² / 2s²), where y = Σ c_i (o_i - μ_i) is, without them, Gaussian of deviation s |c|
+whatever the rows before were: that of one Gaussian sum at noise multiplier σ with Binomial(k, q) of them drawn, whose
+privacy loss a group of DP-SGD is priced by (Ganesh 2024, arXiv 2401.10294). In groups apart their rows of different
+rounds would overlap, and nothing here bounds that: a run of such records is refused where it is not known whose they
+are.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
+from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.correlated.noise_recursion import NoiseRecursion
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import MICROBATCH, Engine, float_above
@@ -30,22 +31,35 @@ class CorrelatedEngine(Engine):
         noise_std: standard deviation of the independent noise z, never below σ |c| C.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as the engine's, and whose each record is
         self,
         plan: CorrelatedPlan,
         model: nn.Module,
         loss_fn: LossFn,
         data: Records,
         microbatch: int = MICROBATCH,
+        *,
+        owners: Tensor | None = None,
         **options: Any,  # noqa: ANN401 - as the engine takes them
     ) -> None:
-        """As :class:`~trainer_adapter.dpsgd.engine.Engine`. Raises: Malformed."""
+        """As :class:`~trainer_adapter.dpsgd.engine.Engine`.
+
+        Args:
+            owners: whose each record is, shape (records,), any integers: those of one owner are in one group. None:
+                each is its own.
+
+        Raises:
+            Malformed: as there, and for owners that do not fit the records.
+        """
         super().__init__(plan.training, model, loss_fn, data, microbatch, **options)
         self.bands: Final = plan.bands
         # In place of that of independent noise.
         self.noise_std = float_above(plan.independent_noise)
         self._noise = NoiseRecursion.of(plan.matrix)
         self._groups: list[NDArray[np.int64]] = []
+        if owners is not None and owners.shape != (len(self._units),):
+            raise Malformed("owners", f"must be one for each of {len(self._units)} records")
+        self._owners = np.arange(len(self._units)) if owners is None else np.unique(owners, return_inverse=True)[1]
 
     def step(self, step: int, optimiser: torch.optim.Optimizer, randomness: CsprngRandomness) -> None:
         """One round, counted from 1: ``bands`` logical steps, each with its update. Raises: as the engine's."""
@@ -64,8 +78,9 @@ class CorrelatedEngine(Engine):
         """The units of one logical batch, of its step's group alone; private. Raises: NonceReused."""
         stream = randomness.stream("sampler", step)
         if not self._groups:
-            # Each unit's group is a coin of its own, thrown once in a run.
-            group = stream.words(len(self._units)) % np.uint64(self.bands)
+            # Each owner's group is a coin of its own, thrown once in a run.
+            coins = stream.words(int(self._owners.max(initial=-1)) + 1) % np.uint64(self.bands)
+            group = coins[self._owners]
             order = np.argsort(group, kind="stable").astype(np.int64)
             ends = np.searchsorted(group[order], np.arange(1, self.bands, dtype=np.uint64))
             self._groups = np.split(order, ends)

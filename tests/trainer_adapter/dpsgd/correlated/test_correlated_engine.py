@@ -16,6 +16,7 @@ from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounts.audit_bound import epsilon_least
 from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.mechanisms.correlated.strategies import Banded, Buffered, Strategy
+from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.canary_coordinates import Coordinates
 from trainer_adapter.dpsgd.correlated.correlated_engine import CorrelatedEngine
 from trainer_adapter.dpsgd.csprng import CsprngRandomness
@@ -87,6 +88,21 @@ def test_groups_take_turns_and_hold_every_record_once(make_model: MakeModel, dat
     assert rounds[0] == rounds[1] == rounds[2]
     assert sorted(place for drawn in rounds[0] for place in drawn) == list(range(40))
     assert all(rounds[0])
+
+
+def test_records_of_one_owner_are_in_one_group(make_model: MakeModel, data: Data) -> None:
+    """A group of DP-SGD's is the price of several records of one owner, which must enter the same steps for it."""
+    owners = torch.arange(40) % 7 - 3
+    engine = CorrelatedEngine(plan_of(4, 1, Fraction(1)), make_model(), cross_entropy, data, 4, owners=owners)
+    randomness = CsprngRandomness(SECRET)
+    drawn = [engine.draw(step, randomness) for step in range(1, 5)]
+    assert sorted(np.concatenate(drawn).tolist()) == list(range(40))
+    for owner in range(-3, 4):
+        own = np.flatnonzero(owners.numpy() == owner)
+        assert sum(bool(np.isin(own, places).any()) for places in drawn) == 1
+    assert sum(bool(len(places)) for places in drawn) > 1
+    with pytest.raises(Malformed, match="owners: must be one for each of 40 records"):
+        CorrelatedEngine(plan_of(4, 1, Fraction(1)), make_model(), cross_entropy, data, 4, owners=owners[1:])
 
 
 def test_a_round_is_as_many_updates_as_there_are_bands(make_model: MakeModel, data: Data) -> None:
