@@ -218,7 +218,7 @@ def register(run: Run) -> str:
     it is unknown what was done with the records: then nothing is posted, and the charge stays in full.
 
     Raises:
-        Malformed: for what ``attach`` gives.
+        Malformed: for what ``attach`` gives, and for a run that can be resumed.
     """
     accountant = _of(run)
     run.watched = False
@@ -246,7 +246,7 @@ def make_private(
     """A model, an optimiser and a loader that are the plan's: its probability, noise, clipping and batch size.
 
     Raises:
-        Refusal: for a model that mixes records. Malformed: for what ``attach`` gives.
+        Refusal: for a model that mixes records. Malformed: as :func:`register`.
     """
     accountant = _of(run)()
     check_model(model)
@@ -272,6 +272,9 @@ def _plain(model: nn.Module) -> nn.Module:
 def _of(run: Run) -> type[LedgerAccountant]:
     if isinstance(run, ModelRun):
         raise Malformed("run", "is what attach gives, which has an engine of its own: pass a trainer_adapter.Run")
+    if run.assignment.resume is not None:
+        rule = "is for other runs: a process may have died of the batch that its loop had, and its steps would go on"
+        raise Malformed("train.resume", rule)
     # Opacus makes an accountant by its name and no arguments: the run is known to the class.
     return type("RunAccountant", (LedgerAccountant,), {"run": run})
 

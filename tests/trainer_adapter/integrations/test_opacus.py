@@ -22,9 +22,11 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from tests.documentation.fenced_blocks import blocks
 from tests.trainer_adapter.integrations.opacus_bench import PLAN, SPARSE, WARNINGS, bench_of, posted_steps
+from tests.trainer_adapter.killed_runs import RESUME
 from tests.trainer_adapter.live_service import Place, open_place
 from trainer_adapter.integrations import opacus, opacus_batches
 from trainer_adapter.integrations.opacus import NAME, LedgerAccountant, Refusal, register
+from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.attach import attach
 
 pytestmark = WARNINGS
@@ -190,6 +192,21 @@ def test_the_local_way_is_no_longer_than_opacus_alone(monkeypatch: pytest.Monkey
     monkeypatch.setattr("builtins.print", shown.append)
     exec(compile(alone, "local.md", "exec"), {"__name__": "page"})  # noqa: S102 - our own page
     assert 0 < shown[0] <= 0.75
+
+
+def test_a_run_that_can_be_resumed_is_refused(place: Place) -> None:
+    """A loop that dies of a batch and is resumed passes over it: refused by both doors, for no step."""
+    text = RESUME.format(name="resumable")
+    with Run(place.assignment("resumable", PLAN, text), place.service) as run:
+        run.open_data()
+        run.begin()
+        with pytest.raises(Malformed, match=r"^train\.resume: is for other runs: a process may have died"):
+            register(run)
+        model = nn.Linear(64, 10)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.3)
+        with pytest.raises(Malformed, match=r"^train\.resume: is for other runs"):
+            opacus.make_private(run, model, optimiser, TensorDataset(torch.zeros(1, 64)))
+    assert posted_steps(place, "resumable") == 0
 
 
 def test_a_run_of_attach_is_refused(place: Place) -> None:
