@@ -1249,7 +1249,13 @@ def _account_proof(text: str) -> dict[str, Any]:
     """The fields of a proof; of mergers and openings there may be none, and no origin. Raises: VerificationError."""
     found = _parsed(text, "proof")
     whole = {"merged": [], "opened": [], "origin": None, **found} if isinstance(found, dict) else found
-    return _fields(whole, "proof", _ACCOUNT_PROOF)
+    proof = _fields(whole, "proof", _ACCOUNT_PROOF)
+    if proof["v"] != 1:
+        raise VerificationError("v", "must be 1")
+    # A count below nothing would hide what this verifier counts itself.
+    if proof["hidden"] < 0:
+        raise VerificationError("hidden", "must not be negative")
+    return proof
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,11 +88,43 @@ class Report:
         documents = self._documents(named)
         accounts = sorted(self._folder.glob("accounts/*.json"))
         for one in accounts:
-            self._known[f"accounts/{one.name}"] = self._verified("account", f"accounts/{one.name}")
+            self._known[f"accounts/{one.name}"] = self._account(one, head)
         numbers = self._numbers()
         return (
             f"holds: {numbers} numbers of the report are those of {len(entries)} entries, {documents} documents and "
             f"{len(accounts)} accounts, all under the checkpoint of {head['size']} entries of {head['log']}"
+        )
+
+    def _account(self, file: Path, head: Any) -> Any:  # noqa: ANN401 - JSON
+        """What a proof shows: the account that its name says, with all of its entries, under this checkpoint."""
+        name = f"accounts/{file.name}"
+        found = self._verified("account", name)
+        if (found["size"], found["root"]) != (head["size"], head["root"]):
+            raise Wrong(f"{name}: is of {found['size']} entries, and not under the checkpoint of the report")
+        opened, _, holder = file.stem.partition("-")
+        opening = self._known[f"entries/{opened}.entry"]["body"]["request"]
+        partition = "/".join(str(opening[part]) for part in ("provider", "dataset", "partition"))
+        if (found["partition"], found["account"].replace(":", "-")) != (partition, holder):
+            raise Wrong(f"{name}: is of {found['account']} of {found['partition']}, and not what its name says")
+        if found["hidden"]:
+            raise Wrong(f"{name}: lacks {found['hidden']} entries that may have changed it")
+        changing = self._changing(partition, found["stated"])
+        if holder == "global" and found["since"] < changing:
+            raise Wrong(f"{name}: shows {found['since']} entries since its statement, and {changing} lie here")
+        return found
+
+    def _changing(self, partition: str, stated: int) -> int:
+        """How many entries here change the account of a partition after so many: charges that list it, and their ends."""
+        every = {int(Path(name).stem): one for name, one in self._known.items() if name.endswith(".entry")}
+        kept = {place: one for place, one in every.items() if one["body"]["outcome"] in {"pending", "posted", "voided"}}
+        runs = {
+            one["id"]
+            for one in kept.values()
+            if one["kind"] == "charge" and partition in one["body"]["request"]["partitions"]
+        }
+        return sum(
+            place >= stated and (one["id"] in runs or one["body"]["request"].get("charge") in runs)
+            for place, one in kept.items()
         )
 
     def _verified(self, what: str, *names: str) -> Any:  # noqa: ANN401 - JSON

@@ -116,10 +116,11 @@ class Evidence:
 
     def _shows(self, proof: bytes, account: domain.Account) -> bool:
         try:
-            found = verify_account(proof.decode(), self.book.trust).balance
+            shown = verify_account(proof.decode(), self.book.trust)
         except VerificationError:
             return False
-        if found is None:
+        found = shown.balance
+        if found is None or shown.hidden:
             return False
         posted, pending = (found.posted, found.posted_unbounded), (found.pending, found.pending_unbounded)
         held = [(tuple(one.finite), tuple(one.infinite)) for one in (account.posted, account.pending)]

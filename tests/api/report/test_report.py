@@ -142,6 +142,14 @@ FORGERIES: Final[dict[str, tuple[Callable[[Path], object], str]]] = {
     "other entry": (lambda at: _taken(at, "entry", "tlog-proof"), "not what its name says"),
     "document": (lambda at: next(at.glob("documents/*")).write_bytes(b"{}"), "not a document that an entry"),
     "account": (lambda at: _edited(next(at.glob("accounts/*-global.json")), '"salt":"', '"salt":"A'), "accounts/"),
+    "other account": (
+        lambda at: shutil.copy(next(at.glob("accounts/*-lineage-*.json")), next(at.glob("accounts/*-global.json"))),
+        "not what its name says",
+    ),
+    "hidden entries": (
+        lambda at: _edited(next(at.glob("accounts/*-global.json")), '"hidden":0', '"hidden":1'),
+        "lacks 1 entries that may have changed it",
+    ),
     "checkpoint": (lambda at: _edited(at / "checkpoint", "\n", "\n1"), "checkpoint"),
 }
 
@@ -157,6 +165,34 @@ def test_what_is_changed_is_found(reported: Reported, tmp_path: Path, name: str)
     change(copied)
     with pytest.raises(Wrong, match=words):
         _check(copied, log)
+
+
+def test_an_account_of_an_earlier_day_is_none_of_the_report(reported: Reported, tmp_path: Path) -> None:
+    """Its proof is sound by itself, under the same checkpoint, and leaves out what came since."""
+    copied, earlier = tmp_path / "copy", tmp_path / "earlier"
+    shutil.copytree(reported.folder, copied)
+    done = _run(reported.book, "--dataset", SUBJECT, "--as-of", str(reported.stated), "--into", earlier)
+    assert done.exit_code == 0, done.output
+    (proof,) = earlier.glob("accounts/*-global.json")
+    shutil.copy(proof, copied / "accounts")
+    with pytest.raises(Wrong, match="shows 0 entries since its statement, and 2 lie here"):
+        _check(copied, reported.book.parent / "log.vkey")
+
+
+def test_an_account_under_another_checkpoint_is_none_of_the_report(reported: Reported, tmp_path: Path) -> None:
+    """The log's key has signed it, as that of a book that went another way would have."""
+    copied = tmp_path / "copy"
+    shutil.copytree(reported.folder, copied)
+    with open_world(tmp_path) as world:
+        world.submit(world.charge("one"))
+        state_now(world.book)
+    (tmp_path / "log.vkey").write_text(f"{LOG.vkey}\n", encoding="ascii")
+    done = _run(world.path, "--dataset", SUBJECT, "--into", tmp_path / "other")
+    assert done.exit_code == 0, done.output
+    (proof,) = (tmp_path / "other").glob("accounts/*-global.json")
+    shutil.copy(proof, copied / "accounts")
+    with pytest.raises(Wrong, match="not under the checkpoint of the report"):
+        _check(copied, tmp_path / "log.vkey")
 
 
 class _Links(HTMLParser):

@@ -270,6 +270,8 @@ LIES: Final[dict[str, Callable[[dict[str, Any]], None]]] = {
     "an entry of another kind": lambda proof: proof["since"].append(proof["statement"]),
     "a field more": lambda proof: proof.update(more=1),
     "a number for a text": lambda proof: proof.update(salt=1),
+    "fewer than none hidden": lambda proof: proof.update(hidden=-1),
+    "another version": lambda proof: proof.update(v=2),
 }
 
 
@@ -359,6 +361,9 @@ def test_a_lineage_of_a_merger_since_needs_that_merger(world: StoredWorld) -> No
     assert verified(proof).merged == 1
     with pytest.raises(VerificationError, match="the merger that made it is missing"):
         verified({**proof, "merged": []})
+    # What the verifier counts by itself is not taken back by a count that the proof states.
+    with pytest.raises(VerificationError, match=r"^hidden: must not be negative"):
+        verified({**proof, "merged": [], "hidden": -1})
 
 
 def test_settlements_of_others_take_nothing_away(world: StoredWorld) -> None:
