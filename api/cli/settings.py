@@ -57,7 +57,7 @@ from api.cli.serve_table import (
 from api.console.session.login import LoginTerms
 from api.http.quota_terms import QuotaTerms
 from api.http.sender_address import FIELDS
-from client.http.base_url import base_of, is_loopback
+from client.http.base_url import base_of, is_loopback, require_private
 from client.profile.profile import read_table
 from ledger.book.checkpoint_file import default_path
 from ledger.book.state.snapshot_file import snapshot_path
@@ -143,7 +143,10 @@ class Settings:
         allow_rollback = c.boolean(members.get("allow_rollback", False), "serve.allow_rollback")
         if allow_rollback and "kept" in members:
             raise Malformed("serve.allow_rollback", "keeps no checkpoint, so it must not be given together with 'kept'")
-        witnesses, proxies = _witnesses(members.get("witness_keys", {})), _proxies(members.get("proxies", []))
+        witnesses, proxies = (
+            _witnesses(members.get("witness_keys", {}), production=production),
+            _proxies(members.get("proxies", [])),
+        )
         issuers = _issuers(path.parent, members["issuers"], production=production)
         old = members.get("old_log_key")
         return cls(
@@ -231,13 +234,16 @@ def _forwarded(value: object, proxies: tuple[str, ...]) -> str:
     return str(value)
 
 
-def _witnesses(value: object) -> tuple[Witness, ...]:
+def _witnesses(value: object, *, production: bool) -> tuple[Witness, ...]:
     if not isinstance(value, dict) or len(value) > WITNESSES_MAX:
         raise Malformed(
             "serve.witness_keys", f"must name at most {WITNESSES_MAX} witnesses, each with its verifier key"
         )
     witnesses = []
     for url, vkey in value.items():
+        if production:
+            # What stops the service, that a witness has seen more, bears no signature.
+            require_private(url, f"serve.witness_keys.{url}")
         try:
             witnesses.append(Witness.parse(f"{c.string(vkey, 'vkey')}={url}"))
         except Malformed as error:

@@ -114,7 +114,7 @@ class Report:
         return found
 
     def _changing(self, partition: str, stated: int) -> int:
-        """How many entries here change the account of a partition after so many: charges that list it, and their ends."""
+        """How many entries here change a partition's account after so many: charges that list it, and their ends."""
         every = {int(Path(name).stem): one for name, one in self._known.items() if name.endswith(".entry")}
         kept = {place: one for place, one in every.items() if one["body"]["outcome"] in {"pending", "posted", "voided"}}
         runs = {

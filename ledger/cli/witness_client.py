@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -31,8 +31,8 @@ TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
 ATTEMPTS: Final = 3
 """Requests to one witness at most: each time another submitter may advance it, and it answers 409 with its size."""
 
-ANSWER_S: Final = 60.0
-"""The longest time that a slow answer may take."""
+ANSWER_S: Final = 30.0
+"""The longest time that a request and its answer may take, however it comes: also one header after the other."""
 _SAID: Final[dict[int, str]] = {
     HTTPStatus.BAD_REQUEST: "rejects the request as malformed",
     HTTPStatus.FORBIDDEN: "has another key for this log",
@@ -89,8 +89,14 @@ class Cosigned:
         return cosignature_time_ms(self.line)
 
 
-def witness_newest(
-    engine: Engine, witness: Witness, *, reads: Engine | None = None, again: bool = False, empty: str | None = None
+def witness_newest(  # noqa: PLR0913 - what a submission is held to
+    engine: Engine,
+    witness: Witness,
+    *,
+    reads: Engine | None = None,
+    again: bool = False,
+    empty: str | None = None,
+    answer_s: float = ANSWER_S,
 ) -> Cosigned:
     """Have a witness cosign the newest checkpoint of a book, and store the cosignature beside the log.
 
@@ -101,10 +107,11 @@ def witness_newest(
         again: submit also a checkpoint that the witness has cosigned: the stored cosignature proves nothing about
             what it has seen since.
         empty: the log's checkpoint of no entries, which is shown for an empty book; its cosignature is not stored.
+        answer_s: how many seconds a request and its answer may take.
 
     Raises:
         WitnessRefused: if the witness does not cosign, with its answer.
-        Malformed: if its answer is not a cosignature of its key.
+        Malformed: if its answer is not a cosignature of its key, or takes too long to come.
         httpx.RequestError: if it cannot be reached in time.
         KeyError: if the book is empty, and no ``empty`` is given.
     """
@@ -114,7 +121,7 @@ def witness_newest(
         known_size = newest_size(connection, witness.key)
     if stored is not None and not again:
         return Cosigned(size, stored, repeated=True)
-    done = _request(reads or engine, witness, known_size, empty)
+    done = _request(reads or engine, witness, known_size, empty, answer_s)
     if done.size and (stored is None or done.size != size):
         with suppress(IntegrityError), engine.begin() as connection:
             # Another process may have stored a cosignature for the same size just before: that one stays.
@@ -127,22 +134,19 @@ def _newest(connection: Connection, empty: str | None) -> tuple[int, str]:
     return book.size, empty if not book.size and empty is not None else book.checkpoint
 
 
-def _request(engine: Engine, witness: Witness, known_size: int, empty: str | None) -> Cosigned:
-    # A proxy from the environment must not be used for a witness on this machine.
-    with httpx.Client(timeout=TIMEOUT, trust_env=not _is_loopback(witness.url.host)) as http:
-        for _ in range(ATTEMPTS):
-            # Read each time: another process may have committed, and shown its checkpoint, a moment ago.
-            with engine.begin() as connection:
-                size, note = _newest(connection, empty)
-            _check_not_longer(witness, known_size, size)
-            status, kind, body = _post(
-                http, witness, add_checkpoint(known_size, _proof(engine, known_size, size), note)
-            )
-            if status == HTTPStatus.OK:
-                return Cosigned(size, read_cosignature(body, note, witness.key), repeated=False)
-            if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
-                raise _refusal(witness, status, known_size)
-            known_size = read_size(body)
+def _request(engine: Engine, witness: Witness, known_size: int, empty: str | None, answer_s: float) -> Cosigned:
+    for _ in range(ATTEMPTS):
+        # Read each time: another process may have committed, and shown its checkpoint, a moment ago.
+        with engine.begin() as connection:
+            size, note = _newest(connection, empty)
+        _check_not_longer(witness, known_size, size)
+        request = add_checkpoint(known_size, _proof(engine, known_size, size), note)
+        status, kind, body = asyncio.run(_post(witness, request, answer_s))
+        if status == HTTPStatus.OK:
+            return Cosigned(size, read_cosignature(body, note, witness.key), repeated=False)
+        if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
+            raise _refusal(witness, status, known_size)
+        known_size = read_size(body)
     with engine.begin() as connection:
         _check_not_longer(witness, known_size, Log(connection).size)
     raise WitnessRefused(f"{witness.key.name} answered with another size {ATTEMPTS} times: it has other clients")
@@ -161,17 +165,28 @@ def _proof(engine: Engine, old: int, size: int) -> list[bytes]:
         return Log(connection, size).consistency(old)
 
 
-def _post(http: httpx.Client, witness: Witness, body: bytes) -> tuple[int, str, bytes]:
-    """The answer's status, its media type, and as much of it as may be read."""
-    url = f"{witness.url}/add-checkpoint"
-    answer, ends = b"", time.monotonic() + ANSWER_S
-    with http.stream("POST", url, content=body, headers={"content-type": "text/plain; charset=utf-8"}) as response:
-        for piece in response.iter_bytes():
-            answer += piece
-            if len(answer) > ANSWER_BYTES_MAX or time.monotonic() > ends:
-                raise Malformed("cosignature", f"took more than {ANSWER_BYTES_MAX} bytes or {ANSWER_S:.0f} seconds")
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        return response.status_code, kind, answer
+async def _post(witness: Witness, body: bytes, answer_s: float) -> tuple[int, str, bytes]:
+    """The answer's status, its media type, and its body. Raises: Malformed, if it is too long or takes too long."""
+    url, answer = f"{witness.url}/add-checkpoint", b""
+    bound = f"took more than {ANSWER_BYTES_MAX} bytes or {answer_s:g} seconds"
+    # A proxy from the environment must not be used for a witness on this machine.
+    client = httpx.AsyncClient(timeout=TIMEOUT, trust_env=not _is_loopback(witness.url.host))
+    headers = {"content-type": "text/plain; charset=utf-8"}
+    try:
+        # The client's own timeouts begin again with each piece that comes.
+        async with (
+            asyncio.timeout(answer_s),
+            client as http,
+            http.stream("POST", url, content=body, headers=headers) as response,
+        ):
+            async for piece in response.aiter_bytes():
+                answer += piece
+                if len(answer) > ANSWER_BYTES_MAX:
+                    raise Malformed("cosignature", bound)
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            return response.status_code, kind, answer
+    except TimeoutError:
+        raise Malformed("cosignature", bound) from None
 
 
 def _refusal(witness: Witness, status: int, old: int) -> WitnessRefused:

@@ -18,7 +18,7 @@ from client.profile.profile import Profile, read_table
 from client.service.service import Service
 from ledger.crypto import detached_jws
 from ledger.crypto.public_keys import PublicKey
-from ledger.verifier import LogKey
+from ledger.verifier import LogKey, WitnessKey
 from ledger.wire.malformed import Malformed
 
 
@@ -149,6 +149,7 @@ def test_a_loopback_address_may_be_served(host: str) -> None:
     assert check_loopback(host) == host
 
 
+_WITNESS = WitnessKey("witness.example/w1", bytes(range(32))).vkey
 _PUBLIC = _SERVE.replace('"127.0.0.1"', '"0.0.0.0"') + 'production = true\nurl = "https://Ledger.example:443/"\n'
 
 
@@ -183,6 +184,17 @@ def test_production_refuses_what_only_development_may(tmp_path: Path, was: str, 
     with pytest.raises(Malformed) as caught:
         Settings.load(_profile(tmp_path, serve=(_PUBLIC + _ISSUERS).replace(was, now)))
     assert caught.value.field == field
+
+
+def test_in_production_a_witness_is_asked_over_tls(tmp_path: Path) -> None:
+    """That it has seen more, which stops the service, bears no signature; a witness of this machine is as it was."""
+    table = _PUBLIC + _ISSUERS + '[serve.witness_keys]\n"{}" = "{}"\n'
+    for url in ("https://witness.example", "http://127.0.0.1:9000"):
+        (witness,) = Settings.load(_profile(tmp_path, serve=table.format(url, _WITNESS))).witnesses
+        assert str(witness.url) == url
+    with pytest.raises(Malformed, match="must be an https URL") as caught:
+        Settings.load(_profile(tmp_path, serve=table.format("http://witness.example", _WITNESS)))
+    assert caught.value.field == "serve.witness_keys.http://witness.example"
 
 
 @pytest.mark.parametrize("url", ["", "ftp://127.0.0.1", "127.0.0.1:8000", "http://"])

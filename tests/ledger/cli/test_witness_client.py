@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -153,6 +154,16 @@ def test_anything_else_is_not_kept(book: Path, case: str) -> None:
         assert 1 <= len(requested) <= ATTEMPTS
     with engine.begin() as connection:
         assert check_cosignatures(Snapshot(connection)) == 0
+    engine.dispose()
+
+
+def test_an_answer_that_never_ends_is_not_waited_for(book: Path) -> None:
+    """Not by the client's own timeout, which begins again with each piece: a header in time keeps it for ever."""
+    engine = engine_of(str(book), writes=True)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        witness = Witness.parse(f"{COSIGNER.key.vkey}=http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(Malformed, match=r"^cosignature: took more than .* or 0\.2 seconds"):
+            witness_newest(engine, witness, answer_s=0.2)
     engine.dispose()
 
 
