@@ -68,6 +68,17 @@ def new_file(path: Path, *, mode: int = PRIVATE) -> Iterator[Path]:
     sync_folder(path.parent)
 
 
+def database_leftovers(path: Path) -> list[Path]:
+    """Files beside a name that SQLite would read into a database of that name, whichever database left them.
+
+    A write-ahead log bears no mark of the file that it belongs to: the first opening replays it into any.
+    """
+    # SQLite names them after the file that a symbolic link leads to.
+    named = path.resolve() if path.is_symlink() else path
+    beside = [Path(f"{named}{suffix}") for suffix in _DATABASE_SUFFIXES if suffix]
+    return [file for file in beside if os.path.lexists(file)]
+
+
 def check_room(path: Path, size: int) -> None:
     """Check that a file of ``size`` bytes can be written: the space is allocated, and freed at once.
 

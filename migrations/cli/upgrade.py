@@ -28,7 +28,8 @@ def migrate(place: Place, limits: Limits, key: LogKey | None, step: Step, *, dow
         Absent: if there is no book whose schema could become older.
         SchemaUnknown: if a newer program made the book, if the database holds something else, or if the
             book lost a trigger.
-        NotDone: if another process writes the book, or the time is up.
+        NotDone: if another process writes the book, the time is up, or a file of another database lies beside the name
+            of a new one.
         VerificationFailed: if the log does not verify. In every case the book is unchanged.
     """
     name, revision = place.display_name, SCHEMA_REVISION if down_to is None else down_to

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.exc import DatabaseError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from ledger.files.atomic_file import database_leftovers
 from ledger.store.engine import engine_of, is_postgres, lock_log
 from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError, is_locked
 from ledger.store.sqlite_file.mounted_filesystem import FilesystemRefusedError
@@ -39,11 +40,15 @@ def exclusive_transaction(place: Place, limits: Limits) -> Iterator[Connection]:
     """One writing transaction with exclusive access; committed when the block ends without an error.
 
     Raises:
-        NotDone: if another process writes for longer than ``limits.lock_s``, or the database refuses.
+        NotDone: if another process writes for longer than ``limits.lock_s``, or the database refuses; if the file is
+            new, and one of another database lies beside its name.
     """
-    with file_locked(place, limits), connected(place, writes=True, limits=limits) as connection:
-        lock_log(connection)
-        yield connection
+    with file_locked(place, limits):
+        if place.path is not None and not place.path.exists():
+            refuse_leftovers(place)
+        with connected(place, writes=True, limits=limits) as connection:
+            lock_log(connection)
+            yield connection
 
 
 @contextmanager
@@ -70,6 +75,17 @@ def file_locked(place: Place, limits: Limits) -> Iterator[None]:
 
 def _lock_error(place: Place) -> NotDone:
     return NotDone(f"another process has the book at {place.display_name} open for writing: stop it first")
+
+
+def refuse_leftovers(place: Place) -> None:
+    """Check that no file lies beside the name of a new SQLite book that would be read into it. Raises: NotDone."""
+    found = [] if place.path is None else database_leftovers(place.path)
+    if found:
+        raise NotDone(
+            f"{found[0]} is left from another database of this name, and SQLite would read it into the new book: it "
+            "may hold the newest entries of a book that lay here. Move it to where that book is now, or delete it if "
+            "there is none, then repeat the command"
+        )
 
 
 def is_held(place: Place, connection: Connection) -> bool:

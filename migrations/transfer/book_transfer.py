@@ -6,16 +6,17 @@ interrupted operation leaves the source unchanged, and at the target a whole boo
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import URL
 
 from ledger.audit.replay import VerificationFailed
-from ledger.files.atomic_file import new_file
+from ledger.files.atomic_file import new_file, sync_folder
 from ledger.log import merkle
 from ledger.store.merkle_tables import Tree, latest_checkpoint
 from ledger.store.successor_book import Successor, record_successor, successor_of
@@ -23,7 +24,14 @@ from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone, SchemaUnknown
-from migrations.connect.exclusive_access import Limits, connected, exclusive_transaction, file_locked, tables_in
+from migrations.connect.exclusive_access import (
+    Limits,
+    connected,
+    exclusive_transaction,
+    file_locked,
+    refuse_leftovers,
+    tables_in,
+)
 from migrations.schema.revisions import bring_to, holds_book, revision_of
 from migrations.transfer.archive import Archive, write_archive
 from migrations.transfer.book_contents import BookContents, fill
@@ -101,6 +109,8 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     with new_book(target, limits) as made, exclusive_transaction(source, limits) as old:
         successor = _successor_before(old, source, target)
         head = fill(made, BookContents(old), key, step)
+        # What lies beside the target's name now is found before the source is sealed.
+        refuse_leftovers(target)
         if successor is None:
             record_successor(old, Successor(target.absolute, head.size))
     return head, False
@@ -127,8 +137,12 @@ def _new_file(path: Path) -> Iterator[Path]:
 def new_book(place: Place, limits: Limits) -> Iterator[Connection]:
     """An empty book on a connection of its own; it is committed only if the block ends without an error.
 
+    A new file is opened once under its name, and gone again if it is not the book that was made.
+
     Raises:
-        NotDone: where there is something already, or the book is locked.
+        NotDone: where there is something already, or beside a file's name what SQLite would read into it, or the book
+            is locked.
+        VerificationFailed: if the file holds something else under its name.
     """
     if place.path is None:
         with exclusive_transaction(place, limits) as connection:
@@ -137,14 +151,45 @@ def new_book(place: Place, limits: Limits) -> Iterator[Connection]:
             bring_to(connection, SCHEMA_REVISION, place.display_name)
             yield connection
         return
-    with file_locked(place, limits), _new_file(place.path) as part:
-        with connected(Place(URL.create("sqlite", database=str(part))), writes=True, limits=limits) as connection:
-            bring_to(connection, SCHEMA_REVISION, place.display_name)
-            yield connection
-        # Closing the last connection merges the write-ahead log into the file; this does so even if another one is
-        # open.
-        with closing(sqlite3.connect(part)) as file:
-            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with file_locked(place, limits):
+        with _new_file(place.path) as part:
+            refuse_leftovers(place)
+            with connected(Place(URL.create("sqlite", database=str(part))), writes=True, limits=limits) as connection:
+                bring_to(connection, SCHEMA_REVISION, place.display_name)
+                yield connection
+                head = head_of(connection)
+            # Closing the last connection merges the write-ahead log into the file; this does so even if another one is
+            # open.
+            with closing(sqlite3.connect(part)) as file:
+                file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            made = part.stat()
+            refuse_leftovers(place)
+        _check_placed(place, head, made, limits)
+
+
+def _check_placed(place: Place, head: Head, made: os.stat_result, limits: Limits) -> None:
+    """Open a new file under its name, and remove it if it is not the book that was made. Raises: VerificationFailed."""
+    assert place.path is not None
+    try:
+        check_head(place, head, limits)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(made, place.path.lstat()):
+                place.path.unlink()
+                sync_folder(place.path.parent)
+        raise
+
+
+def check_head(place: Place, head: Head, limits: Limits) -> None:
+    """Open a book under its name, and compare its head. Raises: VerificationFailed, NotDone."""
+    with connected(place, writes=False, limits=limits) as connection:
+        found = head_of(connection)
+    if found != head:
+        raise VerificationFailed(
+            None,
+            f"{place.display_name} holds {found.size} entries where it is opened, and {head.size} others were written: "
+            "another program changed it, or left a file beside it. Find out which, then repeat the command",
+        )
 
 
 def _successor_before(connection: Connection, source: Place, target: Place) -> Successor | None:
