@@ -108,7 +108,11 @@ class LocalBook:
         key = self._keys["commitments"]
         commitments = RecordCommitments(key)
         commitments.add(names.names)
-        own, touched, new = commitments.values(), list[str](), commitments.values()
+        known = [
+            (commitment(key, name), tuple(commitment(key, other) for other in names.known_as(place)))
+            for place, name in enumerate(names.names)
+        ]
+        touched, found = list[str](), set[int]()
         with self._book.read() as facts:
             schemes = {ref: ref.rpartition("/")[2][0] for ref in facts.partitions}
             # Partitions of an earlier form of book do not say how they know their records: any way may be theirs.
@@ -117,14 +121,12 @@ class LocalBook:
                     raise Malformed("identities", _OTHERWISE[other].format(self._path))
             for ref, partition in facts.partitions.items():
                 theirs = {value for digest in partition.commitments for value in read_values(facts.documents[digest])}
-                held = own & theirs
-                if schemes[ref] not in _OTHERWISE:
-                    known = zip(names.names, names.earlier, strict=True)
-                    held |= {commitment(key, name) for name, before in known if commitment(key, before) in theirs}
+                held = {place for place, (_, others) in enumerate(known) if not theirs.isdisjoint(others)}
                 if held:
                     touched.append(ref)
-                    new -= held
-        if new:
+                    found |= held
+        # Of two records that share a name, one may be in a book of before by its own bytes and the other not.
+        if new := frozenset(own for place, (own, _) in enumerate(known) if place not in found):
             touched.append(self._open_partition(commitments, new, names.scheme))
         if len(touched) > PARTITIONS_MAX:
             rule = f"share records with {len(touched)} sets of this book, and a run may touch {PARTITIONS_MAX}"

@@ -179,7 +179,7 @@ def test_records_of_an_earlier_form_of_book_are_known(tmp_path: Path, monkeypatc
     book = tmp_path / "book.sqlite"
     earlier = _run(book, slice(0, 20))
     raw = earlier._names.earlier  # noqa: SLF001 - as the program before wrote them
-    monkeypatch.setattr(earlier, "_names", RecordNames("p", raw, raw, 1))
+    monkeypatch.setattr(earlier, "_names", RecordNames("p", raw, raw, raw, 1))
     assert _taken(earlier) == 4
     with pytest.raises(LocalRefused), _run(book, slice(0, 40)) as run:
         list(run)
