@@ -46,6 +46,7 @@ def log_in(  # noqa: PLR0913 - what a login is made of
         issuer = discover(http, profile.issuer)
         with listening(port) as redirect:
             request = CodeRequest.fresh(person.client_id, redirect.url, profile.log.origin, person.scope or SCOPE)
+            redirect.expect(request.state)
             url = request.url(issuer)
             show(url)
             if browser is not None:

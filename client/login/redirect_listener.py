@@ -1,8 +1,13 @@
-"""The redirect URI: a loopback address that receives one authorization response (RFC 8252, section 7.3)."""
+"""The redirect URI: a loopback address that receives one authorization response (RFC 8252, section 7.3).
+
+Any program of the machine, and any web page that finds the port, can send something to it. What lacks the state of this
+login is turned away and forgotten, and the wait goes on: no number of such answers ends it, but its own time does.
+"""
 
 from __future__ import annotations
 
 import queue
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +33,7 @@ Answer = dict[str, str]
 
 
 class Redirect(ThreadingHTTPServer):
-    """Receives the first answer to its address; what comes to another address, or later, is refused."""
+    """Receives the first answer to one login; what comes to another address, of another login or later, is refused."""
 
     daemon_threads = True
     block_on_close = False
@@ -40,6 +45,8 @@ class Redirect(ThreadingHTTPServer):
         super().__init__((_LOOPBACK, port), _Handler)
         self.answers: queue.Queue[Answer] = queue.Queue()
         self.first = threading.Lock()
+        self.turned_away = 0
+        self._state: bytes | None = None
 
     def handle_error(self, *_: object) -> None:
         """Report nothing of a browser that closed the connection."""
@@ -49,12 +56,22 @@ class Redirect(ThreadingHTTPServer):
         """The redirect URI."""
         return f"http://{_LOOPBACK}:{self.server_port}{PATH}"
 
+    def expect(self, state: str) -> None:
+        """Take the answer that has this state; until it is known, none is taken."""
+        self._state = state.encode()
+
+    def is_expected(self, answer: Answer) -> bool:
+        """Whether an answer has the state of this login."""
+        # In constant time: the time of an answer must not tell how much of a guessed state is right.
+        return self._state is not None and secrets.compare_digest(answer.get("state", "").encode(), self._state)
+
     def wait(self, timeout_s: float) -> Answer:
         """The first answer. Raises: Unreachable, if none came within ``timeout_s`` seconds."""
         try:
             return self.answers.get(timeout=timeout_s)
         except queue.Empty:
-            raise Unreachable(f"the browser did not come back within {timeout_s:g} s") from None
+            others = "; answers to another login (state) were turned away" if self.turned_away else ""
+            raise Unreachable(f"the browser did not come back within {timeout_s:g} s{others}") from None
 
 
 @contextmanager
@@ -87,12 +104,17 @@ class _Handler(BaseHTTPRequestHandler):
         # A repeated parameter is invalid (RFC 6749, section 3.1).
         if not fields or any(len(values) != 1 for values in fields.values()):
             self._respond(HTTPStatus.BAD_REQUEST, "This is not an authorization response.")
+            return
+        answer = {name: values[0] for name, values in fields.items()}
+        if not self.server.is_expected(answer):
+            self.server.turned_away += 1
+            self._respond(HTTPStatus.BAD_REQUEST, "This is the answer to another login.")
         elif self.server.first.acquire(blocking=False):
             # The page first: the program may end as soon as it has the answer.
             try:
                 self._respond(HTTPStatus.OK, "You may close this page: the terminal says whether you are logged in.")
             finally:
-                self.server.answers.put({name: values[0] for name, values in fields.items()})
+                self.server.answers.put(answer)
         else:
             self._respond(HTTPStatus.GONE, "An earlier answer was received: the terminal says what became of it.")
 

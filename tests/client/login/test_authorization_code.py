@@ -23,6 +23,8 @@ from api.dev_issuer import issuer as dev_issuer
 from client.cli.main import app as client_commands
 from client.http.problems import Refused, Unreachable
 from client.login.authorization_code import log_in
+from client.login.code_request import CodeRequest
+from client.login.discovery import Metadata
 from client.login.redirect_listener import listening
 from client.profile.profile import Profile
 from client.profile.token_store import Login, LoginFile
@@ -146,8 +148,25 @@ def test_control_c_ends_the_wait(desk: Desk, tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", ["/authorize", CALLBACK])
 @pytest.mark.parametrize("state", ["x" * 43, "", None])
 def test_an_answer_without_our_state_is_none(desk: Desk, at: str, state: str | None) -> None:
-    """Changed on the way there or on the way back, empty, or left out."""
-    assert "(state)" in desk.refused(Browser("asha", _changing(at, state=state)))
+    """Changed on the way there or on the way back, empty, or left out: it is turned away, and the next one counts."""
+    others = Browser("bina", _changing(at, state=state))
+
+    def both(url: str) -> None:
+        others(url)
+        Browser("asha")(url)
+
+    assert desk.log_in(both).subject == "asha"
+    assert others.pages[-1].status_code == 400
+
+
+def test_the_request_believes_no_answer_without_its_state() -> None:
+    """Even if the listener gave it one: before its code is looked at, or its error."""
+    issuer = Metadata("https://a.example", "https://a.example/a", "https://a.example/t", "k", names_itself=False)
+    request = CodeRequest.fresh("epsilon", "http://127.0.0.1:9/callback", "urn:log", "openid")
+    assert request.code_in({"code": "real", "state": request.state}, issuer) == "real"
+    for answer in ({"code": "real"}, {"error": "x", "state": ""}, {"code": "real", "state": request.state[:-1]}):
+        with pytest.raises(Refused, match=r"\(state\)"):
+            request.code_in(answer, issuer)
 
 
 @pytest.mark.parametrize("nonce", ["x" * 43, "", None])
@@ -247,10 +266,26 @@ def test_what_is_no_answer_is_turned_away_and_the_wait_goes_on(desk: Desk) -> No
 def test_the_first_answer_counts() -> None:
     """What comes after it is turned away, and changes nothing."""
     with listening() as redirect:
-        reported = [httpx.get(f"{redirect.url}?state={one}", trust_env=False).status_code for one in ("a", "b", "a")]
-        assert (reported, redirect.wait(0)) == ([200, 410, 410], {"state": "a"})
+        redirect.expect("a")
+        reported = [
+            httpx.get(f"{redirect.url}?{one}", trust_env=False).status_code for one in ("state=a&x=1", "state=a")
+        ]
+        assert (reported, redirect.wait(SECONDS)) == ([200, 410], {"state": "a", "x": "1"})
         with pytest.raises(Unreachable):
             redirect.wait(0)
+
+
+@pytest.mark.parametrize("state", ["", "?x=1", "?state=", "?state=b", "?state=aa", "?state=%00%F0%9F%98%80", "?code=a"])
+def test_no_number_of_others_answers_takes_the_place_of_ours(state: str) -> None:
+    """A page or program that finds the port is turned away, however often it comes; the wait names it when it ends."""
+    with listening() as redirect, httpx.Client(trust_env=False) as page:
+        assert page.get(f"{redirect.url}?state=a").status_code == 400
+        redirect.expect("a")
+        assert {page.get(f"{redirect.url}{state}").status_code for _ in range(100)} == {400}
+        with pytest.raises(Unreachable, match=r"answers to another login \(state\) were turned away"):
+            redirect.wait(0)
+        assert page.get(f"{redirect.url}?state=a&code=real").status_code == 200
+        assert redirect.wait(SECONDS) == {"code": "real", "state": "a"}
 
 
 def test_a_login_is_kept_in_a_file_of_its_owner(desk: Desk) -> None:
