@@ -95,7 +95,7 @@ class Book:
             origin: the log's name, as checkpoints state it.
             clock: Unix milliseconds; an entry's time never goes back even if the clock does.
             watch: what the clock is held against, so that a jump pauses writing; without, it is believed.
-            kept: a file outside the book that holds its newest checkpoint; made for an empty book.
+            kept: a file outside the book that holds its newest checkpoint; made for an empty one, and held while open.
             first_start: make it for a book with entries too, if it is not there.
             snapshot: the file of a state's snapshot, to open faster. volatile: accept a server that may lose commits.
             statements: state the state from time to time, and at closing.
@@ -111,7 +111,7 @@ class Book:
         UNCOLLECTED.hold()
         try:
             recorder = Recorder(gate, WallClock(clock, watch), LogSigner(log_key, origin))
-            keeping = None if kept is None else CheckpointFile(kept, recorder.signer, first_start=first_start)
+            keeping = CheckpointFile.of(kept, recorder.signer, engines[1], lock, first_start=first_start)
             state = usable_state(engines[1], recorder.signer.key, keeping, snapshot, volatile=volatile)
             state.statements.enabled = statements
             recorder.signer = signer_of_both(engines[1], recorder.signer, old_key)

@@ -9,16 +9,25 @@ file of an earlier key, to which the log's own rotations lead, is what was kept.
 written, so that no deletion of that goes back to it.
 
 The file is replaced whole and synchronised when the book is opened, at most once a second, and when it is closed: a
-power cut may leave it a second older than the book, never newer. Processes that write one PostgreSQL book may share it.
+power cut may leave it a second older than the book, never newer.
+
+A copy of the book that is open at the same time would spend the same budget again. The process that writes an SQLite
+book holds the file meanwhile (flock on ``.NAME.book.lock`` beside it, for as long as the book's own lock), so no second
+book of this log is open by the same file. Processes that write one PostgreSQL book may share the file. Whichever it is:
+a process that finds a checkpoint there that its own book never had stops, and leaves it.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.submitted_command import BookUnusable
 from ledger.files.atomic_file import SHARED, replace_file
@@ -27,8 +36,9 @@ from ledger.files.state_folder import state_folder
 from ledger.log.checkpoint import LogSigner
 from ledger.log.verification import open_checkpoint
 from ledger.store.log_key.rotation_proofs import Trust, rotation_places, trusted
-from ledger.store.snapshot import Snapshot
-from ledger.verifier import LogKey, Policy, verify_consistency
+from ledger.store.snapshot import Log, Snapshot
+from ledger.store.sqlite_file.file_lock import FileLock, LockHeldError
+from ledger.verifier import Checkpoint, LogKey, Policy, verify_consistency
 from ledger.wire.malformed import Malformed
 
 KEEP_S: Final = 1.0
@@ -51,6 +61,36 @@ def keep_checkpoint(path: Path, note: str) -> None:
         raise BookUnusable(f"the newest checkpoint cannot be kept at {path}: {error.strerror}") from None
 
 
+def hold(path: Path, lock: FileLock | None) -> None:
+    """Let no second SQLite book be open whose newest checkpoint is kept in this file.
+
+    Args:
+        path: of the file that holds the checkpoint.
+        lock: the lock of the book, with which this one ends; None on PostgreSQL, where processes share the file.
+
+    Raises:
+        BookUnusable: if another process holds it, or the folder cannot be written.
+    """
+    if lock is None:
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock.hold(path.with_name(f".{path.name}.book.lock"))
+    except LockHeldError:
+        raise BookUnusable(
+            f"another process has a book open whose newest checkpoint is kept at {path}: one of the two is a copy, and "
+            "together they would spend one budget twice. Stop the other one first"
+        ) from None
+    except OSError as error:
+        raise BookUnusable(f"the newest checkpoint cannot be kept at {path}: {error.strerror}") from None
+
+
+def stated_size(note: str, origin: str) -> int | None:
+    """The size that a checkpoint of this log states, whichever key signed it; None if it is none of this log."""
+    found = re.match(rf"{re.escape(origin)}\n(0|[1-9][0-9]{{0,15}})\n", note)
+    return None if found is None else int(found[1])
+
+
 def _name(key: LogKey) -> str:
     return sha256(key.vkey.encode()).hexdigest()
 
@@ -58,19 +98,36 @@ def _name(key: LogKey) -> str:
 class CheckpointFile:
     """A file that holds one signed checkpoint."""
 
-    def __init__(self, path: Path, signer: LogSigner, *, first_start: bool = False) -> None:
+    def __init__(
+        self, path: Path, signer: LogSigner, reads: Engine, lock: FileLock | None, *, first_start: bool = False
+    ) -> None:
         """The file's place, and the log whose checkpoint it holds.
 
         Args:
             path: of the file.
             signer: of the log; it signs the checkpoint of an empty book.
+            reads: reads the book.
+            lock: of the book, if one process alone writes it: then it alone has the file.
             first_start: whether the file may be missing although the book has entries.
+
+        Raises:
+            BookUnusable: if another process has the file.
         """
+        hold(path, lock)
         self._path, self._signer, self._first_start = path, signer, first_start
+        self._reads, self._lock = reads, lock
         self._written: str | None = None
+        self._found: str | None = None
         self._earlier: tuple[Path, ...] = ()
         self._next = 0.0
         self.note: str | None = None
+
+    @classmethod
+    def of(
+        cls, path: Path | None, signer: LogSigner, reads: Engine, lock: FileLock | None, *, first_start: bool = False
+    ) -> Self | None:
+        """The same; None where no checkpoint is kept. Raises: BookUnusable."""
+        return None if path is None else cls(path, signer, reads, lock, first_start=first_start)
 
     def check(self, book: Snapshot, root: bytes) -> None:
         """See that the book has grown from what is kept.
@@ -81,14 +138,16 @@ class CheckpointFile:
 
         Raises:
             BookUnusable: if it is older than the checkpoint or has another history, or the file cannot be read, or is
-                missing although the book has entries.
+                missing although the book has entries, or another process has the file of an earlier key.
         """
         key = self._signer.key
         self.note = book.checkpoint if book.size else self._signer.sign(0, root)
         try:
-            self._written = _read(self._path)
+            self._written = self._found = _read(self._path)
             trust = trusted(book.connection, key, rotation_places(book))
             self._earlier = self._earlier_files(trust)
+            for path in self._earlier:
+                hold(path, self._lock)
             notes = [one for one in (self._written, *map(_read, self._earlier)) if one is not None]
             kept = max((open_checkpoint(one, trust) for one in notes), key=lambda one: one.size, default=None)
         except (Malformed, UnicodeDecodeError, OSError) as error:
@@ -123,7 +182,7 @@ class CheckpointFile:
         """Write the checkpoint of the book as it was opened, so that no entry precedes the file.
 
         Raises:
-            BookUnusable: if the file cannot be written.
+            BookUnusable: if the file cannot be written, or holds by now what is not of this book.
         """
         try:
             self.write()
@@ -131,6 +190,9 @@ class CheckpointFile:
                 path.unlink(missing_ok=True)
         except OSError as error:
             raise BookUnusable(f"the newest checkpoint cannot be kept at {self._path}: {error.strerror}") from None
+        except SQLAlchemyError as error:
+            reported = str(getattr(error, "orig", None) or error).strip()
+            raise BookUnusable(f"the database cannot be reached: {reported}") from None
 
     def due_s(self) -> float:
         """How long until a checkpoint is to be written; more than anyone waits if there is no newer one."""
@@ -139,14 +201,44 @@ class CheckpointFile:
         return max(0.0, self._next - time.monotonic())
 
     def write(self) -> None:
-        """Replace the file by the newest checkpoint, unless another process has kept a newer one. Raises: OSError."""
+        """Replace the file by the newest checkpoint, unless another process of this book has kept a newer one.
+
+        Raises:
+            BookUnusable: if a checkpoint is there that this book never had; it stays there.
+            OSError: if the file cannot be written.
+            SQLAlchemyError: if the book cannot be read, to compare what another process wrote; it may be tried again.
+        """
         if self.note is None or self.note == self._written:
             return
         note = self.note
+        self._next = time.monotonic() + KEEP_S
         with locked(self._path):
-            if self._size_now() <= open_checkpoint(note, self._signer.key).size:
+            found = self._text_now()
+            # Whichever key signed it: another process may have the key that replaced this one.
+            size = None if found is None else stated_size(found, self._signer.key.name)
+            if found is not None and size is not None and found != self._found:
+                self._check_own(found, size)
+            if size is None or size <= open_checkpoint(note, self._signer.key).size:
                 replace_file(self._path, note.encode(), mode=SHARED)
-        self._written, self._next = note, time.monotonic() + KEEP_S
+                found = note
+        self._written, self._found, self._next = note, found, time.monotonic() + KEEP_S
+
+    def _check_own(self, found: str, size: int) -> None:
+        """Check that the book once had what another process wrote. Raises: BookUnusable, SQLAlchemyError."""
+        with self._reads.begin() as connection:
+            log = Log(connection)
+            try:
+                own = found.startswith(Checkpoint(self._signer.key.name, size, log.root_at(size)).text)
+            except KeyError:
+                own = False
+            entries = log.size
+        if not own:
+            why = (
+                f"the checkpoint of {size} entries kept at {self._path} is not of this book of {entries}: a copy of "
+                "it was opened elsewhere, and both spend one budget. Stop both, and compare what each recorded"
+            )
+            _LOG.error("%s", why)
+            raise BookUnusable(why)
 
     def _earlier_files(self, trust: Trust) -> tuple[Path, ...]:
         """Where the checkpoint was kept under the keys that the log had before."""
@@ -155,15 +247,12 @@ class CheckpointFile:
             return ()
         return tuple(self._path.with_name(_name(one)) for one in trust.logs if one != key)
 
-    def _size_now(self) -> int:
+    def _text_now(self) -> str | None:
+        """What is there; None for what is no text, too: it was read when the book was opened, the newest is here."""
         try:
-            note = _read(self._path) or ""
-            # Whichever key signed it: another process may have the key that replaced this one.
-            origin, size, _ = note.split("\n", 2)
-            return int(size) if origin == self._signer.key.name else 0
-        except ValueError:
-            # It was read when the book was opened; whatever broke it since, the newest checkpoint is here.
-            return 0
+            return _read(self._path)
+        except UnicodeDecodeError:
+            return None
 
 
 def _read(path: Path) -> str | None:

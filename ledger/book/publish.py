@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.call_queue import Answer, Call
 from ledger.book.checkpoint_file import CheckpointFile
@@ -26,7 +27,7 @@ from ledger.store.database_state import PROJECTIONS
 from ledger.store.engine import is_postgres, lock_log, sent_together
 from ledger.store.merkle_tables import LogTail, appended, lock_and_read
 from ledger.store.projection_table import put_rows, rows_of
-from ledger.store.schema_revision import check_revision
+from ledger.store.schema_revision import BookUnusable, check_revision
 from ledger.store.sqlite_file.file_lock import FileLock
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.wire.malformed import Malformed
@@ -177,7 +178,8 @@ class Committer:
                     return
                 self._keep()
             if self._kept is not None:
-                with suppress(OSError):
+                # What is not of this book stays there, and the next opening refuses one of the two.
+                with suppress(OSError, SQLAlchemyError, BookUnusable):
                     self._kept.write()
             if self._own is not None:
                 self._own.close()
@@ -198,7 +200,9 @@ class Committer:
 
     def _keep(self) -> None:
         if self._kept is not None and not self._kept.due_s():
-            self._kept.write()
+            # A database that does not answer is asked again: nothing is recorded meanwhile.
+            with suppress(SQLAlchemyError):
+                self._kept.write()
 
     def _serve(self, batch: Batch, connection: Connection | None) -> bool:
         try:

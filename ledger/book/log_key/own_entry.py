@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
 
 from ledger.book.batch import Batch, Recorder
-from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.checkpoint_file import CheckpointFile, hold
 from ledger.book.opening_checks import begin_epoch, recheck, take_lock, usable_state
 from ledger.book.publish import close_batch, commit_batch
 from ledger.book.submitted_command import BookUnusable
@@ -71,7 +71,7 @@ class BookPlace:
         engines = engine_of(self.url, writes=True), engine_of(self.url, writes=False)
         try:
             recorder = Recorder(self.gate, WallClock(self.clock, self.watch), LogSigner(self.log_key, self.origin))
-            keeping = None if kept is None else CheckpointFile(kept, recorder.signer)
+            keeping = CheckpointFile.of(kept, recorder.signer, engines[1], lock)
             state = usable_state(engines[1], recorder.signer.key, keeping, None, volatile=self.volatile)
             state.statements.enabled = False
             with engines[1].begin() as connection:
@@ -104,6 +104,10 @@ class OpenedLog:
     recorder: Recorder
     _state: WriterState
     before: str
+
+    def hold(self, kept: Path) -> None:
+        """Let no other book be open whose newest checkpoint is kept in this file. Raises: BookUnusable."""
+        hold(kept, self._lock)
 
     def record(self, command: Callable[[Snapshot], PendingCommand], signer: LogSigner, refused: str) -> tuple[int, str]:
         """Record one command and commit it; the index of its entry, and the checkpoint over it.

@@ -58,6 +58,7 @@ def rotate_log_key(place: BookPlace, new: Replacement, kept: tuple[Path, Path] |
     """
     with place.opened(None if kept is None else kept[0]) as own:
         if kept is not None and kept[0] != kept[1]:
+            own.hold(kept[1])
             keep_checkpoint(kept[1], own.before)
         signer = RotatingSigner(own.recorder.signer, new.key)
 

@@ -63,6 +63,14 @@ class FileLock:
             self.release()
             raise
 
+    def hold(self, file: Path) -> None:
+        """Hold another lock file as long as this lock, if it does not yet. Raises: LockHeldError, OSError."""
+        with suppress(FileNotFoundError):
+            found = file.stat()
+            if any(os.path.samestat(os.fstat(held), found) for held in self._locks):
+                return
+        self._locks.append(_locked(file))
+
     def begin_epoch(self, writes: Engine) -> None:
         """Inform processes that the lock does not reach that this one writes the book. Raises: DatabaseError."""
         self._epoch = WriterEpoch(writes)

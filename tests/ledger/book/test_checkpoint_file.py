@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ledger.book.book import BookUnusable
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.log.checkpoint import LogSigner, sign
+from ledger.store.engine import engine_of
 from ledger.verifier import EMPTY_ROOT, Checkpoint
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN, private_key
@@ -105,15 +107,21 @@ def test_a_folder_that_cannot_be_written_stops_the_start(world: StoredWorld, tmp
     """Before anything is charged that it would not have kept."""
     world.book.close()
     (tmp_path / "file").touch()
-    with pytest.raises(BookUnusable, match=r"the checkpoint kept at .* cannot be read"):
-        world.open(kept=tmp_path / "file" / "checkpoint", first_start=True)
-    with pytest.raises(BookUnusable, match=r"the newest checkpoint cannot be kept at .*"):
-        world.open(kept=Path("/proc/none/checkpoint"), first_start=True)
+    for kept in (tmp_path / "file" / "checkpoint", Path("/proc/none/checkpoint")):
+        with pytest.raises(BookUnusable, match=rf"the newest checkpoint cannot be kept at {kept}"):
+            world.open(kept=kept, first_start=True)
 
 
-def test_a_newer_checkpoint_of_another_process_stays(world: StoredWorld, kept: Path) -> None:
+@pytest.fixture
+def keeper(world: StoredWorld, kept: Path) -> Iterator[CheckpointFile]:
+    """The file as one of several processes that share it has it."""
+    reads = engine_of(world.url, writes=False)
+    yield CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), reads, None, first_start=True)
+    reads.dispose()
+
+
+def test_a_newer_checkpoint_of_another_process_stays(world: StoredWorld, kept: Path, keeper: CheckpointFile) -> None:
     """Two processes that write one PostgreSQL book may share the file, and the slower one does not set it back."""
-    keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
     with world.book.read() as facts:
         keeper.check(facts, facts.root)
     newest = _grow(world, kept, "a")
@@ -121,15 +129,53 @@ def test_a_newer_checkpoint_of_another_process_stays(world: StoredWorld, kept: P
     assert kept.read_text(encoding="utf-8") == newest
 
 
-def test_a_newer_checkpoint_under_the_next_key_stays(world: StoredWorld, kept: Path) -> None:
+def test_a_newer_checkpoint_under_the_next_key_stays(world: StoredWorld, kept: Path, keeper: CheckpointFile) -> None:
     """A process with the log's old key, which knows no other, does not set the file back either."""
-    keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
     with world.book.read() as facts:
         keeper.check(facts, facts.root)
-        newest = sign(Checkpoint(ORIGIN, facts.size + 1, bytes(32)), private_key("the log's second key"))
+    world.submit(world.charge("a", run=SMALL))
+    with world.book.read() as facts:
+        newest = sign(Checkpoint(ORIGIN, facts.size, facts.root), private_key("the log's second key"))
     kept.write_text(newest, encoding="utf-8")
     keeper.write()
     assert kept.read_text(encoding="utf-8") == newest
+
+
+@pytest.mark.parametrize(("more", "root"), [(0, 1), (-1, 1), (1, 0), (99, 1)])
+def test_a_checkpoint_that_the_book_never_had_stays(  # noqa: PLR0913, PLR0917 - what is compared, and who reports it
+    world: StoredWorld, kept: Path, keeper: CheckpointFile, caplog: pytest.LogCaptureFixture, more: int, root: int
+) -> None:
+    """Of as many entries with another root, of fewer or of more: the process that finds it stops, and says so."""
+    with world.book.read() as facts:
+        keeper.check(facts, facts.root)
+        size = facts.size + more
+        other = sign(Checkpoint(ORIGIN, size, facts.root if root == 0 else bytes(32)), LOG_KEY)
+    kept.write_text(other, encoding="utf-8")
+    reported = f"the checkpoint of {size} entries kept at {kept} is not of this book of 10: a copy of it was opened"
+    for _ in range(2):
+        with pytest.raises(BookUnusable, match=reported):
+            keeper.write()
+    assert kept.read_text(encoding="utf-8") == other
+    assert reported in caplog.text
+
+
+def test_an_older_checkpoint_of_the_same_book_is_replaced(
+    world: StoredWorld, kept: Path, keeper: CheckpointFile
+) -> None:
+    """Whoever put it back; so is what is no checkpoint, and a file that was deleted."""
+    with world.book.read() as facts:
+        keeper.check(facts, facts.root)
+        older = sign(Checkpoint(ORIGIN, 4, facts.root_at(4)), LOG_KEY)
+    for number, text in enumerate((older, "nothing", "\udc80", f"{ORIGIN}\n-1\n", None)):
+        if text is None:
+            kept.unlink()
+        else:
+            kept.write_text(text, encoding="utf-8", errors="surrogateescape")
+        world.submit(world.charge(f"run-{number}", run=SMALL))
+        with world.book.read() as facts:
+            keeper.note = facts.checkpoint
+        keeper.write()
+        assert kept.read_text(encoding="utf-8") == keeper.note
 
 
 @pytest.mark.parametrize("loss", ["none", "deleted", "cut", "one bit"])
@@ -198,9 +244,8 @@ def test_an_empty_book_is_older_than_any(tmp_path: Path, kept: Path) -> None:
             world.open(kept=kept)
 
 
-def test_a_checkpoint_is_written_at_most_once_a_second(world: StoredWorld, kept: Path) -> None:
+def test_a_checkpoint_is_written_at_most_once_a_second(world: StoredWorld, kept: Path, keeper: CheckpointFile) -> None:
     """A book that commits all the time does not wait for a second disk all the time."""
-    keeper = CheckpointFile(kept, LogSigner(LOG_KEY, ORIGIN), first_start=True)
     assert keeper.due_s() > 3_600
     with world.book.read() as facts:
         keeper.check(facts, facts.root)
