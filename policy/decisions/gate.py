@@ -17,6 +17,7 @@ from ledger.domain.command import LEDGER_ACTOR
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Gate, Request, Verdict
 from ledger.wire.field_types import TIME_MAX
+from policy.checks.did_spelling import canonical_did
 from policy.checks.findings import Findings
 from policy.decisions import (
     charges,
@@ -29,6 +30,9 @@ from policy.decisions import (
     stream_slices,
 )
 from policy.decisions.request import Case, on
+
+ONE_SPELLING_SINCE_MS: Final = 1_797_292_800_000
+"""2026-12-15: replay accepts that an earlier program registered a DID that another spelling means too."""
 
 
 def gate(request: Request, facts: Facts) -> Verdict:
@@ -51,6 +55,10 @@ def _denial(code: str, text: str) -> Verdict:
 def _organisation(case: Case, body: RegisterOrganisation) -> None:
     registered = case.actor in case.facts.organisations or case.actor == body.organisation
     case.check("actor_unknown", registered, case.actor, "registered, or registering itself")
+    if not case.is_accepted(ONE_SPELLING_SINCE_MS):
+        spelled = canonical_did(body.organisation)
+        wanted = f"spelled in the one way, {spelled}" if spelled else "spelled with whole octets behind each '%'"
+        case.check("did_spelling", spelled == body.organisation, body.organisation, wanted)
 
 
 def _settlement(case: Case, body: Settle) -> None:

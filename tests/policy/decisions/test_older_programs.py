@@ -7,7 +7,7 @@ import pytest
 
 from policy.checks.field_readers import format_time
 from policy.decisions.documents import LATER_SINCE_MS
-from policy.decisions.gate import gate
+from policy.decisions.gate import ONE_SPELLING_SINCE_MS, gate
 from policy.decisions.releases import FROZEN_OPENINGS_SINCE_MS, ONE_MODEL_SINCE_MS, OVER_CAP_RELEASES_SINCE_MS
 from tests.factories.decision_facts import build
 from tests.factories.decision_scene import ASKED, SCENE
@@ -29,6 +29,8 @@ CHECKS: Final[dict[str, tuple[str, int, dict[str, Any]]]] = {
         FROZEN_OPENINGS_SINCE_MS,
         {"audits": [[PIPELINE, True]] * 4, "charge|pipeline": PIPELINE},
     ),
+    # A DID has one spelling.
+    "did_spelling": ("organisation", ONE_SPELLING_SINCE_MS, {"body|organisation": "did:web:New.example"}),
     # A wider version of a policy has a later date than the one that is in force.
     "effective_unordered": (
         "policy",
