@@ -7,15 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from client.cli.command_group import Result
-from ledger.book.checkpoint_file import default_path
+from ledger.book.checkpoint_file import NOTE_BYTES_MAX, default_path, stated_size
 from ledger.cli.input_files import read_kept
-from ledger.store.log_key.rotation_proofs import Trust
-from ledger.verifier import Checkpoint, LogKey, Policy
+from ledger.verifier import Checkpoint, LogKey
 from ledger.wire.malformed import Malformed
 from migrations.connect.book_location import Place
 from migrations.connect.exclusive_access import Limits
+from migrations.transfer.later_keys import LogKeys, logs_of
 from migrations.transfer.log_check import Head, Step
-from migrations.transfer.rescue import rescue
+from migrations.transfer.rescue import KnownHeads, rescue
 from migrations.transfer.sound_prefix import SoundPrefix
 
 
@@ -34,40 +34,75 @@ def rescue_book(  # noqa: PLR0913 - one argument for each option of the command
 
     Args:
         kept: files with kept checkpoints; the service's own, in the user's state folder, is read too.
-        without_kept: whether the user accepts that there is none.
+        without_kept: whether the user accepts that there is none, and that there may be one by a key that the book
+            does not prove.
 
     Raises:
         Malformed: if no checkpoint was kept and that is not accepted, or one is not of this log.
     """
     sizes: list[int] = []
 
-    def heads(trust: Trust) -> dict[str, Checkpoint]:
-        found = _heads(kept, trust)
-        if not found and not without_kept:
+    def heads(keys: LogKeys) -> KnownHeads:
+        found = _heads(kept, keys)
+        if not found.proven and not without_kept:
             raise Malformed(
                 "kept",
                 "name the newest checkpoint that you or a witness kept with --kept, or give --without-kept: without "
                 "one it is unknown whether the rescue gives back budgets that were spent after the last sound entry",
             )
-        sizes.extend(head.size for head in found.values())
+        sizes.extend(head.size for head in found.proven.values())
         return found
 
-    head, prefix = rescue(place, target, key, heads, limits, ignore_seal=ignore_seal, step=step)
+    head, prefix = rescue(
+        place, target, key, heads, limits, ignore_seal=ignore_seal, ignore_unproven=without_kept, step=step
+    )
     return _result(place, target, head, prefix, max(sizes, default=None))
 
 
-def _heads(kept: Sequence[Path], trust: Trust) -> dict[str, Checkpoint]:
-    """Each kept checkpoint, by its name in messages: those named, and the service's own for each key of the log.
+def _heads(kept: Sequence[Path], keys: LogKeys) -> KnownHeads:
+    """Each kept checkpoint, by its name in messages: those named, and what services of this user kept of this log.
 
     Raises:
         Malformed, FileNotFoundError.
     """
-    heads = {str(path): read_kept(path, trust) for path in kept}
-    for key in trust.logs if isinstance(trust, Policy) else (trust,):
+    proven = {str(path): _opened(path, keys) for path in kept}
+    own, others = _service_files(keys)
+    for path in own:
         with suppress(FileNotFoundError):
-            own = default_path(key)
-            heads[f"what the service kept at {own}"] = read_kept(own, trust)
-    return heads
+            proven[_called(path)] = _opened(path, keys)
+    sizes = {_called(path): stated_size(_text_of(path), logs_of(keys.trust)[0].origin) for path in others}
+    return KnownHeads(proven, {called: size for called, size in sizes.items() if size is not None})
+
+
+def _service_files(keys: LogKeys) -> tuple[list[Path], list[Path]]:
+    """Where services of this user keep what is by the log's keys, and every other file beside those."""
+    try:
+        own = [default_path(key) for key in (*logs_of(keys.trust), *keys.later)]
+    except FileNotFoundError:
+        # Without a folder for the user's state nothing is kept in it.
+        return [], []
+    return own, sorted(set(own[0].parent.glob("[!.]*")) - set(own))
+
+
+def _opened(path: Path, keys: LogKeys) -> Checkpoint:
+    """A checkpoint by a key of the log, or by one that its entries name. Raises: Malformed, FileNotFoundError."""
+    for key in keys.later:
+        with suppress(Malformed):
+            return read_kept(path, key)
+    return read_kept(path, keys.trust)
+
+
+def _called(path: Path) -> str:
+    return f"what the service kept at {path}"
+
+
+def _text_of(path: Path) -> str:
+    """What a file of another log's holds; nothing, where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(NOTE_BYTES_MAX).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _result(place: Place, target: Place, head: Head, prefix: SoundPrefix, kept: int | None) -> Result:

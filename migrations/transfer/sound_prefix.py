@@ -20,28 +20,20 @@ from ledger.domain.memory_state import MemoryState
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import open_checkpoint, parse_witness_key
 from ledger.log.witness_protocol import read_cosignature
-from ledger.store.log_key.rotation_proofs import Trust, trusted
 from ledger.store.successor_book import successor_of
 from ledger.store.tables import CHECKPOINT, COSIGNATURE, DOCUMENT, ENTRY, SEAL
-from ledger.verifier import Checkpoint, LogKey
+from ledger.verifier import Checkpoint, Policy
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from ledger.wire.records import write
 from migrations.transfer.book_contents import Cosignature, Kind
+from migrations.transfer.later_keys import UNREADABLE, LogKeys
 from migrations.transfer.log_check import streamed
 
 _ENTRIES: Final = select(ENTRY.c.position, ENTRY.c.data).order_by(ENTRY.c.position)
 _DOCUMENT: Final = select(DOCUMENT.c.data).where(DOCUMENT.c.digest == bindparam("digest"))
-_UNREADABLE: Final = (DatabaseError, UnicodeDecodeError)
 _APPLY_ERRORS: Final = (Malformed, LookupError, AssertionError, ArithmeticError, ValueError, TypeError, AttributeError)
 """Errors that reading or applying an invalid entry may raise."""
-
-
-def proven_keys(connection: Connection, key: LogKey) -> Trust:
-    """The log's key, with all others that it had as far as the book proves them."""
-    with suppress(*_UNREADABLE, Malformed):
-        return trusted(connection, key)
-    return key
 
 
 @dataclass
@@ -52,38 +44,36 @@ class SoundPrefix:
         tree_size: how many entries are used; :meth:`shorten` makes it smaller.
         reason: why no more are used: the error of the first entry that is not.
         entries: how many entries the book has, as far as that can be read.
-        signed: the newest checkpoint that the log's key signed, over any entries.
+        signed: the newest checkpoint that a key of the log signed, over any entries.
         cosigned: the newest of those that a witness signed.
         successor: the book that the seal names; None without a seal.
-        trust: the log's key, with all others that it had as far as the book proves them.
+        keys: of the log, with those that the book names and does not prove.
     """
 
     connection: Connection
-    key: LogKey
+    keys: LogKeys
     tree_size: int = 0
     reason: str = ""
     entries: int = 0
     signed: Checkpoint | None = None
     cosigned: Checkpoint | None = None
     successor: str | None = None
-    trust: Trust = field(init=False)
     left_out: dict[Kind, int] = field(default_factory=dict)
     _notes: dict[int, str] = field(default_factory=dict)
     """Notes of the log's key, by size."""
+    _later: dict[int, str] = field(default_factory=dict)
+    """Notes of keys that the book names and does not prove, by size: none of them is taken over."""
     _roots: dict[int, bytes] = field(default_factory=dict)
     """Roots over the first entries, at each size with a note of the log's key over exactly these."""
 
     def __post_init__(self) -> None:
         """Read the notes, then the entries."""
-        self.trust = proven_keys(self.connection, self.key)
-        checkpoints = self._read_notes()
-        self._read_cosigned(checkpoints)
-        self._read_entries(checkpoints)
+        self._read_entries(self._read_notes())
         self.shorten(max(self._roots, default=0), self.reason)
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             last = self.connection.execute(select(func.max(ENTRY.c.position))).scalar()
             self.entries = max(self.entries, 0 if last is None else int(last) + 1)
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             if SEAL.name in inspect(self.connection).get_table_names():
                 successor = successor_of(self.connection)
                 self.successor = None if successor is None else successor.book
@@ -125,7 +115,7 @@ class SoundPrefix:
     def _documents(self) -> Iterator[bytes]:
         size = 0
         for digest in self._keys(DOCUMENT.c.digest):
-            with suppress(*_UNREADABLE):
+            with suppress(*UNREADABLE):
                 data = bytes(self.connection.execute(_DOCUMENT, {"digest": digest}).scalar_one())
                 if c.digest(data) == digest:
                     size += 1
@@ -138,30 +128,42 @@ class SoundPrefix:
         yield from records
 
     def _read_notes(self) -> dict[int, Checkpoint]:
-        notes = {}
+        notes, later = dict[int, Checkpoint](), dict[int, Checkpoint]()
         for size in self._keys(CHECKPOINT.c.tree_size):
-            with suppress(*_UNREADABLE, Malformed):
+            with suppress(*UNREADABLE):
                 chosen = select(CHECKPOINT.c.note).where(CHECKPOINT.c.tree_size == size)
                 note = str(self.connection.execute(chosen).scalar_one())
-                checkpoint = open_checkpoint(note, self.trust)
-                if checkpoint.size == size:
-                    self._notes[size], notes[size] = note, checkpoint
-        self.signed = notes[max(notes)] if notes else None
+                for trust, texts, opened in (
+                    (self.keys.trust, self._notes, notes),
+                    (self._unproven, self._later, later),
+                ):
+                    with suppress(Malformed):
+                        checkpoint = open_checkpoint(note, trust)
+                        if checkpoint.size == size:
+                            texts[size], opened[size] = note, checkpoint
+                            break
+        known = {**later, **notes}
+        self.signed = known[max(known)] if known else None
+        self._read_cosigned(known)
         return notes
+
+    @property
+    def _unproven(self) -> Policy:
+        return Policy(self.keys.later)
 
     def _read_cosigned(self, checkpoints: dict[int, Checkpoint]) -> None:
         newest = max((size for size, *_ in self._lines()), default=0)
         self.cosigned = checkpoints.get(newest)
 
     def _lines(self) -> list[tuple[int, str, str]]:
-        """Every witness's line that verifies over a note of the log's key, by size and vkey."""
-        lines = []
-        with suppress(*_UNREADABLE):
+        """Every witness's line that verifies over a note of a key of the log, by size and vkey."""
+        lines, notes = [], {**self._later, **self._notes}
+        with suppress(*UNREADABLE):
             chosen = select(COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey, COSIGNATURE.c.line)
             for row in self.connection.execute(chosen.order_by(COSIGNATURE.c.tree_size, COSIGNATURE.c.vkey)):
                 size, vkey, line = int(row.tree_size), str(row.vkey), str(row.line)
                 with suppress(Malformed, KeyError):
-                    if read_cosignature(line.encode(), self._notes[size], parse_witness_key(vkey)) == line:
+                    if read_cosignature(line.encode(), notes[size], parse_witness_key(vkey)) == line:
                         lines.append((size, vkey, line))
         return lines
 
@@ -193,12 +195,12 @@ class SoundPrefix:
                 for (key,) in self.connection.execute(chosen):
                     keys[key] = None
                 break
-            except _UNREADABLE:
+            except UNREADABLE:
                 continue
         return sorted(keys)
 
     def _count(self, table: Table) -> int:
         """How many rows there are, or how many can be read."""
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             return int(self.connection.execute(select(func.count()).select_from(table)).scalar_one())
         return len(self._keys(next(iter(table.primary_key.columns))))
