@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from client.service.registry_reads import unit_records
 from client.service.service import Service
-from ledger.accounting.epsilon_report import report_epsilon
+from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounts.run_epsilon import ChargeEpsilon
 from ledger.commands.entry import Entry
 from ledger.mechanisms.decomposition import group_privacy
@@ -83,9 +83,7 @@ def charged_stages(service: Service, charge: str) -> c.Object:
             group = group_of(plan, line.unit, unit_records(terms[line.partition]), _whole(joined))
             mechanism = group_privacy(group, stage.mechanism)
             try:
-                epsilon: str | None = ceil_decimal(
-                    report_epsilon(mechanism, line.delta, line.relation).epsilon, _PLACES
-                )
+                epsilon: str | None = ceil_decimal(reported_epsilon(mechanism, line.delta, line.relation), _PLACES)
             except (Malformed, NotPriced):
                 epsilon = None
             priced.append({"epsilon": epsilon, "group": group, "partition": line.partition})

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Final
 
 from ledger.accounting import pld_mechanisms
-from ledger.accounting.pld import GridTooLarge
+from ledger.accounting.pld import GridTooLarge, OutputsNotFound
 from ledger.accounting.pure_dp import pure_epsilon
 from ledger.accounting.renyi import divergence
 from ledger.accounting.renyi_closed_forms import conversion, delta_of_group
@@ -67,7 +67,12 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
     Raises:
         Malformed: if δ is below 1e-11 and not 0, or the ε is infinite.
         NotPriced: if there is no proof for this mechanism under this relation.
+        OutputsNotFound: for a large group at much noise, which refuses a charge; see :func:`reported_epsilon`.
     """
+    return _report(mechanism, delta, relation, grids=True)
+
+
+def _report(mechanism: Mechanism, delta: Fraction, relation: str, *, grids: bool) -> Report:
     if delta and not DELTA_MIN <= delta < 1:
         raise Malformed("delta", "must be 0, or at least 1e-11 and less than 1, for an ε to be reported")
     bounds: dict[str, Fraction | None] = {}
@@ -78,7 +83,7 @@ def report_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Repo
         with suppress(NotPriced):
             bounds["basic"] = pure_epsilon(mechanism, relation)
         bounds["Rényi"] = renyi = _renyi(mechanism, delta, relation)
-        if renyi is None or renyi <= _PLD_EPSILON_MAX:
+        if grids and (renyi is None or renyi <= _PLD_EPSILON_MAX):
             bounds["PLD"] = _pld(mechanism, delta, relation, renyi)
     finite = {name: epsilon for name, epsilon in bounds.items() if epsilon is not None}
     if not finite:
@@ -95,8 +100,11 @@ def report_up(epsilon: Fraction) -> Fraction:
 
 
 def reported_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fraction:
-    """The ε of :func:`report_epsilon`. Raises: Malformed, NotPriced."""
-    return report_epsilon(mechanism, delta, relation).epsilon
+    """The ε of :func:`report_epsilon`; of other accountants where no PLD is found. Raises: Malformed, NotPriced."""
+    try:
+        return report_epsilon(mechanism, delta, relation).epsilon
+    except OutputsNotFound:
+        return _report(mechanism, delta, relation, grids=False).epsilon
 
 
 @lru_cache(maxsize=4_096)
@@ -116,7 +124,7 @@ def estimate_epsilon(mechanism: Mechanism, delta: Fraction, relation: str) -> Fr
         return renyi
     try:
         coarse = pld_mechanisms.compose(mechanism, relation, pld_mechanisms.INTERVALS[0]).epsilon(float_down(delta))
-    except (NotPriced, GridTooLarge):
+    except (NotPriced, GridTooLarge, OutputsNotFound):
         return renyi
     estimates = [*([] if renyi is None else [renyi]), *([] if math.isinf(coarse) else [Fraction(coarse)])]
     return min(estimates, default=None)

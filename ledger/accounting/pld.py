@@ -42,6 +42,13 @@ class GridTooLarge(ArithmeticError):  # noqa: N818 - a limit, not a mistake
     """A discretisation grid with more points than the limit; nothing is computed from it."""
 
 
+class OutputsNotFound(ArithmeticError):  # noqa: N818 - a limit, not a mistake
+    """The outputs of a grid of losses were not found: a large group's, at much noise. A charge has no price then.
+
+    It has none in books of before, whose refusals are decided again at replay; a report goes by another accountant.
+    """
+
+
 def require_points(points: float) -> None:
     """Raises: GridTooLarge, if a grid would have too many points."""
     if not points <= POINTS_MAX:

@@ -32,6 +32,7 @@ def compose(mechanism: m.Mechanism, relation: str, interval: float) -> Distribut
     Raises:
         NotPriced: if a part of it has no distribution.
         GridTooLarge: if its grid would have too many points.
+        OutputsNotFound: for a large group at much noise.
     """
     parts = [repeated(step, relation, count, interval) for count, step in to_steps(mechanism)]
     return reduce(Distribution.compose, parts)
@@ -39,7 +40,7 @@ def compose(mechanism: m.Mechanism, relation: str, interval: float) -> Distribut
 
 @lru_cache(maxsize=16)
 def repeated(step: m.Mechanism, relation: str, count: int, interval: float) -> Distribution:
-    """The distribution of ``count`` equal steps. Raises: NotPriced, GridTooLarge."""
+    """The distribution of ``count`` equal steps. Raises: NotPriced, GridTooLarge, OutputsNotFound."""
     if isinstance(step, m.Composed | m.SelfComposed) or (
         isinstance(step, m.Group) and isinstance(step.mechanism, m.Composed | m.SelfComposed)
     ):

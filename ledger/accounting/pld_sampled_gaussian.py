@@ -20,6 +20,8 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss, MixtureGaussianPrivacyLoss
 from scipy import special
 
+from ledger.accounting.pld import OutputsNotFound
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -107,6 +109,9 @@ def sampled_group(noise: float, weights: Sequence[float], interval: float) -> Pr
         noise: the noise multiplier.
         weights: the probability that 0, 1, ... records of the group are drawn; more than one is drawn with some.
         interval: of the grid of losses, in nats.
+
+    Raises:
+        OutputsNotFound.
     """
     remove, add = (
         _group_direction(noise, weights, direction, interval) for direction in (AdjacencyType.REMOVE, AdjacencyType.ADD)
@@ -132,6 +137,9 @@ def group_hockey_stick(noise: float, weights: Sequence[float], epsilons: Floats,
     Removed, P is the mixture of Gaussians around -j and Q the Gaussian around 0; added, P is the Gaussian around 0 and
     Q the mixture of those around j. The loss falls as the output grows. Where no output has a loss so small,
     P(x) - e^ε·Q(x) is positive everywhere and the δ is 1 - e^ε; where none has one so great, it is 0.
+
+    Raises:
+        OutputsNotFound: where rounding keeps the outputs of large groups at much noise from being found exactly.
     """
     drawn, w = np.flatnonzero(weights), np.asarray(weights)[np.flatnonzero(weights)]
     # The loss that is added is the one that is removed, of the opposite output, and negated.
@@ -177,4 +185,4 @@ def _outputs(noise: float, weights: Floats, mixed: Floats) -> Floats:
         found = found + step
         if np.all(np.abs(step) <= _EXACT * (1 + np.abs(found))):
             return found
-    raise ArithmeticError("the outputs of a grid of losses were not found")
+    raise OutputsNotFound("the outputs of a grid of losses were not found")

@@ -9,6 +9,7 @@ from importlib.metadata import version
 import pytest
 
 from ledger.accounting.epsilon_report import estimate_epsilon, report_epsilon, report_up, reported_epsilon, slack
+from ledger.accounting.pld import OutputsNotFound
 from ledger.accounting.pld_mechanisms import INTERVALS, compose
 from ledger.mechanisms import mechanism as m
 from ledger.mechanisms.price_proofs import NotPriced
@@ -146,3 +147,27 @@ def test_a_loss_beyond_what_floats_hold_is_not_reported_as_less(epsilon: int, co
     with pytest.raises(Malformed) as refused:
         report_epsilon(boxes, delta, ZERO_OUT)
     assert refused.value.field == "noise_multiplier"
+
+
+@pytest.mark.parametrize(("noise", "k"), [(10**4, 8), (10**4, 64), (10**5, 32), (10**6, 64)])
+def test_a_plan_whose_outputs_are_not_found_is_reported_by_renyi(noise: int, k: int) -> None:
+    """Large groups at much noise: searches and reports have a number, and a charge has none, as recorded ones had."""
+    group = m.Group(k, m.PoissonGaussian(Fraction(3, 10), Fraction(noise), 1))
+    delta = Fraction(1, 10**6)
+    with pytest.raises(OutputsNotFound):
+        report_epsilon(group, delta, ZERO_OUT)
+    reported = reported_epsilon(group, delta, ZERO_OUT)
+    estimate = estimate_epsilon(group, delta, ZERO_OUT)
+    assert estimate is not None
+    assert reported == report_up(estimate)
+    # No more than all records of the group in each step lose, by Rényi too, and never nothing.
+    least = max(Fraction(0), min(_renyi_of_all(k, noise, delta)))
+    assert 0 <= reported <= report_up(least)
+
+
+def _renyi_of_all(k: int, noise: int, delta: Fraction) -> list[Fraction]:
+    return [
+        Fraction(order * k * k, 2 * noise * noise)
+        + Fraction((math.log(1 / delta) + math.log1p(-1 / order) * (order - 1) - math.log(order)) / (order - 1))
+        for order in range(2, 65)
+    ]

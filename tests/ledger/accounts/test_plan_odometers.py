@@ -25,6 +25,7 @@ from ledger.mechanisms.loss import Loss, loss_of
 from ledger.mechanisms.mechanism import (
     BlackBox,
     Composed,
+    Group,
     Mechanism,
     PoissonGaussian,
     Pure,
@@ -168,6 +169,14 @@ def test_what_has_no_proof_has_no_number() -> None:
     assert repeated_epsilon(many[:-1], DELTA, RELATION) is not None
     assert repeated_epsilon([SAMPLED], Fraction(1, 10**11), RELATION) is None
     assert orders_epsilon([SAMPLED, BlackBox(Fraction(1, 10**6), Fraction(1), RELATION)], DELTA, RELATION) is None
+
+
+def test_a_plan_whose_distribution_is_not_found_has_a_number() -> None:
+    """Of a large group at much noise: by Rényi orders, and the page of its model is shown."""
+    run = Group(64, PoissonGaussian(Fraction(3, 10), Fraction(10**6), 1))
+    found = repeated_epsilon([run, run], Fraction(1, 10**5), RELATION)
+    assert found is not None
+    assert found == reported_epsilon(SelfComposed(2, run), Fraction(1, 2 * 10**5) * weight(2 * UNITS), RELATION)
 
 
 def test_a_base_and_two_short_runs_after_it_are_a_quarter_tighter_than_the_rule_alone() -> None:
