@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Engine
 
+from ledger.files.state_folder import state_folder
 from ledger.store.sqlite_file.mounted_filesystem import check_filesystem
 from ledger.store.sqlite_file.writer_epoch import WriterEpoch
 
@@ -56,7 +57,7 @@ class FileLock:
             self._locks.append(_locked(Path(f"{path}.lock")))
             self._identity = _identity(path)
             if self._identity is not None:
-                file = _runtime_folder() / "{:x}-{:x}.lock".format(*self._identity)
+                file = _users_folder() / "{:x}-{:x}.lock".format(*self._identity)
                 self._locks.append(_locked(file))
                 self._named_by_identity = file
         except BaseException:
@@ -156,12 +157,28 @@ def _locked(file: Path) -> int:
         os.close(lock)
 
 
-def _runtime_folder() -> Path:
-    """The folder of this user's locks, made if it is not there. Raises: OSError, if it is someone else's."""
+def _users_folder() -> Path:
+    """The folder of this user's locks, made if it is not there.
+
+    It lies where no other user can have made it first: in the user's runtime folder, or without one in the state
+    folder. In the shared temporary folder anyone could keep this user from opening a book.
+
+    Raises:
+        OSError: if it cannot be made, or is someone else's.
+    """
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
-    above = runtime if runtime.is_absolute() and runtime.is_dir() else Path(tempfile.gettempdir())
-    folder = above / f"epsilon-ledger-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        if runtime.is_absolute() and runtime.is_dir():
+            folder = runtime / f"epsilon-ledger-{os.getuid()}"
+        else:
+            # Hosts may share it, and device and inode are numbers of one host.
+            folder = state_folder() / "locks" / re.sub(r"\W", "-", os.uname().nodename)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PermissionError(
+            f"the folder of this user's locks cannot be made ({error.strerror or error}): set XDG_RUNTIME_DIR or "
+            "XDG_STATE_HOME to a folder that this user may write"
+        ) from None
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise PermissionError(f"{folder} must be a folder that this user alone may enter")

@@ -151,4 +151,5 @@ def test_without_a_state_folder_nothing_is_kept_there(book: Rotated, monkeypatch
     """The rescue rests on what the operator names."""
     for name in ("XDG_STATE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(book.place.folder))
     assert book.rescue("--kept", book.mine, source=book.before).code == 0

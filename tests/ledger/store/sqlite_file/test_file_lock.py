@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +100,45 @@ def test_no_lock_file_is_left_in_the_users_folder(tmp_path: Path, monkeypatch: p
         FileLock(book)
     folder.chmod(0o700)
     FileLock(book).release()
+
+
+def test_no_other_user_can_hold_up_a_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a runtime folder the lock lies in the state folder: what lies in the temporary one is no matter."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "shared"))
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / f"epsilon-ledger-{os.getuid()}").touch()
+    book, link = tmp_path / "book.sqlite", tmp_path / "link.sqlite"
+    book.touch()
+    link.symlink_to(book)
+    lock = FileLock(book)
+    (folder,) = (tmp_path / "state" / "epsilon-ledger" / "locks").iterdir()
+    assert (folder.stat().st_mode & 0o777, len([*folder.iterdir()])) == (0o700, 1)
+    with pytest.raises(LockHeldError):
+        FileLock(link)
+    lock.release()
+    assert not [*folder.iterdir()]
+    FileLock(link).release()
+
+
+@pytest.mark.parametrize("variables", [{"XDG_STATE_HOME": "{file}/state"}, {}])
+def test_a_user_without_a_folder_is_told_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    """Where the home folder cannot be written, or there is none; a runtime folder is then enough."""
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "file").touch()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(file=tmp_path / "file"))
+    (tmp_path / "book.sqlite").touch()
+    reported = (
+        "book.sqlite cannot be locked for writing: the folder of this user's locks cannot be made .*: set XDG_RUN"
+    )
+    with pytest.raises(BookUnusable, match=reported):
+        take_lock(f"sqlite:///{tmp_path / 'book.sqlite'}")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    lock = take_lock(f"sqlite:///{tmp_path / 'book.sqlite'}")
+    assert lock is not None
+    lock.release()
