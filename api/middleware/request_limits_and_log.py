@@ -37,7 +37,12 @@ _LOG: Final = logging.getLogger("api.requests")
 
 
 class Answering:
-    """The answer to one request: its status, and whether the application may still send any of it."""
+    """The answer to one request: its status, and whether the application may still send any of it.
+
+    Attributes:
+        over: what the application sends is dropped.
+        late: answers in the application's stead, once that takes too long.
+    """
 
     def __init__(self, send: Send, request_id: str, scope: Scope, quotas: CallerQuotas) -> None:
         """Nothing is sent yet."""
@@ -45,6 +50,7 @@ class Answering:
         self.request_id = request_id
         self.status = 0
         self.over = False
+        self.late: asyncio.Task[None] | None = None
 
     async def send(self, message: Message) -> None:
         """Pass a message of the application on; drop it once the answer is over."""
@@ -91,7 +97,6 @@ class Requests:
         self._app = app
         self._metrics = metrics
         self._prefix, self._numbers = secrets.token_hex(8), count(1)
-        self._late: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -108,7 +113,10 @@ class Requests:
             await self._respond(busy, scope)(scope, receive, exchange.answering.send)
         else:
             await self._within_time(exchange)
-        if not exchange.answering.over:
+        if exchange.answering.over and exchange.answering.late is not None:
+            # The server ends an exchange whose application has returned.
+            await exchange.answering.late
+        else:
             self._record(exchange)
 
     async def _within_time(self, exchange: _Exchange) -> None:
@@ -125,14 +133,13 @@ class Requests:
             deadline.cancel()
 
     def _give_up(self, exchange: _Exchange) -> None:
-        # A stream that has begun may last.
-        if not exchange.answering.status:
-            exchange.answering.over = True
-            task = asyncio.create_task(self._answer_late(exchange))
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
+        exchange.answering.late = asyncio.create_task(self._answer_late(exchange))
 
     async def _answer_late(self, exchange: _Exchange) -> None:
+        # A stream that has begun may last, and an answer may have come in this very moment.
+        if exchange.answering.status:
+            return
+        exchange.answering.over = True
         late = Problem(ServiceCode.UNANSWERED, f"there was no answer within {self._answer_s:g} seconds")
         await self._respond(late, exchange.scope)(*exchange[:2], exchange.answering.pass_on)
         self._record(exchange)

@@ -52,11 +52,13 @@ class Asked:
     def __init__(self) -> None:
         """Nothing yet."""
         self.sent: list[Message] = []
+        self.sent_before_return = 0
         self.whole = asyncio.Event()
 
     async def ask(self, app: Requests) -> None:
         """Ask and wait for the answer."""
         await app(dict(SCOPE), self._receive, self._send)
+        self.sent_before_return = len(self.sent)
 
     async def _receive(self) -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -92,6 +94,43 @@ def test_an_answer_that_takes_too_long_is_a_problem_and_what_was_asked_goes_on()
         assert counted == ['epsilon_requests_total{operation="none",status="503"} 1.0']
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("first", ["the answer", "its time"])
+def test_an_answer_in_the_last_moment_is_one_answer(first: str) -> None:
+    """Its own or the problem, whole before the server is told that the request is over, and counted once."""
+
+    async def scene() -> None:
+        ready = asyncio.get_running_loop().create_future()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await ready
+            await PlainTextResponse("done")(scope, receive, send)
+
+        requested, metrics = Asked(), _metrics()
+        requests = Requests(app, metrics, CallerQuotas(), answer_s=0.01)
+        asking = asyncio.create_task(requested.ask(requests))
+        loop = asyncio.get_running_loop()
+        # Both fall due while the loop is kept busy, and so in one turn of it.
+        loop.call_later(0.009 if first == "the answer" else 0.011, ready.set_result, None)
+        loop.call_later(0.005, _hold_up, loop.time() + 0.05)
+        await asking
+        assert [one["type"] for one in requested.sent] == ["http.response.start", "http.response.body"]
+        assert requested.sent_before_return == 2
+        status = requested.sent[0]["status"]
+        assert status in {200, 503}
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+        counted = [line for line in metrics.text().decode().splitlines() if line.startswith("epsilon_requests_total")]
+        assert counted == [f'epsilon_requests_total{{operation="none",status="{status}"}} 1.0']
+        assert len(requested.sent) == 2
+
+    asyncio.run(scene())
+
+
+def _hold_up(until: float) -> None:
+    """Keep the event loop busy until its own clock says so."""
+    while asyncio.get_running_loop().time() < until:
+        pass
 
 
 def test_so_many_are_answered_at_once_and_one_more_is_told_to_wait() -> None:
