@@ -121,8 +121,8 @@ class HandsOut(DataLoader[Any]):
         while True:
             try:
                 batch = next(batches)
-            except Exception as broken:
-                # A collator that fails shows the loop something of the draw, so that one counts as handed out.
+            except BaseException as broken:
+                # A collator that fails, however it does, shows the loop something of the draw: that is handed out.
                 if parts:
                     self.told(parts.popleft())
                 if isinstance(broken, StopIteration):

@@ -191,20 +191,20 @@ def _of_two_loaders(bench: Bench, loader: Any) -> None:  # noqa: ANN401 - as abo
     next(iter(other))
 
 
-def _on_what_collates(bench: Bench, loader: Any) -> None:  # noqa: ANN401 - as above
+def _on_what_collates(bench: Bench, loader: Any, error: type[BaseException]) -> None:  # noqa: ANN401 - as above
     """The collator fails on draws with a record, and the loop begins another epoch."""
     collate, failed = loader.collate_fn, 0
 
     def chosen(rows: list[Any]) -> object:
         if any(torch.equal(row[0], bench.records[0][0]) for row in rows):
-            raise LookupError("it is there")
+            raise error("it is there")
         return collate(rows)
 
     loader.collate_fn = chosen
     while failed < 50:
         try:
             _steps(bench, loader)
-        except LookupError:
+        except error:
             failed += 1
 
 
@@ -213,7 +213,8 @@ PASSES: Final[dict[str, Callable[[Bench, Any], None]]] = {
     "chosen": _on_some,
     "epochs": _epochs,
     "loaders": _of_two_loaders,
-    "collator": _on_what_collates,
+    "collator": lambda bench, loader: _on_what_collates(bench, loader, LookupError),
+    "collator-ends": lambda bench, loader: _on_what_collates(bench, loader, SystemExit),
 }
 """How a loop passes over a draw that it has seen."""
 
