@@ -276,8 +276,8 @@ class _Guard:
 
 
 def _norms(optimiser: DPOptimizer) -> tuple[float, ...]:
-    """What records are clipped to: as a whole, and of an optimiser that clips by layers of each."""
-    return (optimiser.max_grad_norm, *getattr(optimiser, "max_grad_norms", ()))
+    """What records are clipped to: as a whole, and of an optimiser that clips by layers of each; no tensor changes it."""
+    return tuple(float(norm) for norm in (optimiser.max_grad_norm, *getattr(optimiser, "max_grad_norms", ())))
 
 
 class _Look:

@@ -155,6 +155,23 @@ def test_the_clipping_norm_stays_the_plans(place: Place, when: str) -> None:
     assert posted_steps(place, f"norm-{when}".replace(" ", "-")) is None
 
 
+@pytest.mark.parametrize("clipping", ["flat", "per_layer"])
+def test_a_norm_that_is_a_tensor_is_not_changed_in_place(place: Place, clipping: str) -> None:
+    """It would be compared with itself: records clipped to 100, with noise for 1."""
+    share = torch.tensor(1.0 if clipping == "flat" else 0.5**0.5)
+    with bench_of(place, f"tensor-{clipping}") as bench:
+        bench.private("engine", max_grad_norm=share if clipping == "flat" else [share, share], clipping=clipping)
+        batches = iter(bench.loader)
+        bench.backward(next(batches))
+        bench.optimiser.step()
+        bench.backward(next(batches))
+        share.mul_(100)
+        with pytest.raises(Refusal, match="it was changed"):
+            bench.optimiser.clip_and_accumulate()
+        assert all(one.grad is None for one in bench.model.parameters())
+    assert posted_steps(place, f"tensor-{clipping}") is None
+
+
 def test_parts_of_a_draw_are_one_sum(place: Place) -> None:
     """Its records, each once, and those of no other; the epoch that is left after it begins anew with the next."""
     with bench_of(place, "early") as bench:
