@@ -17,6 +17,7 @@ import hashlib
 import importlib
 import io
 import json
+import math
 import sys
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -102,25 +103,38 @@ class Report:
         if (found["size"], found["root"]) != (head["size"], head["root"]):
             raise Wrong(f"{name}: is of {found['size']} entries, and not under the checkpoint of the report")
         opened, _, holder = file.stem.partition("-")
-        opening = self._known[f"entries/{opened}.entry"]["body"]["request"]
-        partition = "/".join(str(opening[part]) for part in ("provider", "dataset", "partition"))
+        partition = next((ref for ref, place in self._openings().items() if str(place) == opened), None)
         if (found["partition"], found["account"].replace(":", "-")) != (partition, holder):
             raise Wrong(f"{name}: is of {found['account']} of {found['partition']}, and not what its name says")
         if found["hidden"]:
             raise Wrong(f"{name}: lacks {found['hidden']} entries that may have changed it")
-        changing = self._changing(partition, found["stated"])
-        if holder == "global" and found["since"] < changing:
+        changing = self._changing(found["partition"], holder, found["stated"])
+        if found["since"] < changing:
             raise Wrong(f"{name}: shows {found['since']} entries since its statement, and {changing} lie here")
         return found
 
-    def _changing(self, partition: str, stated: int) -> int:
-        """How many entries here change a partition's account after so many: charges that list it, and their ends."""
+    def _entries(self, *outcomes: str) -> dict[int, Any]:
+        """The entries here with one of these outcomes, by index."""
         every = {int(Path(name).stem): one for name, one in self._known.items() if name.endswith(".entry")}
-        kept = {place: one for place, one in every.items() if one["body"]["outcome"] in {"pending", "posted", "voided"}}
+        return {place: one for place, one in every.items() if one["body"]["outcome"] in outcomes}
+
+    def _openings(self) -> dict[str, int]:
+        """The partitions whose openings lie here, each with the index of its entry."""
+        opened = {place: one for place, one in self._entries("permitted").items() if one["kind"] == "partition"}
+        return {_ref(one["body"]["request"]): place for place, one in opened.items()}
+
+    def _changing(self, partition: str, holder: str, stated: int) -> int:
+        """How many entries here change an account after so many: charges on its partition, and their ends.
+
+        Those of its holder are the fewest that a lineage's account has: it may know runs of others.
+        """
+        openings, kept = self._openings(), self._entries("pending", "posted", "voided")
         runs = {
             one["id"]
             for one in kept.values()
-            if one["kind"] == "charge" and partition in one["body"]["request"]["partitions"]
+            if one["kind"] == "charge"
+            and holder in {"global", f"lineage-{one['body']['author']}"}
+            and _is_on(one["body"]["request"], partition, openings)
         }
         return sum(
             place >= stated and (one["id"] in runs or one["body"]["request"].get("charge") in runs)
@@ -159,6 +173,22 @@ class Report:
             if not _is_same(read, value) or not _is_shown(shown, value):
                 raise Wrong(f"report.html: {shown!r} ({value}) is not what {name} says of {'.'.join(path)}: {read!r}")
         return len(page.found)
+
+
+def _ref(opening: Any) -> str:  # noqa: ANN401 - JSON
+    return "/".join(str(opening[part]) for part in ("provider", "dataset", "partition"))
+
+
+def _is_on(charge: Any, partition: str, openings: dict[str, int]) -> bool:  # noqa: ANN401 - JSON
+    """Whether a charge lists a partition, or names a range that it opened within; an end that is not here is none."""
+    within = (
+        openings.get(f"{one['dataset']}/{one['first']}", math.inf)
+        <= openings[partition]
+        <= openings.get(f"{one['dataset']}/{one['last']}", -1)
+        for one in charge.get("ranges", [])
+        if one["dataset"] == partition.rpartition("/")[0]
+    )
+    return partition in charge["partitions"] or any(within)
 
 
 def _resolve(value: Any, path: list[str]) -> Any:  # noqa: ANN401 - JSON

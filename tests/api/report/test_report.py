@@ -22,6 +22,7 @@ from api.report.check import Numbers, Report, Wrong
 from ledger.cli.main import app as ledger_app
 from ledger.verifier import LogKey
 from tests.api.console.test_pages import FORBIDDEN
+from tests.factories.documents import PARTITION
 from tests.factories.people import BANK_B, HOSPITAL, LOG, private_key
 from tests.factories.statements import state_now
 from tests.factories.stored import open_world
@@ -167,16 +168,42 @@ def test_what_is_changed_is_found(reported: Reported, tmp_path: Path, name: str)
         _check(copied, log)
 
 
-def test_an_account_of_an_earlier_day_is_none_of_the_report(reported: Reported, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("account", "lie_here"), [("global", 2), ("lineage-2", 1), ("lineage-3", 1)])
+def test_an_account_of_an_earlier_day_is_none_of_the_report(
+    reported: Reported, tmp_path: Path, account: str, lie_here: int
+) -> None:
     """Its proof is sound by itself, under the same checkpoint, and leaves out what came since."""
     copied, earlier = tmp_path / "copy", tmp_path / "earlier"
     shutil.copytree(reported.folder, copied)
     done = _run(reported.book, "--dataset", SUBJECT, "--as-of", str(reported.stated), "--into", earlier)
     assert done.exit_code == 0, done.output
-    (proof,) = earlier.glob("accounts/*-global.json")
+    (proof,) = earlier.glob(f"accounts/*-{account}.json")
     shutil.copy(proof, copied / "accounts")
-    with pytest.raises(Wrong, match="shows 0 entries since its statement, and 2 lie here"):
+    with pytest.raises(Wrong, match=f"shows 0 entries since its statement, and {lie_here} lie here"):
         _check(copied, reported.book.parent / "log.vkey")
+
+
+def test_a_charge_over_a_range_is_one_of_an_accounts_entries(tmp_path: Path) -> None:
+    """It lists no partition: that one is in its range the openings show."""
+    name = PARTITION.rpartition("/")[2]
+    with open_world(tmp_path) as world:
+        world.submit(world.charge("one"), world.settle("one", 40))
+        state_now(world.book)
+        stated = world.size
+        world.submit(world.charge("two", partitions=(), ranges=[{"dataset": SUBJECT, "first": name, "last": name}]))
+        world.submit(world.settle("two", 60))
+    log, whole, earlier = (tmp_path / name for name in ("log.vkey", "whole", "earlier"))
+    log.write_text(f"{LOG.vkey}\n", encoding="ascii")
+    for folder, words in ((whole, ()), (earlier, ("--as-of", str(stated)))):
+        assert _run(world.path, "--dataset", SUBJECT, *words, "--into", folder).exit_code == 0
+        assert _check(folder, log).startswith("holds: ")
+    for proof in earlier.glob("accounts/*.json"):
+        copied = tmp_path / proof.stem
+        shutil.copytree(whole, copied)
+        shutil.copy(proof, copied / "accounts")
+        with pytest.raises(Wrong, match="shows 0 entries since its statement, and 2 lie here"):
+            _check(copied, log)
+    assert len([*earlier.glob("accounts/*.json")]) == 2
 
 
 def test_an_account_under_another_checkpoint_is_none_of_the_report(reported: Reported, tmp_path: Path) -> None:
