@@ -112,7 +112,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     secret = secret or secrets.token_bytes(32)
     cursors, challenges = Cursors(_derived(secret, b"cursors")), Challenges(_derived(secret, b"challenges"), clock)
     base, snapshots, progress = base_of(url, "url"), SnapshotProvider(book, clock), Progress(clock)
-    proposals, documents = Proposals(base, clock), ReadDocuments(quotas)
+    proposals, documents = Proposals(base, clock, quotas.count_pricing), ReadDocuments(quotas)
     context = ReadContext(snapshots, cursors, key_store, progress, log, book.stated_tree, quotas, proposals, documents)
     streams = Streams(quotas.terms.share(quotas.terms.streams))
     metrics, marks = Metrics(partial(_size, book), partial(len, streams)), WatermarkKeys(key_store, log.origin)

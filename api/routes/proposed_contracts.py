@@ -10,18 +10,18 @@ document, or for a dry run, proposes nothing.
 No index finds these documents, so all are searched when a process starts. From then on a third document tells it of a
 new one: with each signature the next of a series of notices is stored, whose bytes are known beforehand, so that one
 look-up by digest says whether there is news. Two processes that store the same notice at once could hide one signature
-from a third: all documents are searched again every hour.
+from a third: all documents are searched again every hour. One reader searches, for a bounded time; others wait for no
+search.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from api.routes.proposal_search import Claim, Proposed, Reading, Search, newest
 from client.http.endpoints import PROPOSALS
 from ledger.crypto import detached_jws
 from ledger.domain.key_terms import key_refusal
@@ -30,28 +30,15 @@ from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from policy.checks.field_readers import DAY_MS
-from policy.decisions.documents_in_force import read_contract
 
 OPEN_MS: Final = 30 * DAY_MS
 """How long a signature is listed."""
-OPEN_MAX: Final = 20
-"""Contracts that one organisation may have proposed at a time."""
 REFRESH_MS: Final = 30_000
 """After this time the next notice is looked up, for what another process stored."""
 SEARCH_MS: Final = 3_600_000
 """After this time all documents are searched again."""
 SKEW_MS: Final = 300_000
 """How far a signature's time may lie ahead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposed:
-    """One party's verified signature over a contract: digests of both, and when it was made (ms)."""
-
-    document: str
-    organisation: str
-    signature: str
-    time: int
 
 
 def notice(number: int) -> bytes:
@@ -74,8 +61,13 @@ def next_notice(facts: Snapshot) -> int:
 class Proposals:
     """The signatures of proposals among a book's documents; what was found is cached for some seconds."""
 
-    def __init__(self, url: str, clock: Callable[[], int]) -> None:
-        """Those made for the service at ``url``; ``clock`` gives Unix milliseconds."""
+    def __init__(self, url: str, clock: Callable[[], int], pay: Callable[[str, float], None] | None = None) -> None:
+        """Those made for the service at ``url``.
+
+        Args:
+            clock: Unix milliseconds.
+            pay: takes an organisation and the seconds that a document took to read which it signed.
+        """
         self._url, self._clock = url, clock
         self._lock = threading.Lock()
         self._read_at: int | None = None
@@ -83,23 +75,31 @@ class Proposals:
         self._notices = 0
         self._found: tuple[Proposed, ...] = ()
         self._added: tuple[Proposed, ...] = ()
+        # Of the one reader that searches, and no lock is held meanwhile.
+        self._searches = False
+        self._search: Search | None = None
+        self._reading = Reading(pay)
 
     def add(self, one: Proposed) -> None:
         """List a signature that was verified and stored just now, before the documents are read again."""
         with self._lock:
             # A reader whose snapshot is older may read the documents after this.
             self._added = (*self._added, one)
-            self._found = tuple(_newest((one, *self._found)))
+            self._found = tuple(newest((one, *self._found)))
 
     def all(self, facts: Snapshot) -> tuple[Proposed, ...]:
-        """The newest signatures of every organisation, the newest first."""
+        """The newest signatures of every organisation, the newest first; while a search goes on, those it has found."""
         now = self._clock()
         with self._lock:
-            if self._is_due(facts, now):
-                self._notices = next_notice(facts)
-                self._added = tuple(one for one in self._added if abs(now - one.time) < SKEW_MS + REFRESH_MS)
-                self._found = tuple(_newest((*self._added, *self._signatures(facts, now))))
-                self._read_at = self._looked_at = now
+            turn = not self._searches and (self._search is not None or self._is_due(facts, now))
+            self._searches |= turn
+        if turn:
+            try:
+                self._go_on(facts, now)
+            finally:
+                with self._lock:
+                    self._searches = False
+        with self._lock:
             return tuple(one for one in self._found if now - one.time < OPEN_MS)
 
     def _is_due(self, facts: Snapshot, now: int) -> bool:
@@ -111,37 +111,41 @@ class Proposals:
         self._looked_at = now
         return c.digest(notice(self._notices)) in facts.documents
 
-    def _signatures(self, facts: Snapshot, now: int) -> Iterator[Proposed]:
+    def _go_on(self, facts: Snapshot, now: int) -> None:
+        """Search on for a bounded time, or begin to."""
+        if self._search is None:
+            with self._lock:
+                self._reading.keep((*self._added, *self._found))
+                self._added = tuple(one for one in self._added if abs(now - one.time) < SKEW_MS + REFRESH_MS)
+            notices, search = next_notice(facts), Search(self._claims(facts, now), self._reading)
+            self._notices, self._search = notices, search
+            self._read_at = self._looked_at = now
+        found = self._search.go_on(facts)
+        with self._lock:
+            # What was found before counts until all is read.
+            before = () if found.complete else self._found
+            self._found = tuple(newest((*self._added, *found.proposed, *before)))
+        if found.complete:
+            self._search = None
+
+    def _claims(self, facts: Snapshot, now: int) -> Iterator[Claim]:
         # A signature is stored by any party that holds it, so each is verified here, too.
         for digest, data in [*detached_signatures(facts.connection, detached_jws.SIGNATURE_BYTES_MAX)]:
             try:
-                found = self._proposed(facts, digest, data.decode("ascii"), now)
+                claim = self._claim(facts, digest, data.decode("ascii"), now)
             except (Malformed, UnicodeDecodeError):
                 continue
-            if found is not None:
-                yield found
+            if claim is not None:
+                yield claim
 
-    def _proposed(self, facts: Snapshot, digest: str, signature: str, now: int) -> Proposed | None:
-        """The proposal that a signature makes; None where it makes none. Raises: Malformed."""
+    def _claim(self, facts: Snapshot, digest: str, signature: str, now: int) -> Claim | None:
+        """What a signature says it proposes; None where that is nothing, or not open. Raises: Malformed."""
         call = detached_jws.call_of(signature)
         if call is None or call.method != "PUT" or call.url != f"{self._url}{PROPOSALS}/{call.id}":
             return None
-        signed = call.time_s * 1000
-        data, key = facts.documents.get(call.id), facts.keys.get(detached_jws.key_id_of(signature))
-        if not now - OPEN_MS < signed <= now + SKEW_MS or data is None or key is None or call.id in facts.contracts:
+        signed, key = call.time_s * 1000, facts.keys.get(detached_jws.key_id_of(signature))
+        if not now - OPEN_MS < signed <= now + SKEW_MS or key is None or call.id in facts.contracts:
             return None
-        by_party = key.charge is None and key.owner in read_contract(data).signers
-        if not by_party or key_refusal(facts, key.key_id, now):
+        if key.charge is not None or key_refusal(facts, key.key_id, now):
             return None
-        detached_jws.verify(signature, data, key.public)
-        return Proposed(call.id, key.owner, digest, signed)
-
-
-def _newest(found: Iterable[Proposed]) -> Iterator[Proposed]:
-    """The newest signature of each organisation on each contract, and of each organisation the newest alone."""
-    counted, seen = Counter[str](), set[tuple[str, str]]()
-    for one in sorted(found, key=lambda one: (-one.time, one.signature)):
-        if (one.document, one.organisation) not in seen and counted[one.organisation] < OPEN_MAX:
-            seen.add((one.document, one.organisation))
-            counted[one.organisation] += 1
-            yield one
+        return Claim(call.id, key.owner, digest, signed, signature, key.public)

@@ -11,15 +11,14 @@ from msgspec import Meta
 
 from api.auth.authorisation import Caller
 from api.http.field_types import Count, Digest, Time
-from api.routes.proposed_contracts import OPEN_MS, Proposed
+from api.routes.proposal_search import Proposed
+from api.routes.proposed_contracts import OPEN_MS
 from api.routes.read_routes import ReadRoutes, View
 from client.http.endpoints import PROPOSALS
 from ledger.domain.facts import Contract
 from ledger.store.snapshot import Snapshot
 from ledger.wire.field_types import Did, Name
 from ledger.wire.records import Record
-from policy.decisions.documents_in_force import read_contract
-from policy.documents import ContractDocument
 
 ROUTES: Final = ReadRoutes("documents")
 LISTED_MAX: Final = 100
@@ -74,40 +73,37 @@ def open_proposals(facts: Snapshot, caller: Caller, proposed: tuple[Proposed, ..
     """The proposals that a caller may see: those that it must sign, or has signed."""
     by_document: dict[str, list[Proposed]] = {}
     for one in proposed:
-        by_document.setdefault(one.document, []).append(one)
-    facts.documents.fetch_keys([*by_document])
-    texts = {name: read_contract(facts.documents[name]) for name in by_document}
-    own = {name: text for name, text in texts.items() if caller.organisation in text.signers and not caller.charge}
-    facts.contracts.fetch_keys([*own])
-    facts.contract_heads.fetch_keys([*{text.id for text in own.values()}])
-    shown = (_shown(facts, caller, name, text, by_document[name], now) for name, text in own.items())
+        if caller.organisation in one.terms.signers and not caller.charge:
+            by_document.setdefault(one.document, []).append(one)
+    facts.contracts.fetch_keys([*by_document])
+    facts.contract_heads.fetch_keys([*{signed[0].terms.id for signed in by_document.values()}])
+    shown = (_shown(facts, caller, signed, now) for signed in by_document.values())
     return [one for one in shown if one is not None]
 
 
-def _shown(  # noqa: PLR0913, PLR0917 - a contract and what is known of it
-    facts: Snapshot, caller: Caller, name: str, text: ContractDocument, signed: list[Proposed], now: int
-) -> ContractProposal | None:
+def _shown(facts: Snapshot, caller: Caller, signed: list[Proposed], now: int) -> ContractProposal | None:
     """One proposal; None once it is entered, over, or not the next version of what the caller sees."""
-    head = _head(facts, caller, text.id)
-    if name in facts.contracts or now >= text.ends or (head is not None and head.version >= text.version):
+    name, terms = signed[0].document, signed[0].terms
+    head = _head(facts, caller, terms.id)
+    if name in facts.contracts or now >= terms.ends or (head is not None and head.version >= terms.version):
         return None
     # All parties of a version sign the next one. Who sees no earlier version learns of no party of it.
     earlier = () if head is None else (*head.providers, head.consumer)
-    signers = dict.fromkeys((*text.signers, *earlier))
+    signers = dict.fromkeys((*terms.signers, *earlier))
     have = {one.organisation for one in signed}
     return ContractProposal(
-        consumer=text.tdc,
+        consumer=terms.consumer,
         document=name,
-        ends=text.ends,
-        expires=min(text.ends, max(one.time for one in signed) + OPEN_MS),
-        id=text.id,
-        providers=text.tdps,
+        ends=terms.ends,
+        expires=min(terms.ends, max(one.time for one in signed) + OPEN_MS),
+        id=terms.id,
+        providers=terms.providers,
         signed=tuple(
             ProposalSignature(organisation=one.organisation, signature=one.signature, time=one.time) for one in signed
         ),
-        starts=text.starts,
+        starts=terms.starts,
         unsigned=tuple(did for did in signers if did not in have),
-        version=text.version,
+        version=terms.version,
     )
 
 

@@ -16,7 +16,8 @@ from api.http.body import SIGNATURE_PARAMETER, Document, Signature
 from api.http.field_types import PathDigest
 from api.http.problems import Problem, ServiceCode
 from api.routes.overviews.contract_proposals import ContractProposal, open_proposals
-from api.routes.proposed_contracts import OPEN_MAX, Proposed, next_notice, notice
+from api.routes.proposal_search import OPEN_MAX, Proposed, Terms
+from api.routes.proposed_contracts import next_notice, notice
 from api.routes.read_routes import ReadContext
 from api.wire.responses import BINARY, json_response, shows, takes
 from client.http.endpoints import BYTES_TYPE, PROPOSALS
@@ -61,7 +62,7 @@ def proposal_router(context: ReadContext, binding: Binding, limits: CallerLimits
             if sha256 not in known:
                 _check_open(context.snapshots.time(facts), contract, known)
         if sha256 not in known:
-            _store(context, caller, raw, jws)
+            _store(context, caller, raw, jws, Terms.of(contract))
         with book.read() as facts:
             answer = _own(context, facts, caller).get(sha256)
         if answer is None:
@@ -85,7 +86,7 @@ def _check_open(now: int, contract: ContractDocument, known: dict[str, ContractP
         raise Problem(ServiceCode.TOO_MANY, f"{OPEN_MAX} contracts are proposed, and neither entered nor expired")
 
 
-def _store(context: ReadContext, caller: Caller, raw: bytes, jws: str) -> None:
+def _store(context: ReadContext, caller: Caller, raw: bytes, jws: str, terms: Terms) -> None:
     """Store the contract and the verified signature, and the notice by which other processes find them."""
     call = detached_jws.call_of(jws)
     assert call is not None
@@ -96,4 +97,4 @@ def _store(context: ReadContext, caller: Caller, raw: bytes, jws: str) -> None:
     with book.read() as facts:
         number = next_notice(facts)
     book.put_document(notice(number), storer)
-    context.proposals.add(Proposed(document, caller.organisation, signature, call.time_s * 1000))
+    context.proposals.add(Proposed(document, caller.organisation, signature, call.time_s * 1000, terms))

@@ -9,7 +9,8 @@ import httpx
 import pytest
 from msgspec import structs
 
-from api.routes.proposed_contracts import OPEN_MAX, OPEN_MS, REFRESH_MS, SEARCH_MS, Proposals, next_notice
+from api.routes.proposal_search import OPEN_MAX
+from api.routes.proposed_contracts import OPEN_MS, REFRESH_MS, SEARCH_MS, Proposals, next_notice
 from client.http.endpoints import BYTES_TYPE, DOCUMENTS, PROPOSALS, SIGNATURE_HEADER
 from client.keys.signer import Signer
 from ledger.crypto.detached_jws import Call
