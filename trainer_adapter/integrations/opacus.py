@@ -10,9 +10,10 @@ Each step is taken from the charge before its noise is drawn: if there is none l
 plan's, the gradients are thrown away and :class:`Refusal` ends the loop, however many hooks the optimiser has; see
 :mod:`trainer_adapter.integrations.opacus_guards`. Batches are drawn as our own engine draws them, at the plan's
 probability, and each that is handed out is a step: a loop that passes over one, or ends on it, may have chosen by what
-it saw, so nothing is posted and the charge stays in full. The noise is Opacus's, from PyTorch's statistical generator
-in a state of fresh hardware entropy; not ours from a cryptographic one. Another generator that is given stays in use
-where the run leases no steps; where it does, each lease has a generator of its own.
+it saw, so nothing is posted and the charge stays in full. So is each that workers read ahead while steps are left:
+their dataset and collator have seen it, so no new epoch begins before it is handed out. The noise is of PyTorch's
+statistical generator in a state of fresh hardware entropy; not ours from a cryptographic one. Another generator that is
+given stays in use where the run leases no steps; where it does, each lease has a generator of its own.
 
 What Opacus offers and no plan covers is refused: other draws than Poisson's (``poisson_sampling=False`` reports the
 same sampling rate), random records in the place of an empty draw, ghost clipping (whose norms miss a weight's second
@@ -70,14 +71,20 @@ class _Loop:
     Attributes:
         doubted: whether a pass over records was one that no plan covers.
         draw: the one that the loop has and took no step on; None if there is none.
+        ahead: how many batches were read, so that a dataset and a collator saw them, and not handed out.
     """
 
     doubted: bool = False
     draw: object = None
+    ahead: int = 0
 
     def tell(self, run: Run) -> None:
-        """A loop that ends on a draw may have ended because of it: then nothing is posted either."""
-        run.watched = not self.doubted and self.draw is None
+        """A loop that ends on a draw may have ended because of it, or of one to come: then nothing is posted either."""
+        run.watched = not self.doubted and self.draw is None and not self.awaited(run)
+
+    def awaited(self, run: Run) -> bool:
+        """Whether batches that were read are still to be handed out for steps."""
+        return self.ahead > 0 and _goes_on(run)
 
 
 class LedgerAccountant(IAccountant):
@@ -161,31 +168,45 @@ class LedgerAccountant(IAccountant):
         if not isclose(optimiser.max_grad_norm, plan.clipping_norm, rel_tol=_FLOAT32):
             norms = f"{float(plan.clipping_norm)}, and the optimiser {float(optimiser.max_grad_norm)}"
             raise Refusal(f"the plan has the clipping norm {norms}: max_grad_norm must be the plan's")
-        terms = Terms(plan.sampling_probability, self._take, lambda: budget.lease, self._doubt, self._begin)
+        told = (self._doubt, self._epoch, self._read, self._begin)
+        terms = Terms(plan.sampling_probability, self._take, lambda: budget.lease, *told)
         # In this mode the model within has other tensors in the place of its parameters while it runs.
         called = model if isinstance(model, GradSampleModuleExpandedWeights) else _plain(model)
         hold((_plain(model), called), optimiser, loader, terms, batch_first=batch_first)
         self._check(optimiser.noise_multiplier, loader.batch_sampler.sample_rate)
 
+    def _epoch(self) -> None:
+        """An epoch begins. Raises: Refusal, if batches were read that are not handed out: none is left behind."""
+        if _loop_of(self.run).awaited(self.run):
+            self.run.say(_AHEAD)
+            raise Refusal(_AHEAD)
+
+    def _read(self) -> None:
+        """A batch is read: until it is handed out, the loop must go on."""
+        loop = _loop_of(self.run)
+        loop.ahead += 1
+        loop.tell(self.run)
+
     def _begin(self, draw: object) -> None:
         """A draw is handed out, so it is a step. Raises: Refusal, if the one before it was none."""
-        loop, budget = _loop_of(self.run), self.run.budget
+        loop = _loop_of(self.run)
+        loop.ahead -= 1
         if loop.draw not in {None, draw}:
             self._doubt(_PASSED_OVER)
             raise Refusal(_PASSED_OVER)
-        if budget.left and not budget.ended:
+        if _goes_on(self.run):
             # Else no step follows, whatever the loop sees.
             loop.draw = draw
-            loop.tell(self.run)
+        loop.tell(self.run)
 
     def _take(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Take the step of the draw that was handed out. Raises: as :meth:`step`."""
-        loop, budget = _loop_of(self.run), self.run.budget
+        loop = _loop_of(self.run)
         try:
             self.step(noise_multiplier=noise_multiplier, sample_rate=sample_rate)
         except Refusal:
             # The run is over, by no choice of its loop: no draw gets a step.
-            loop.draw = loop.draw if budget.left and not budget.ended else None
+            loop.draw = loop.draw if _goes_on(self.run) else None
             raise
         else:
             loop.draw = None
@@ -279,6 +300,11 @@ def _of(run: Run) -> type[LedgerAccountant]:
     return type("RunAccountant", (LedgerAccountant,), {"run": run})
 
 
+def _goes_on(run: Run) -> bool:
+    """Whether a step may follow."""
+    return run.budget.left > 0 and not run.budget.ended
+
+
 def _loop_of(run: Run) -> _Loop:
     return _loops.setdefault(run, _Loop())
 
@@ -286,4 +312,5 @@ def _loop_of(run: Run) -> _Loop:
 _FLOAT32: Final = 1e-6
 """How far off, of itself, what is computed in it may be."""
 _PASSED_OVER: Final = "each batch that is handed out is a step, an empty one too: the one before had no step"
+_AHEAD: Final = "workers have read batches of the epoch before: each is a step, so go on with that epoch to its end"
 _loops: Final[WeakKeyDictionary[Run, _Loop]] = WeakKeyDictionary()

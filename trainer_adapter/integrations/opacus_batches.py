@@ -2,7 +2,8 @@
 
 A sampler is read ahead, by ``list(loader)`` or by workers that prefetch. So how many batches it drew says nothing of
 the batch that a step is taken on. What counts is what the loader hands out: one by one, in the order of the draws.
-What workers drew ahead and a loop that ends its epoch never saw is no step.
+What workers read ahead their dataset and collator have seen, whether or not the loop is handed it: so each batch is
+told of when it is read, too, and an epoch before it begins.
 ``BatchMemoryManager`` of Opacus makes a loader of its own, which hands out a draw in parts; that one is watched too.
 """
 
@@ -76,14 +77,26 @@ class Part:
     last: bool
 
 
-Told = Callable[[Part], None]
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is called of a loader's batches.
+
+    Attributes:
+        epoch: before an epoch begins. Raises: Refusal, where none may.
+        read: when a batch is read, to be made out of its records.
+        handed_out: before a batch that was read leaves. Raises: Refusal.
+    """
+
+    epoch: Callable[[], None]
+    read: Callable[[], None]
+    handed_out: Callable[[Part], None]
 
 
 class _Recorded:
     """A sampler of batches that notes what is read of it, for the loader that reads it."""
 
-    def __init__(self, sampler: Any, draws: PoissonDraws) -> None:  # noqa: ANN401 - Opacus' own
-        self.sampler, self.draws, self.parts = sampler, draws, deque[Part]()
+    def __init__(self, sampler: Any, draws: PoissonDraws, told: Told) -> None:  # noqa: ANN401 - Opacus' own
+        self.sampler, self.draws, self.told, self.parts = sampler, draws, told, deque[Part]()
 
     def __iter__(self) -> Iterator[list[int]]:
         """One epoch."""
@@ -95,6 +108,7 @@ class _Recorded:
             before = before if newest == self.draws.drawn else 0
             newest, before = self.draws.drawn, before + len(places)
             parts.append(Part(newest, self.draws.records, len(places), last=before == self.draws.records))
+            self.told.read()
             yield places
 
     def __len__(self) -> int:
@@ -103,41 +117,42 @@ class _Recorded:
 
 
 class HandsOut(DataLoader[Any]):
-    """A loader that tells of each batch when it hands it out."""
+    """A loader that tells of each batch when it reads it and when it hands it out."""
 
     recorded: _Recorded
-    told: Told
 
     @property
     def _index_sampler(self) -> Any:  # noqa: ANN401 - as the class above has it
         return self.recorded
 
     def __iter__(self) -> Any:  # noqa: ANN401 - an iterator of whatever the loader gives
-        """One epoch, as it was; each batch is told of before it leaves."""
+        """One epoch, as it was; each batch is told of before it leaves. Raises: Refusal, where none may begin."""
+        self.recorded.told.epoch()
         self.recorded.parts = parts = deque[Part]()
         return self._hand_out(parts, super().__iter__())
 
     def _hand_out(self, parts: deque[Part], batches: Iterator[object]) -> Iterator[object]:
+        told = self.recorded.told
         while True:
             try:
                 batch = next(batches)
             except BaseException as broken:
                 # A collator that fails, however it does, shows the loop something of the draw: that is handed out.
                 if parts:
-                    self.told(parts.popleft())
+                    told.handed_out(parts.popleft())
                 if isinstance(broken, StopIteration):
                     return
                 raise
-            self.told(parts.popleft())
+            told.handed_out(parts.popleft())
             yield batch
 
 
 def tell_of(loader: DataLoader[Any], draws: PoissonDraws, told: Told) -> None:
-    """Let a loader tell of each batch that it hands out, and those that ``BatchMemoryManager`` makes of it."""
+    """Let a loader tell of each batch that it reads or hands out, and those that ``BatchMemoryManager`` makes of it."""
     kind = type(loader)
     # Of its own class still, which users may have derived from Opacus'.
     object.__setattr__(loader, "__class__", type(kind.__name__, (HandsOut, kind), {}))
-    vars(loader).update(recorded=_Recorded(loader.batch_sampler, draws), told=told)
+    vars(loader).update(recorded=_Recorded(loader.batch_sampler, draws, told))
     if batch_memory_manager.wrap_data_loader is not _split:
         batch_memory_manager.wrap_data_loader = _split
 
@@ -149,5 +164,5 @@ _whole: Final = batch_memory_manager.wrap_data_loader
 def _split(*, data_loader: DataLoader[Any], **options: Any) -> DataLoader[Any]:  # noqa: ANN401 - Opacus's signature
     made: DataLoader[Any] = _whole(data_loader=data_loader, **options)
     if isinstance(data_loader, HandsOut):
-        tell_of(made, data_loader.recorded.draws, data_loader.told)
+        tell_of(made, data_loader.recorded.draws, data_loader.recorded.told)
     return made

@@ -192,12 +192,12 @@ def _of_two_loaders(bench: Bench, loader: Any) -> None:  # noqa: ANN401 - as abo
 
 
 def _on_what_collates(bench: Bench, loader: Any, error: type[BaseException]) -> None:  # noqa: ANN401 - as above
-    """The collator fails on draws with a record, and the loop begins another epoch."""
+    """The collator fails on draws without a record, and the loop begins another epoch."""
     collate, failed = loader.collate_fn, 0
 
     def chosen(rows: list[Any]) -> object:
-        if any(torch.equal(row[0], bench.records[0][0]) for row in rows):
-            raise error("it is there")
+        if not any(torch.equal(row[0], bench.records[0][0]) for row in rows):
+            raise error("it is not there")
         return collate(rows)
 
     loader.collate_fn = chosen
@@ -222,7 +222,8 @@ PASSES: Final[dict[str, Callable[[Bench, Any], None]]] = {
 @pytest.mark.parametrize("name", PASSES)
 def test_a_loop_that_passes_over_a_draw_ends_in_doubt(place: Place, name: str) -> None:
     """The others were sampled at another rate than the plan's: nothing is posted, no model leaves, the charge stays."""
-    plan = SPARSE if name == "empty" else PLAN
+    # Of a dense plan's few draws each may have the record that is looked for.
+    plan = PLAN if name in {"epochs", "loaders"} else SPARSE
     with bench_of(place, f"passes-{name}", plan) as bench:
         bench.private("engine", batch_size=plan.batch_size_expected)
         with pytest.raises(Refusal, match=PASSED_OVER):
@@ -258,3 +259,78 @@ def test_a_run_that_is_ended_from_outside_posts_its_steps(place: Place) -> None:
         with pytest.raises(Refusal, match="stopped by SIGTERM"):
             _all_steps(bench, bench.loader)
     assert posted_steps(place, "ended") == 1
+
+
+def _leaves_one(bench: Bench, loader: Any) -> None:  # noqa: ANN401 - as above
+    """One step of an epoch, and another epoch."""
+    for _ in range(2):
+        for batch in loader:
+            _step(bench, batch)
+            break
+
+
+def _leaves_parts(bench: Bench, _: Any) -> None:  # noqa: ANN401 - as above
+    """The same by loaders that BatchMemoryManager makes."""
+    for _ in range(2):
+        with _parts(bench, 1_000) as loader:
+            _leaves_one(bench, loader)
+
+
+def _fails(bench: Bench, loader: Any) -> None:  # noqa: ANN401 - as above
+    """The loop fails after a step."""
+    _step(bench, next(iter(loader)))
+    raise LookupError
+
+
+LEAVES: Final[dict[str, tuple[Callable[[Bench, Any], None], type[Exception] | None]]] = {
+    "new-epoch": (_leaves_one, Refusal),
+    "new-parts": (_leaves_parts, Refusal),
+    "ends": (lambda bench, loader: _step(bench, next(iter(loader))), None),
+    "fails": (_fails, LookupError),
+}
+"""How a loop leaves batches that workers read, and what it ends by."""
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("name", LEAVES)
+def test_what_workers_read_is_left_behind_by_no_loop(place: Place, name: str, *, persistent: bool) -> None:
+    """The collator has seen these records, and may have told the loop of them: nothing is posted, no model leaves."""
+    loop, error = LEAVES[name]
+    run = f"leaves-{name}-{persistent}"
+    expected = nullcontext() if error is None else pytest.raises(error)
+    with expected, bench_of(place, run) as bench:
+        bench.private("engine", loader={"num_workers": 1, "persistent_workers": persistent})
+        loop(bench, bench.loader)
+    assert bench.run.budget.taken == 1
+    assert not bench.run.release_model(b"model")
+    assert posted_steps(place, run) is None
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_epoch_that_workers_read_for_goes_on(place: Place, *, persistent: bool) -> None:
+    """After a new one was refused, to its end, and the run to its last step; what is read beyond that is no step."""
+    run = f"goes-on-{persistent}"
+    with bench_of(place, run) as bench:
+        bench.private("engine", loader={"num_workers": 1, "persistent_workers": persistent})
+        epoch = iter(bench.loader)
+        _step(bench, next(epoch))
+        with pytest.raises(Refusal, match="go on with that epoch to its end"):
+            iter(bench.loader)
+        _steps(bench, epoch)
+        while bench.run.remaining().steps:
+            for batch in bench.loader:
+                _step(bench, batch)
+                if not bench.run.remaining().steps:
+                    break
+        assert len(bench.loader) == 2
+    assert posted_steps(place, run) == PLAN.steps
+
+
+def test_a_run_that_is_ended_from_outside_leaves_what_workers_read(place: Place) -> None:
+    """Which is no choice of its loop."""
+    with bench_of(place, "ended-ahead") as bench:
+        bench.private("engine", loader={"num_workers": 1})
+        bench.optimiser.attach_step_hook(lambda _: signal.raise_signal(signal.SIGTERM))
+        with pytest.raises(Refusal, match="stopped by SIGTERM"):
+            _all_steps(bench, bench.loader)
+    assert posted_steps(place, "ended-ahead") == 1
