@@ -3,8 +3,12 @@
 The documents of the last hour that no entry refers to are limited in number and in bytes: those of each caller, those
 of all clean rooms of one organisation, and all together. A document leaves these quotas when a command that was not
 refused refers to it, or after an hour. What a caller may store in a day is limited in bytes, and nothing gives that
-back. No caller takes the share of another; consumers leave a quarter of the whole to those who provide and govern, and
-to clean rooms whose run is pending. Each process counts its own documents, from zero.
+back. Each process counts its own documents, from zero.
+
+No caller alone takes the share of another, but all shares together are more than the whole. So the whole has three
+pools, one around the other: consumers' own documents and those of clean rooms whose run is over have half; these and
+those of clean rooms whose run is pending have three quarters; all have the whole. Consumers' own documents leave a
+quarter to pending runs, and both leave a quarter to those who provide and govern.
 """
 
 from __future__ import annotations
@@ -56,6 +60,8 @@ _DEBTS_MAX: Final = 4_096
 """Callers whose days are held; beyond, those that owe nothing are forgotten."""
 _ROOMS: Final = "*"
 """All clean rooms of an organisation; no charge has this name."""
+_CONSUMERS, _PENDING, _ALL = 2, 3, 4
+"""The pools, by the quarters of the whole that they have; a document in one is in the wider ones, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +81,11 @@ class Storer:
     pending: bool = False
 
     @property
-    def has_reserve(self) -> bool:
-        """Whether it may store what consumers leave."""
-        return self.provides or self.pending
+    def quarters(self) -> int:
+        """How many quarters of the whole the narrowest pool has that its documents are in."""
+        if self.provides:
+            return _ALL
+        return _PENDING if self.pending else _CONSUMERS
 
 
 class DocumentQuotaUsed(BookBusy):
@@ -104,10 +112,11 @@ class _Share(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A document that no entry refers to: when it was stored, its bytes, and whose shares it is in."""
+    """A document that no entry refers to: when it was stored, its bytes, its pool, and whose shares it is in."""
 
     time: int
     size: int
+    quarters: int
     keys: tuple[tuple[str, str], ...]
 
 
@@ -139,7 +148,6 @@ class DocumentQuota:
         """Begin with no document."""
         self._lock = threading.Lock()
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
-        self._bytes = 0
         self._days: dict[tuple[str, str], _Day] = {}
 
     def reserve(self, digest: str, size: int, now: int, storer: Storer | None = None) -> None:
@@ -153,8 +161,8 @@ class DocumentQuota:
         """
         with self._lock:
             while self._waiting and next(iter(self._waiting.values())).time <= now - KEEP_MS:
-                self._drop(next(iter(self._waiting)))
-            self._drop(digest)
+                self._waiting.popitem(last=False)
+            self._waiting.pop(digest, None)
             shares = () if storer is None else tuple(_shares(storer))
             for share in shares:
                 self._check_share(share, size, now)
@@ -162,9 +170,9 @@ class DocumentQuota:
             if day is not None and (wait_ms := day.wait_ms(size, now)):
                 detail = "the quota of bytes of documents a day is used up, whether entries refer to them or not"
                 raise DocumentQuotaUsed(detail, wait_ms, own=True)
-            self._check_all(size, now, 4 if storer is None or storer.has_reserve else 3)
-            self._waiting[digest] = _Waiting(now, size, tuple(share.key for share in shares))
-            self._bytes += size
+            quarters = _ALL if storer is None else storer.quarters
+            self._check_pools(size, now, quarters)
+            self._waiting[digest] = _Waiting(now, size, quarters, tuple(share.key for share in shares))
             if day is not None:
                 day.add(size, now)
 
@@ -174,7 +182,7 @@ class DocumentQuota:
             return
         with self._lock:
             for digest in named_documents(request):
-                self._drop(digest)
+                self._waiting.pop(digest, None)
 
     def _check_share(self, share: _Share, size: int, now: int) -> None:
         held = [one for one in self._waiting.values() if share.key in one.keys]
@@ -183,13 +191,15 @@ class DocumentQuota:
             bound = f"{share.documents} documents or {share.size >> 20} MiB an hour that no entry refers to"
             raise DocumentQuotaUsed(f"the quota {share.whose} of {bound} is used up", wait_ms, own=True)
 
-    def _check_all(self, size: int, now: int, quarters: int) -> None:
-        documents, most = DOCUMENTS_MAX * quarters // 4, BYTES_MAX * quarters // 4
-        if len(self._waiting) < documents and self._bytes + size <= most:
-            return
-        wait_ms = _wait_ms([*self._waiting.values()], documents, most - size, now)
-        detail = "too many documents were stored lately that no entry refers to; refer to them, or wait"
-        raise DocumentQuotaUsed(detail, wait_ms, own=False)
+    def _check_pools(self, size: int, now: int, quarters: int) -> None:
+        wait_ms = 0
+        for pool in range(quarters, _ALL + 1):
+            held = [one for one in self._waiting.values() if one.quarters <= pool]
+            documents, most = DOCUMENTS_MAX * pool // _ALL, BYTES_MAX * pool // _ALL
+            wait_ms = max(wait_ms, _wait_ms(held, documents, most - size, now))
+        if wait_ms:
+            detail = "too many documents were stored lately that no entry refers to; refer to them, or wait"
+            raise DocumentQuotaUsed(detail, wait_ms, own=False)
 
     def _day(self, storer: Storer, now: int) -> _Day:
         key = storer.organisation, _ROOMS if storer.charge else ""
@@ -198,10 +208,6 @@ class DocumentQuota:
                 self._days = {known: day for known, day in self._days.items() if day.owed(now)}
             self._days[key] = _Day(PROVIDER_DAY_BYTES_MAX if storer.provides else CONSUMER_DAY_BYTES_MAX)
         return self._days[key]
-
-    def _drop(self, digest: str) -> None:
-        if (dropped := self._waiting.pop(digest, None)) is not None:
-            self._bytes -= dropped.size
 
 
 def _shares(storer: Storer) -> Iterator[_Share]:

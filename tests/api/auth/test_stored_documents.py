@@ -212,8 +212,9 @@ def test_as_whom_a_caller_stores(pairs: TwoOfEach) -> None:
         rooms = [storer_of(Caller(BANK_A, (CCR,), name), facts) for name in ("run-1", "run-3", "never")]
     assert {role: one.provides for role, one in found.items()} == {SRO: True, TDP: True, TSO: True, TDC: False}
     assert both.provides
-    assert [(one.charge, one.pending, one.has_reserve) for one in rooms] == [
-        ("run-1", True, True),
-        ("run-3", False, False),
-        ("never", False, False),
+    assert (found[SRO].quarters, found[TDC].quarters) == (4, 2)
+    assert [(one.charge, one.pending, one.quarters) for one in rooms] == [
+        ("run-1", True, 3),
+        ("run-3", False, 2),
+        ("never", False, 2),
     ]

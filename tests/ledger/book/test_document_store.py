@@ -108,18 +108,48 @@ def test_no_consumer_takes_the_share_of_another(size: int) -> None:
         quota.reserve(f"of {other}", size, NOW, other)
 
 
-def test_consumers_together_leave_a_reserve() -> None:
-    """To those who provide and govern, and to a clean room whose run is pending."""
+@pytest.mark.parametrize("size", [1, 256 << 10], ids=["many", "long"])
+def test_consumers_together_leave_a_quarter_to_runs_and_one_to_providers(size: int) -> None:
+    """Half is all that their own documents take, and three quarters all that these and their clean rooms do."""
+    quota, most = DocumentQuota(), min(DOCUMENTS_MAX, BYTES_MAX // size)
+    banks = [f"did:web:bank-{number}.example" for number in range(6)]
+
+    def stored(*storers: Storer) -> int:
+        return sum(fill(quota, storer, size)[0] for storer in storers)
+
+    assert stored(*map(Storer, banks)) == most // 2
+    for storer in (Storer(BANK_C), Storer(BANK_C, "voided")):
+        with pytest.raises(DocumentQuotaUsed, match="that no entry refers to; refer to them, or wait") as used:
+            quota.reserve("late", 1, NOW + 1, storer)
+        assert (used.value.own, used.value.wait_ms) == (False, KEEP_MS - 1)
+    rooms = [Storer(bank, f"run-{run}", pending=True) for bank in banks for run in range(8)]
+    assert stored(*rooms) == most // 4
+    with pytest.raises(DocumentQuotaUsed) as used:
+        quota.reserve("late", 1, NOW, Storer(BANK_C, "run-c", pending=True))
+    assert not used.value.own
+    assert stored(PROVIDER) == most // 4
+    with pytest.raises(DocumentQuotaUsed):
+        quota.reserve("operator", 1, NOW)
+
+
+def test_the_wait_of_a_pool_is_the_time_until_it_has_room() -> None:
+    """What providers hold that is older leaves the consumers' half as it is; of the whole it is waited for."""
     quota = DocumentQuota()
-    refused = [fill(quota, Storer(f"did:web:bank-{number}.example"))[1] for number in range(7)]
-    assert {used.own for used in refused[:6]} == {True}
-    assert not refused[6].own
-    late = Storer(BANK_C), Storer(BANK_C, "voided")
-    for storer in late:
-        with pytest.raises(DocumentQuotaUsed, match="that no entry refers to; refer to them, or wait"):
-            quota.reserve("late", 1, NOW, storer)
-    for storer in (PROVIDER, Storer(BANK_C, "run-c", pending=True)):
-        quota.reserve(f"of {storer}", 1, NOW, storer)
+    quota.reserve("of a provider", 1, NOW, PROVIDER)
+    banks = [Storer(f"did:web:bank-{number}.example") for number in range(4)]
+    for later, bank in enumerate(banks, 1):
+        fill(quota, bank, now=NOW + later)
+    with pytest.raises(DocumentQuotaUsed) as used:
+        quota.reserve("late", 1, NOW + 10, Storer(BANK_C))
+    assert used.value.wait_ms == KEEP_MS - 9
+    with pytest.raises(DocumentQuotaUsed):
+        quota.reserve("late", 1, NOW + KEEP_MS, Storer(BANK_C))
+    quota.reserve("late", 1, NOW + 10 + used.value.wait_ms, Storer(BANK_C))
+    whole = DocumentQuota()
+    whole.reserve("of the operator", BYTES_MAX, NOW)
+    with pytest.raises(DocumentQuotaUsed) as used:
+        whole.reserve("late", 1, NOW + 10, Storer(BANK_C))
+    assert used.value.wait_ms == KEEP_MS - 10
 
 
 def test_a_provider_stores_the_commitments_of_a_partition() -> None:
