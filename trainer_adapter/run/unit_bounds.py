@@ -24,7 +24,8 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.declared_records import archive_arrays
 
-_USERS: Final = "users"
+USERS: Final = "users"
+"""The array that says whose each record is."""
 
 
 def unit_bounds(opened: Mapping[str, PartitionData], assignment: Assignment, service: Service) -> dict[str, int]:
@@ -58,5 +59,5 @@ def check_unit_bounds(opened: Mapping[str, PartitionData], bounds: Mapping[str, 
 
 def users_of(data: PartitionData) -> NDArray[Any] | None:
     """Whose each record is, shape (records,); None where the records do not name their users."""
-    arrays = dict(data.arrays((_USERS,))) if isinstance(data, SealedRecords) else archive_arrays(data, _USERS)
-    return arrays.get(_USERS)
+    arrays = dict(data.arrays((USERS,))) if isinstance(data, SealedRecords) else archive_arrays(data, USERS)
+    return arrays.get(USERS)

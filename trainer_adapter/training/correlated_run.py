@@ -23,11 +23,11 @@ from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.privacy_units import Records
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.layers.tensor_trees import count_records
-from trainer_adapter.run.unit_bounds import users_of
+from trainer_adapter.run.unit_bounds import USERS
 from trainer_adapter.session.slice_files import with_slices
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.run_options import Loss, Options
-from trainer_adapter.training.training_records import read_arrays, user_numbers
+from trainer_adapter.training.training_records import array_names, read_arrays, user_numbers
 
 _RULE: Final = "those of one unit enter the same steps of correlated noise"
 
@@ -78,7 +78,9 @@ class CorrelatedRun(ModelRun):
             return None
         owners, count = list[Tensor](), 0
         for ref, data in opened.items():
-            if ref in several and users_of(data) is None:
+            if ref in several and USERS not in array_names(data, ref):
+                # No record's doing, for all have the same arrays: the run begins and ends here, and costs no step.
+                self.begin()
                 raise Malformed(
                     ref, f"must name the user of each record, since {_RULE}: seal it with user, in the schema"
                 )

@@ -76,13 +76,32 @@ def test_records_of_one_user_enter_the_same_steps(place: Place) -> None:
 
 
 def test_records_that_name_no_users_are_not_trained_on(place: Place) -> None:
-    """Whose they are is not known, so those of one user could enter different steps."""
+    """Whose they are is not known, so those of one user could enter different steps. The charge is returned at once."""
     place.put(**_records())
     with (
         pytest.raises(Malformed, match="must name the user of each record, since those of one unit enter the same"),
         _attached(place, _assignment(place, "unnamed")) as run,
     ):
         next(iter(run))
+    charge = place.charge("unnamed")
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == ("posted", 0)
+
+
+def test_users_that_cannot_be_read_return_no_charge(place: Place) -> None:
+    """One record may have made the whole array what it is, so the end shows something of it."""
+    held = _records()
+    users = np.arange(len(held["targets"])).astype(object)
+    users[0] = None
+    place.put(**held, users=users)
+    with (
+        pytest.raises(Malformed, match="is not a NumPy archive of users"),
+        _attached(place, _assignment(place, "unreadable")) as run,
+    ):
+        next(iter(run))
+    charge = place.charge("unreadable")
+    assert charge is not None
+    assert charge.steps_posted is None
 
 
 def test_rows_that_the_clean_room_did_not_join_are_refused_before_the_charge(tmp_path: Path) -> None:
