@@ -58,9 +58,11 @@ def _waiting(place: Place, name: str, extra: str = "") -> Path:
 
 def _granted(place: Place, command: str, key: bytes) -> None:
     """Run the command that the clean room told, as the provider: with its profile and the file of its key."""
-    (place.folder / "data.key").write_bytes(key)
+    file = place.folder / "data.key"
+    file.touch(mode=0o600)
+    file.write_bytes(key)
     line = command.strip().replace("PROFILE", str(place.profile(place.tdp)))
-    line = line.replace("=FILE", f"={place.folder / 'data.key'}")
+    line = line.replace("=FILE", f"={file}")
     shell = line.replace("epsilon", f"{shlex.quote(sys.executable)} -m epsilon_ledger", 1)
     subprocess.run(shell, shell=True, check=True)  # noqa: S602 - as a person pastes it
 
