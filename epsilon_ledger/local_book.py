@@ -16,9 +16,10 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import migrations
-from client.dataset_files.record_commitments import SIZE, RecordCommitments, commitment, read_values
+from client.dataset_files.record_commitments import SIZE, RecordCommitments, read_values
 from client.keys.private_file import read_private
 from client.keys.signer import Signer
+from epsilon_ledger.known_records import find_records, follows
 from epsilon_ledger.record_names import BY_IDENTITIES, BY_NUMBERS, RecordNames
 from ledger.book.book import Book
 from ledger.book.checkpoint_file import default_path
@@ -106,36 +107,33 @@ class LocalBook:
                 known otherwise than the book's. LocalRefused.
         """
         key = self._keys["commitments"]
-        commitments = RecordCommitments(key)
-        commitments.add(names.names)
-        known = [
-            (commitment(key, name), tuple(commitment(key, other) for other in names.known_as(place)))
-            for place, name in enumerate(names.names)
-        ]
-        touched, found = list[str](), set[int]()
+        RecordCommitments(key).add(names.names)
         with self._book.read() as facts:
             schemes = {ref: ref.rpartition("/")[2][0] for ref in facts.partitions}
             # Partitions of an earlier form of book do not say how they know their records: any way may be theirs.
             if _OTHERWISE.keys() >= set(schemes.values()):
                 for other in set(schemes.values()) - {names.scheme}:
                     raise Malformed("identities", _OTHERWISE[other].format(self._path))
-            for ref, partition in facts.partitions.items():
-                theirs = {value for digest in partition.commitments for value in read_values(facts.documents[digest])}
-                held = {place for place, (_, others) in enumerate(known) if not theirs.isdisjoint(others)}
-                if held:
-                    touched.append(ref)
-                    found |= held
-        # Of two records that share a name, one may be in a book of before by its own bytes and the other not.
-        if new := frozenset(own for place, (own, _) in enumerate(known) if place not in found):
-            touched.append(self._open_partition(commitments, new, names.scheme))
+            held = (
+                (ref, frozenset(value for one in partition.commitments for value in read_values(facts.documents[one])))
+                for ref, partition in facts.partitions.items()
+            )
+            touched, new, beside = find_records(names, key, [*facts.partitions], held)
+        if new:
+            touched.append(self._open_partition(names.scheme, new))
         if len(touched) > PARTITIONS_MAX:
             rule = f"share records with {len(touched)} sets of this book, and a run may touch {PARTITIONS_MAX}"
             raise Malformed("data", rule)
+        for followed, known in beside.items():
+            self._open_partition(names.scheme, known, followed)
         return touched
 
-    def _open_partition(self, commitments: RecordCommitments, new: frozenset[bytes], scheme: str) -> str:
+    def _open_partition(self, scheme: str, new: set[bytes], followed: frozenset[str] = frozenset()) -> str:
         name = f"{scheme}{secrets.token_hex(6)}"
-        documents: list[c.Json] = [self._book.put_document(document) for document in commitments.documents(new)]
+        ref = f"{did('TDP')}/{DATASET}/{name}"
+        commitments = RecordCommitments(self._keys["commitments"])
+        commitments.add([*new, *(follows(ref, other) for other in followed)])
+        documents: list[c.Json] = [self._book.put_document(document) for document in commitments.documents()]
         body: c.Object = {
             "commitments": documents,
             "data_key": name,
@@ -150,7 +148,7 @@ class LocalBook:
             "unit": "record",
         }
         self._submit("TDP", "partition", body)
-        return f"{did('TDP')}/{DATASET}/{name}"
+        return ref
 
     def charge(self, name: str, plan: Plan, partitions: list[str], most: int) -> CleanRoomIdentity:
         """Charge a run and enter its key release: from then on it counts in full unless it is posted.

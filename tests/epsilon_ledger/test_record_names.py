@@ -32,11 +32,11 @@ class _Filled(torch.nn.Module):
         return torch.nan_to_num(inputs.float())
 
 
-def _run(book: Path, inputs: torch.Tensor, **changes: Any) -> LocalRun:  # noqa: ANN401 - of attach
+def _run(book: Path, inputs: torch.Tensor, targets: torch.Tensor = TARGETS, **changes: Any) -> LocalRun:  # noqa: ANN401 - of attach
     model = torch.nn.Sequential(_Filled(), torch.nn.Linear(inputs.shape[1], 2))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
     full: dict[str, Any] = {"budget": "2", "epsilon": "1.6", "steps": 4, "batch_size": 20}
-    return attach(model, optimiser, cross_entropy, (inputs, TARGETS), book=book, **full, **changes)
+    return attach(model, optimiser, cross_entropy, (inputs, targets), book=book, **{**full, **changes})
 
 
 def _taken(run: LocalRun) -> int:
@@ -184,12 +184,52 @@ def test_of_two_records_of_one_name_the_one_that_a_book_of_before_lacks_is_enter
     both = torch.cat([old[: COUNT // 2], near[: COUNT // 2]])
     with _run(book, both) as run, pytest.raises(LocalRefused, match=r"^charge: "):
         list(run)
+    assert sorted(records for _, records in _sets(book)) == [COUNT // 2, COUNT]
+
+
+@pytest.mark.parametrize("change", ["narrowed", "near", "mixed"])
+def test_a_run_with_what_a_book_of_before_has_enters_its_names(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on 32-bit copies are found, and other mixtures of NaN, with all that the records had lost before."""
+    old = torch.rand((COUNT, 7), dtype=torch.float64, generator=GENERATOR) + 1
+    old[:, 1:6] = NAN
+    old[:, 2] *= -1
+    book = tmp_path / "book.sqlite"
+    _in_a_book_of_before(book, old, monkeypatch)
+    again = old.float() if change == "narrowed" else old.clone()
+    if change == "near":
+        again[:, 0] += 1e-12
+    elif change == "mixed":
+        again[:, 4] *= -1
+    # Half of them alone: these are found, and the others are not known.
+    run = _run(book, old[: COUNT // 2], targets=TARGETS[: COUNT // 2], epsilon="0.1")
+    assert _taken(run) == 4
+    (before,) = [ref for ref, _ in _sets(book) if ref in _charged(book)]
+    with (
+        pytest.raises(LocalRefused, match=r"^charge: "),
+        _run(book, again[: COUNT // 2], targets=TARGETS[: COUNT // 2]) as refused,
+    ):
+        list(refused)
+    assert _taken(_run(book, again[: COUNT // 2], targets=TARGETS[: COUNT // 2], epsilon="0.1")) == 4
+    assert _charged(book) == {before}
+    assert sorted(records for _, records in _sets(book)) == [COUNT // 2, COUNT]
+
+
+def _sets(book: Path) -> list[tuple[str, int]]:
     with (
         closing(LocalBook(book, Fraction(2), Fraction(1, 100_000))) as opened,
         opened._book.read() as facts,  # noqa: SLF001 - what is recorded
     ):
-        counts = sorted(partition.records for partition in facts.partitions.values())
-    assert counts == [COUNT // 2, COUNT]
+        return [(ref, partition.records) for ref, partition in facts.partitions.items()]
+
+
+def _charged(book: Path) -> set[str]:
+    with (
+        closing(LocalBook(book, Fraction(2), Fraction(1, 100_000))) as opened,
+        opened._book.read() as facts,  # noqa: SLF001 - as above
+    ):
+        return {ref for charge in facts.charges.values() for ref in charge.partitions}
 
 
 def test_an_identity_is_the_same_in_another_form_of_unicode(tmp_path: Path) -> None:
