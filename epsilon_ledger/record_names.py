@@ -4,8 +4,9 @@ Numbers are written as 64-bit floats that 32 bits hold, whatever type they come 
 are the same: a 64-bit number has the name of the 32-bit float it is narrowed to. Every NaN is written alike, whatever
 its sign and payload, for no comparison tells one from another and a negation or 0/0 changes them; so is every zero,
 and what is nearer to 0 than the least normal 32-bit float, which some devices take for 0. Of a complex number the real
-part is written. Infinities of either sign are different. Records that share a name share a budget and never get a new
-one. Identities are written in Unicode's form NFC.
+part is written. Infinities of either sign are different. Integers are narrowed too, for their copy in 32-bit floats is
+the same record. Records that share a name share a budget and never get a new one; a set of a book states how many
+names it has. Identities are written in Unicode's form NFC.
 
 Books of before know records by other bytes, by which they are looked for too: 64-bit floats with the NaN they came
 with, the bytes of their own type, identities as they were spelled. The NaN of such a book are looked for as they come
