@@ -116,11 +116,11 @@ def test_a_64_bit_number_has_the_name_of_the_32_bit_one_it_becomes(tmp_path: Pat
 
 def test_a_long_whole_number_has_the_name_of_the_float_it_becomes() -> None:
     """In any type of 64 bits: so records that 32 bits do not tell apart share names, and are different all the same."""
-    times = torch.arange(1_700_000_000, 1_700_000_100)[:, None]
+    times = torch.arange(1_700_000_000, 1_700_000_100)[::2, None]
     names, *others = _names(times, times.double(), times.float())
     assert others == [names, names]
     assert len(set(names)) == 2
-    assert RecordNames.of_numbers((times, torch.zeros(100)), 100).most == 1
+    assert RecordNames.of_numbers((times, torch.zeros(50)), 50).most == 1
     least, below = _names(torch.tensor([[1 << 24]]), torch.tensor([[(1 << 24) - 1]]))
     assert least != below
 
