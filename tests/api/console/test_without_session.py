@@ -35,7 +35,7 @@ def test_each_counts_against_its_address(tmp_path: Path) -> None:
         left = [quotas._anonymous.level(LOOPBACK)]  # noqa: SLF001 - what is left of it
 
         def spent() -> int:
-            left.append(quotas._anonymous.level(LOOPBACK))  # noqa: SLF001
+            left.append(quotas._anonymous.level(LOOPBACK))  # noqa: SLF001 - as above
             return int(left[-2].split("=")[1].split(";")[0]) - int(left[-1].split("=")[1].split(";")[0])
 
         statuses = {}
