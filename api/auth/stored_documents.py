@@ -1,6 +1,6 @@
 """Documents beside the log: as whom a caller stores one, and which of them it may read.
 
-Who may read a document follows from what it says, or from an entry that names it. What it says is read once, in the
+Who may read a document follows from its content, or from an entry that names it. The content is read once, in the
 reader's own time: a document never changes under its digest, so the little that decides is kept by it.
 """
 
@@ -26,11 +26,11 @@ from policy.decisions.documents_in_force import read_policy
 from policy.documents.document_text import read_text
 
 KNOWN_MAX: Final = 1_024
-"""Documents of which it is known whom they concern; the one that was asked for least recently is read again."""
+"""Documents of which it is known whom they concern; the one that was requested least recently is read again."""
 NAMED_MAX: Final = 64
-"""Organisations that a contract names; no contract is entered with more, and a text with more is nobody's."""
+"""Organisations that a contract names; no contract is entered with more, and a text with more concerns no one."""
 NAME_CHARACTERS_MAX: Final = 256
-"""Of what a document says of itself or of an organisation; more is no kind of document, and no organisation."""
+"""Of a document's kind and of an organisation's name; more is no kind of document, and no organisation."""
 _PROVIDING: Final = frozenset({SRO, TDP, TSO})
 _ADVICE: Final = frozenset({"recommendation", "stream"})
 _OPEN: Final = frozenset({"policy", "dataset"})
@@ -46,17 +46,17 @@ def storer_of(caller: Caller, facts: Facts) -> Storer:
 
 
 class Concerned(NamedTuple):
-    """Whom a document concerns, by what it says: its kind, and the organisations that it names."""
+    """Whom a document concerns, by its content: its kind, and the organisations that it names."""
 
     kind: str
     organisations: frozenset[str]
 
 
 class ReadDocuments:
-    """Lets callers read documents: keeps whom those concern that were asked for lately, by digest; for any thread."""
+    """Lets callers read documents: keeps whom those concern that were requested lately, by digest; for any thread."""
 
     def __init__(self, quotas: CallerQuotas) -> None:
-        """A text is read within the quota of pricing of whoever asks for it first."""
+        """A text is read within the quota of pricing of the caller who requests it first."""
         self._quotas = quotas
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Concerned] = OrderedDict()
@@ -65,7 +65,7 @@ class ReadDocuments:
         """The bytes of a document, if it is there and the caller may read it.
 
         A contract on record is for those who see it, whichever entry names it. Any other document is for those who see
-        an entry that names it and is no refusal: whoever asks for a thing may name every digest, also of what is hidden
+        an entry that names it and is no refusal: a caller's own command may name every digest, also of what is hidden
         from it. Without an entry it is for those whom it concerns.
 
         Args:
@@ -105,7 +105,7 @@ class ReadDocuments:
 
 
 def _is_open_to(caller: Caller, concerned: Concerned, facts: Facts) -> bool:
-    """By what the document says: its parties may read a contract before it is entered, everyone what governs all.
+    """By the document's content: its parties may read a contract before it is entered, everyone what governs all.
 
     A caller that sees a provider's datasets reads what is recommended for them.
     """
@@ -115,27 +115,27 @@ def _is_open_to(caller: Caller, concerned: Concerned, facts: Facts) -> bool:
 
 
 def _concerned(data: bytes) -> Concerned:
-    nobody = Concerned("", frozenset())
+    no_one = Concerned("", frozenset())
     try:
         # So long is a policy alone, which is parsed once.
         if len(data) > DOCUMENT_BYTES_MAX:
             return Concerned(str(read_policy(data).__struct_config__.tag), frozenset())
         known = read_text(data, DOCUMENT_BYTES_MAX).value
     except Malformed:
-        return nobody
+        return no_one
     kind = known.get("kind") if isinstance(known, dict) else None
     if not isinstance(known, dict) or not isinstance(kind, str):
-        return nobody
+        return no_one
     if kind == "contract":
         waivers = [waiver.get("issuer") for waiver in _items_of(known, "waivers") if isinstance(waiver, dict)]
         return _naming("contract", [known.get("tdc"), *_items_of(known, "tdps"), *waivers])
     if kind in _ADVICE:
         return _naming(kind, [known.get("provider")])
-    return Concerned(kind, frozenset()) if kind in _OPEN else nobody
+    return Concerned(kind, frozenset()) if kind in _OPEN else no_one
 
 
 def _naming(kind: str, names: list[object]) -> Concerned:
-    """What names so many organisations; nobody's, where they are too many to keep."""
+    """What names so many organisations; no one's, where they are too many to keep."""
     kept = {name for name in names if isinstance(name, str) and len(name) <= NAME_CHARACTERS_MAX}
     return Concerned(kind, frozenset(kept)) if len(kept) <= NAMED_MAX else Concerned("", frozenset())
 

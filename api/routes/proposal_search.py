@@ -65,7 +65,7 @@ class Proposed:
 
 
 class Claim(NamedTuple):
-    """A stored signature that says it proposes a document: whether it verifies is not known."""
+    """A stored signature by which a document would be proposed: whether it verifies is not known."""
 
     document: str
     organisation: str

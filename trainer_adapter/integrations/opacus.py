@@ -1,4 +1,4 @@
-"""Opacus under a charge: its engine clips and adds noise, the ledger says how often.
+"""Opacus under a charge: its engine clips and adds noise, the ledger decides how often.
 
     with Run(assignment) as run:
         records = run.open_data()
@@ -78,7 +78,7 @@ class _Loop:
     draw: object = None
     ahead: int = 0
 
-    def tell(self, run: Run) -> None:
+    def mark_watched(self, run: Run) -> None:
         """A loop that ends on a draw may have ended because of it, or of one to come: then nothing is posted either."""
         run.watched = not self.doubted and self.draw is None and not self.awaited(run)
 
@@ -135,7 +135,7 @@ class LedgerAccountant(IAccountant):
 
     def private(self, make: Callable[..., Private], **options: Any) -> Private:  # noqa: ANN401 - Opacus's signature
         """What Opacus makes of these options, held to the charge. Raises: Refusal; anything Opacus raises."""
-        _loop_of(self.run).tell(self.run)
+        _loop_of(self.run).mark_watched(self.run)
         for name, covered in COVERED.items():
             if options.get(name, covered[0]) not in covered:
                 raise Refusal(
@@ -168,8 +168,8 @@ class LedgerAccountant(IAccountant):
         if not isclose(optimiser.max_grad_norm, plan.clipping_norm, rel_tol=_FLOAT32):
             norms = f"{float(plan.clipping_norm)}, and the optimiser {float(optimiser.max_grad_norm)}"
             raise Refusal(f"the plan has the clipping norm {norms}: max_grad_norm must be the plan's")
-        told = (self._doubt, self._epoch, self._read, self._begin)
-        terms = Terms(plan.sampling_probability, self._take, lambda: budget.lease, *told)
+        callbacks = (self._doubt, self._epoch, self._read, self._begin)
+        terms = Terms(plan.sampling_probability, self._take, lambda: budget.lease, *callbacks)
         # In this mode the model within has other tensors in the place of its parameters while it runs.
         called = model if isinstance(model, GradSampleModuleExpandedWeights) else _plain(model)
         hold((_plain(model), called), optimiser, loader, terms, batch_first=batch_first)
@@ -185,7 +185,7 @@ class LedgerAccountant(IAccountant):
         """A batch is read: until it is handed out, the loop must go on."""
         loop = _loop_of(self.run)
         loop.ahead += 1
-        loop.tell(self.run)
+        loop.mark_watched(self.run)
 
     def _begin(self, draw: object) -> None:
         """A draw is handed out, so it is a step. Raises: Refusal, if the one before it was none."""
@@ -197,7 +197,7 @@ class LedgerAccountant(IAccountant):
         if _goes_on(self.run):
             # Else no step follows, whatever the loop sees.
             loop.draw = draw
-        loop.tell(self.run)
+        loop.mark_watched(self.run)
 
     def _take(self, *, noise_multiplier: float, sample_rate: float) -> None:
         """Take the step of the draw that was handed out. Raises: as :meth:`step`."""
@@ -211,7 +211,7 @@ class LedgerAccountant(IAccountant):
         else:
             loop.draw = None
         finally:
-            loop.tell(self.run)
+            loop.mark_watched(self.run)
 
     def _doubt(self, why: str) -> None:
         """A pass over records was not what the plan describes: nothing is posted, and the charge stays in full."""
@@ -219,7 +219,7 @@ class LedgerAccountant(IAccountant):
         self.run.say(why)
         loop = _loop_of(self.run)
         loop.doubted = True
-        loop.tell(self.run)
+        loop.mark_watched(self.run)
 
     def __len__(self) -> int:
         """Steps taken."""

@@ -1,9 +1,9 @@
 """The draws of a loader of Opacus: which batch it handed out last, of which draw, and how many records that holds.
 
-A sampler is read ahead, by ``list(loader)`` or by workers that prefetch. So how many batches it drew says nothing of
-the batch that a step is taken on. What counts is what the loader hands out: one by one, in the order of the draws.
+A sampler is read ahead, by ``list(loader)`` or by workers that prefetch. So the number of batches that it drew does
+not show the batch that a step is taken on. What counts is what the loader hands out, in the order of the draws.
 What workers read ahead their dataset and collator have seen, whether or not the loop is handed it: so each batch is
-told of when it is read, too, and an epoch before it begins.
+reported when it is read, too, and an epoch before it begins.
 ``BatchMemoryManager`` of Opacus makes a loader of its own, which hands out a draw in parts; that one is watched too.
 """
 
@@ -78,7 +78,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DrawCallbacks:
     """What is called of a loader's batches.
 
     Attributes:
@@ -95,8 +95,8 @@ class Told:
 class _Recorded:
     """A sampler of batches that notes what is read of it, for the loader that reads it."""
 
-    def __init__(self, sampler: Any, draws: PoissonDraws, told: Told) -> None:  # noqa: ANN401 - Opacus' own
-        self.sampler, self.draws, self.told, self.parts = sampler, draws, told, deque[Part]()
+    def __init__(self, sampler: Any, draws: PoissonDraws, callbacks: DrawCallbacks) -> None:  # noqa: ANN401 - of Opacus
+        self.sampler, self.draws, self.callbacks, self.parts = sampler, draws, callbacks, deque[Part]()
 
     def __iter__(self) -> Iterator[list[int]]:
         """One epoch."""
@@ -108,7 +108,7 @@ class _Recorded:
             before = before if newest == self.draws.drawn else 0
             newest, before = self.draws.drawn, before + len(places)
             parts.append(Part(newest, self.draws.records, len(places), last=before == self.draws.records))
-            self.told.read()
+            self.callbacks.read()
             yield places
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class _Recorded:
 
 
 class HandsOut(DataLoader[Any]):
-    """A loader that tells of each batch when it reads it and when it hands it out."""
+    """A loader that reports each batch when it reads it and when it hands it out."""
 
     recorded: _Recorded
 
@@ -126,33 +126,33 @@ class HandsOut(DataLoader[Any]):
         return self.recorded
 
     def __iter__(self) -> Any:  # noqa: ANN401 - an iterator of whatever the loader gives
-        """One epoch, as it was; each batch is told of before it leaves. Raises: Refusal, where none may begin."""
-        self.recorded.told.epoch()
+        """One epoch, as it was; each batch is reported before it leaves. Raises: Refusal, where none may begin."""
+        self.recorded.callbacks.epoch()
         self.recorded.parts = parts = deque[Part]()
         return self._hand_out(parts, super().__iter__())
 
     def _hand_out(self, parts: deque[Part], batches: Iterator[object]) -> Iterator[object]:
-        told = self.recorded.told
+        callbacks = self.recorded.callbacks
         while True:
             try:
                 batch = next(batches)
             except BaseException as broken:
                 # A collator that fails, however it does, shows the loop something of the draw: that is handed out.
                 if parts:
-                    told.handed_out(parts.popleft())
+                    callbacks.handed_out(parts.popleft())
                 if isinstance(broken, StopIteration):
                     return
                 raise
-            told.handed_out(parts.popleft())
+            callbacks.handed_out(parts.popleft())
             yield batch
 
 
-def tell_of(loader: DataLoader[Any], draws: PoissonDraws, told: Told) -> None:
-    """Let a loader tell of each batch that it reads or hands out, and those that ``BatchMemoryManager`` makes of it."""
+def report_draws(loader: DataLoader[Any], draws: PoissonDraws, callbacks: DrawCallbacks) -> None:
+    """Let a loader report each batch that it reads or hands out, and those that ``BatchMemoryManager`` makes of it."""
     kind = type(loader)
     # Of its own class still, which users may have derived from Opacus'.
     object.__setattr__(loader, "__class__", type(kind.__name__, (HandsOut, kind), {}))
-    vars(loader).update(recorded=_Recorded(loader.batch_sampler, draws, told))
+    vars(loader).update(recorded=_Recorded(loader.batch_sampler, draws, callbacks))
     if batch_memory_manager.wrap_data_loader is not _split:
         batch_memory_manager.wrap_data_loader = _split
 
@@ -164,5 +164,5 @@ _whole: Final = batch_memory_manager.wrap_data_loader
 def _split(*, data_loader: DataLoader[Any], **options: Any) -> DataLoader[Any]:  # noqa: ANN401 - Opacus's signature
     made: DataLoader[Any] = _whole(data_loader=data_loader, **options)
     if isinstance(data_loader, HandsOut):
-        tell_of(made, data_loader.recorded.draws, data_loader.recorded.told)
+        report_draws(made, data_loader.recorded.draws, data_loader.recorded.callbacks)
     return made

@@ -30,7 +30,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
-from trainer_adapter.integrations.opacus_batches import Part, PoissonDraws, Told, tell_of
+from trainer_adapter.integrations.opacus_batches import DrawCallbacks, Part, PoissonDraws, report_draws
 from trainer_adapter.integrations.opacus_generator import unseeded
 from trainer_adapter.integrations.opacus_models import PassWatch
 from trainer_adapter.integrations.opacus_refusal import Refusal
@@ -55,10 +55,10 @@ class Terms:
         probability: of the plan.
         take: takes one step.
         lease: how many leases this process has begun to use, 0 where the run leases no steps.
-        doubt: told why, where a pass over records turns out to be one that no plan covers.
-        epoch: told before an epoch. Raises: Refusal, if one before it still has batches that were read.
-        read: told of each batch that is read, which workers do ahead.
-        begin: told which draw a loader hands out. Raises: Refusal, if no step was taken on the one before.
+        doubt: called with the reason, where a pass over records turns out to be one that no plan covers.
+        epoch: called before an epoch. Raises: Refusal, if one before it still has batches that were read.
+        read: called for each batch that is read, which workers do ahead.
+        begin: called with the draw a loader hands out. Raises: Refusal, if no step was taken on the one before.
     """
 
     probability: Fraction
@@ -115,7 +115,7 @@ def hold(
     guard.draws = PoissonDraws(sampler.num_samples, min(terms.probability, Fraction(sampler.sample_rate)), guard.forget)
     # A loader refuses another sampler once it is made, though it reads it anew whenever it is iterated.
     object.__setattr__(loader, "batch_sampler", guard.draws)
-    tell_of(loader, guard.draws, Told(terms.epoch, terms.read, guard.hand_out))
+    report_draws(loader, guard.draws, DrawCallbacks(terms.epoch, terms.read, guard.hand_out))
     called.register_forward_pre_hook(_Look(guard, model), with_kwargs=True, prepend=True)
     called.register_forward_hook(_Seen(guard, model), always_call=True)
     beneath = optimiser.original_optimizer
