@@ -177,6 +177,7 @@ class ArchiveRecords:
     def _member(self, archive: zipfile.ZipFile, member: str) -> IO[bytes]:
         try:
             return archive.open(member)
+        # zipfile raises NotImplementedError for a compression it cannot read, RuntimeError for an encrypted member.
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
             raise self._refused(f"holds {member}, which cannot be read") from None
 

@@ -15,6 +15,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from api.demo import digits
+from ledger.domain.charge_record import Charge
 from ledger.mechanisms.correlated.correlated_plan import CorrelatedPlan
 from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.live_service import Place, open_place
@@ -78,13 +79,8 @@ def test_records_of_one_user_enter_the_same_steps(place: Place) -> None:
 def test_records_that_name_no_users_are_not_trained_on(place: Place) -> None:
     """Whose they are is not known, so those of one user could enter different steps. The charge is returned at once."""
     place.put(**_records())
-    with (
-        pytest.raises(Malformed, match="must name the user of each record, since those of one unit enter the same"),
-        _attached(place, _assignment(place, "unnamed")) as run,
-    ):
-        next(iter(run))
-    charge = place.charge("unnamed")
-    assert charge is not None
+    rule = "must name the user of each record, since those of one unit enter the same"
+    charge = _charge_of_refused(place, "unnamed", rule)
     assert (charge.state, charge.steps_posted) == ("posted", 0)
 
 
@@ -94,14 +90,16 @@ def test_users_that_cannot_be_read_return_no_charge(place: Place) -> None:
     users = np.arange(len(held["targets"])).astype(object)
     users[0] = None
     place.put(**held, users=users)
-    with (
-        pytest.raises(Malformed, match="is not a NumPy archive of users"),
-        _attached(place, _assignment(place, "unreadable")) as run,
-    ):
+    assert _charge_of_refused(place, "unreadable", "is not a NumPy archive of users").steps_posted is None
+
+
+def _charge_of_refused(place: Place, name: str, rule: str) -> Charge:
+    """The charge of a run that is refused by a rule once its data is open."""
+    with pytest.raises(Malformed, match=rule), _attached(place, _assignment(place, name)) as run:
         next(iter(run))
-    charge = place.charge("unreadable")
+    charge = place.charge(name)
     assert charge is not None
-    assert charge.steps_posted is None
+    return charge
 
 
 def test_rows_that_the_clean_room_did_not_join_are_refused_before_the_charge(tmp_path: Path) -> None:
