@@ -217,7 +217,7 @@ def _stopped(request: Request, error: BookStopped) -> Problem:
 
 
 def _documents_used(_request: Request, error: DocumentQuotaUsed) -> Problem:
-    """A quota of documents is used up: the caller's own, or, of which no quota of its own tells, that of all."""
+    """A quota of documents is used up: the caller's own, or that of all, which no quota of its own shows."""
     retry_s = max(1, math.ceil(error.wait_ms / 1000))
     code = ServiceCode.QUOTA_EXCEEDED if error.own else ServiceCode.BUSY
     return Problem(code, f"{error}: retry in {retry_s} s", retry_s=retry_s)

@@ -200,7 +200,7 @@ class Committer:
 
     def _keep(self) -> None:
         if self._kept is not None and not self._kept.due_s():
-            # A database that does not answer is asked again: nothing is recorded meanwhile.
+            # A database that does not answer is queried again: nothing is recorded meanwhile.
             with suppress(SQLAlchemyError):
                 self._kept.write()
 
