@@ -212,6 +212,13 @@ class Databases:
         self._do(f"CREATE DATABASE {name} TEMPLATE {make_url(database.owner).database} STRATEGY FILE_COPY")
         return self._of(name)
 
+    def replace(self, database: Database, by: Database) -> None:
+        """Put another database in the place of one, whoever has it open: a server that takes over is reached so."""
+        name = str(make_url(database.owner).database)
+        self._admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        self._do(f"ALTER DATABASE {name} RENAME TO {next(self._names)}")
+        self._do(f"ALTER DATABASE {make_url(by.owner).database} RENAME TO {name}")
+
     def lasting(self) -> Database:
         """A fresh database with the schema of a book, which is there until the process ends."""
         self._lasting.append(self.make(book=True))

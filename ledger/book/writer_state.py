@@ -175,7 +175,7 @@ class WriterState:
             Whether all of them are of runs, on which no verdict of the policy rests.
 
         Raises:
-            Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all of them.
+            Malformed: if one cannot be applied, or the newest checkpoint of the log's key is not over all that were.
             BookUnusable: if one has replaced the log's key.
         """
         self._documents.connection = connection
@@ -204,8 +204,10 @@ class WriterState:
         finally:
             UNCOLLECTED.release()
         self.facts.folding = False
-        if self.size > before:
-            self._check_signed(latest_checkpoint(connection) if tail is None else tail.note)
+        note = latest_checkpoint(connection) if tail is None else tail.note
+        # A server that took over without the last entries may have got others since, and be as long.
+        if self.size > before or note != self.note:
+            self._check_signed(note)
             # The process that appended them has written their rows.
             self.facts.forget_changes()
             self.committed(self.size)
@@ -313,8 +315,5 @@ class WriterState:
         return waiting[0][0] if waiting else None
 
     def take_changes(self) -> Changes:
-        """What changed since the last call, by part: keys and values, whose rows are yet to be written for readers.
-
-        What is settled leaves memory.
-        """
+        """What changed since the last call, by part, for the rows of readers; what is settled leaves memory."""
         return self.facts.take_changes()

@@ -1,6 +1,8 @@
 """The table of the book's speed, one JSON object a row: ``python -m tests.bench.book_table``, or ``make bench-book``.
 
-Each row is timed beside its peer in the same run, in turns. Sizes are options, so that a short form runs in a minute.
+Each row is timed beside its peer in the same run, in turns. A round takes a second or more, so that what a book does
+now and then (its write-ahead log goes into the file, its state is stated) is part of each. Sizes are options, so that
+a short form runs in a minute.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from tests.bench.floor import Floor
 from tests.bench.grown import ENDLESS, TINY, grown
 from tests.bench.pipeline_parts import Pipeline
 from tests.bench.range_charges import range_charges
-from tests.bench.test_doors import CLIENTS, EACH, charge, packed, served, today
+from tests.bench.test_doors import CLIENTS, charge, packed, served, today
 from tests.bench.wire import send_all
 from tests.factories.memory import LOG_PUBLIC, MemoryWorld, entry_of
 from tests.factories.people import BANK_A, LOG, LOG_KEY, ORIGIN, CleanRoom
@@ -93,7 +95,7 @@ def fresh(how_many: int) -> list[str]:
 
 def pairs(engine: str, clients: int, requested: argparse.Namespace, condition: Condition) -> None:
     """Clients in threads."""
-    how_many = max(64, clients * requested.pairs)
+    how_many = max(clients, 8) * requested.pairs
     with both(engine) as (world, floor), ThreadPoolExecutor(clients) as pool:
 
         def ours() -> Callable[[], object]:
@@ -225,6 +227,7 @@ def calls(requested: argparse.Namespace) -> None:
 def over_http(requested: argparse.Namespace) -> None:
     """Signed charges on 32 connections, against 32 coroutines in process."""
     took: list[float] = []
+    how_many = CLIENTS * requested.pairs
     with (
         TemporaryDirectory() as far_folder,
         TemporaryDirectory() as near_folder,
@@ -237,14 +240,12 @@ def over_http(requested: argparse.Namespace) -> None:
 
         def http() -> Callable[[], object]:
             token = far.everybody.shown(BANK_A)
-            ready = (
-                packed(far, "charge", *charge(far, next(names), CleanRoom()), token) for _ in range(CLIENTS * EACH)
-            )
-            plans = [list(row) for row in zip(*[ready] * EACH, strict=True)]
+            ready = (packed(far, "charge", *charge(far, next(names), CleanRoom()), token) for _ in range(how_many))
+            plans = [list(row) for row in zip(*[ready] * requested.pairs, strict=True)]
 
             def run() -> None:
                 heard = send_all(server.url, plans)
-                assert heard.statuses == {201: CLIENTS * EACH}
+                assert heard.statuses == {201: how_many}
                 took.extend(heard.seconds)
 
             return run
@@ -258,7 +259,7 @@ def over_http(requested: argparse.Namespace) -> None:
             await asyncio.gather(*(one(ready[place::CLIENTS]) for place in range(CLIENTS)))
 
         def inside() -> Callable[[], object]:
-            ready = [Submission(*charge(near, next(names), CleanRoom())) for _ in range(CLIENTS * EACH)]
+            ready = [Submission(*charge(near, next(names), CleanRoom())) for _ in range(how_many)]
             return lambda: asyncio.run(all_of(ready))
 
         report(
@@ -267,7 +268,7 @@ def over_http(requested: argparse.Namespace) -> None:
             Condition(least=0.4),
             unit="of 32 coroutines in process",
         )
-    report("signed charges over HTTP: p99", [statistics.quantiles(took[CLIENTS * EACH :], n=100)[98] * 1e3], unit="ms")
+    report("signed charges over HTTP: p99", [statistics.quantiles(took[how_many:], n=100)[98] * 1e3], unit="ms")
 
 
 def straight(entries: list[bytes], documents: dict[str, bytes], *, signatures: bool) -> None:
@@ -427,7 +428,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="book_table", description=__doc__)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="which rows; all of them if none is named")
     parser.add_argument("--rounds", type=int, default=5, help="how often both are timed")
-    parser.add_argument("--pairs", type=int, default=8, help="pairs of each client in a round")
+    parser.add_argument("--pairs", type=int, default=100, help="pairs of each client in a round of a second or more")
     parser.add_argument("--batch", type=int, default=8_000, help="commands of one large call")
     parser.add_argument("--verified", type=int, default=20_000, help="entries of the book that is verified")
     parser.add_argument("--entries", default="1000,100000,1000000", help="lengths of the logs that are opened")

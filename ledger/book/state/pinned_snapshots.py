@@ -46,7 +46,12 @@ class PinnedSnapshots:
             SQLAlchemyError: if the database fails while they are applied.
         """
         while self._requests:
-            self._requests.popleft().set_result(self._taken(state))
+            taken = None
+            try:
+                taken = self._taken(state)
+            finally:
+                # Who waits is answered where the writer stops, too.
+                self._requests.popleft().set_result(taken)
 
     def _taken(self, state: WriterState) -> Pinned | None:
         """A snapshot; None if the database does not answer."""
