@@ -74,10 +74,8 @@ class Authenticator:
             if operation not in _HEALTH:
                 self._quotas.admit_anonymous(request.scope)
             return
-        unknown = UnauthenticatedRequest(request, self._tokens, operation, self._quotas)
-        if operation in DEFERRED:
-            request.state.unknown = unknown
-        else:
+        unknown = request.state.unknown = UnauthenticatedRequest(request, self._tokens, operation, self._quotas)
+        if operation not in DEFERRED:
             await run_sync(self._let_in, unknown)
 
     def _let_in(self, unknown: UnauthenticatedRequest) -> None:
@@ -116,7 +114,7 @@ async def caller_of(request: Request) -> Caller:
 
 
 async def unauthenticated_request(request: Request) -> UnauthenticatedRequest:
-    """The request that the route itself authenticates."""
+    """The request that the route itself authenticates, or authenticates again while it lasts."""
     unknown: UnauthenticatedRequest = request.state.unknown
     return unknown
 

@@ -26,7 +26,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from api.auth.authentication import Calling
+from api.auth.authentication import Calling, DeferredCaller
 from api.auth.authorisation import Caller, sees_entry
 from api.http.problems import Problem, ServiceCode
 from api.http.query_parameters import Place
@@ -41,7 +41,7 @@ from ledger.wire import canonical_json as c
 
 STREAMS_MAX: Final = 128
 LIFE_S: Final = 300
-"""How long one stream lives, since a token lives no longer; the client reconnects with Last-Event-ID."""
+"""How long one stream lives, and no longer than its token; the client reconnects with Last-Event-ID."""
 POLL_S: Final = 0.25
 PING_S: Final = 15.0
 SEND_S: Final = 30.0
@@ -121,6 +121,7 @@ def event_router(snapshots: SnapshotProvider, streams: Streams) -> APIRouter:
     def stream_events(
         request: Request,
         caller: Calling,
+        requested: DeferredCaller,
         last_event_id: Annotated[Place | None, Header(description="resume after this index")] = None,
         after: Annotated[Place | None, Query(description="the same, for a first request")] = None,
     ) -> Response:
@@ -130,20 +131,31 @@ def event_router(snapshots: SnapshotProvider, streams: Streams) -> APIRouter:
         if HEAD in request.scope:
             return StreamingResponse((), media_type=EventStream.media_type, headers=EventStream.HEADERS)
         streams.open(caller.organisation)
-        return EventStream(events(snapshots, caller, start), partial(streams.close, caller.organisation))
+        return EventStream(events(snapshots, requested.authenticate, start), partial(streams.close, caller.organisation))
 
     return router
 
 
 async def events(
-    snapshots: SnapshotProvider, caller: Caller, start: int, life_s: float = LIFE_S, ping_s: float = PING_S
+    snapshots: SnapshotProvider,
+    authenticate: Callable[[Facts], Caller],
+    start: int,
+    life_s: float = LIFE_S,
+    ping_s: float = PING_S,
 ) -> AsyncIterator[bytes]:
-    """The bytes of one stream: entries from index ``start`` on, and a comment after ``ping_s`` without one."""
+    """The bytes of one stream: entries from index ``start`` on, and a comment after ``ping_s`` without one.
+
+    The caller is authenticated anew before each read: the stream ends when its token has expired, when its issuer's key
+    or its clean room's is no longer accepted, or when its organisation has lost the role.
+    """
     clock = asyncio.get_running_loop().time
     ends, pinged, place = clock() + life_s, clock(), start
     yield b": open\n\n"
     while clock() < ends:
-        lines, after = await run_sync(_next, snapshots, caller, place)
+        try:
+            lines, after = await run_sync(_next, snapshots, authenticate, place)
+        except Problem:
+            return
         if lines:
             yield lines
             pinged = clock()
@@ -155,9 +167,10 @@ async def events(
         place = after
 
 
-def _next(snapshots: SnapshotProvider, caller: Caller, place: int) -> tuple[bytes, int]:
-    """The events of the next entries that the caller may see, and the index after them."""
+def _next(snapshots: SnapshotProvider, authenticate: Callable[[Facts], Caller], place: int) -> tuple[bytes, int]:
+    """The events of the next entries that the caller may see, and the index after them. Raises: Problem."""
     with snapshots.read() as facts:
+        caller = authenticate(facts)
         stored = facts.entries(place, place + BATCH)
         written = (_entry_events(caller, Entry.parse(data), index, facts) for index, data in enumerate(stored, place))
         return b"".join(written), place + len(stored)

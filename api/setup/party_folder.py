@@ -49,7 +49,7 @@ def make_party(folder: Path, decisions: PartyDecisions) -> Signer:
         raise exists_error(profile)
     did = c.did(decisions.did, "--did")
     client = {
-        "service": base_of(decisions.service, "--service"),
+        "service": require_private(base_of(decisions.service, "--service"), "--service"),
         "issuer": require_private(decisions.issuer, "--issuer"),
         "log": decisions.log.vkey,
         "actor": did,

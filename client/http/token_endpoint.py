@@ -36,11 +36,11 @@ def token_endpoint(issuer: str) -> TokenEndpoint:
     """The endpoint of ``issuer``, a URL without a slash at its end.
 
     Raises:
-        Malformed: if it is no such URL, or its metadata has another name, an endpoint that anyone on the way can read,
-            or cannot be read.
+        Malformed: if it is no such URL, it or the endpoint is one that anyone on the way can read, or its metadata has
+            another name or cannot be read.
         Unreachable: if it does not answer.
     """
-    base_of(issuer, "issuer")
+    require_private(base_of(issuer, "issuer"), "issuer")
     response = fetch_answer(issuer, None)
     if response.status_code == httpx.codes.NOT_FOUND:
         return TokenEndpoint(f"{issuer}/token", f"{issuer}/token")

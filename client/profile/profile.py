@@ -62,6 +62,13 @@ class Party(Record, frozen=True):
     log: Annotated[str, text(1_000, description="the log's verifier key: whose signature is believed")]
     service: Annotated[str, text(1_000, description="the URL of the service")]
 
+    def __post_init__(self) -> None:
+        """Hold it to what keeps its tokens from others. Raises: Malformed."""
+        super().__post_init__()
+        # Anyone who reads a bearer token on its way may read what the organisation may (RFC 6750, section 5.3).
+        require_private(self.service, "service")
+        require_private(self.issuer, "issuer")
+
 
 class Person(Purpose, frozen=True):
     """A person who logs in.

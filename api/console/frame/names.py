@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from api.console.frame import cells
 from api.console.frame.addresses import address
 from api.console.frame.cells import Cell
 from api.console.frame.reader import Reader
-from ledger.domain.facts import GLOBAL, holder_of
+from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.domain.gate import Check
+from ledger.organisation_lineage.organisation_mentions import mistakable, named_exactly
 
 
 def organisation(reader: Reader, did: str) -> Cell:
-    """An organisation by its name on record, with its DID behind it."""
-    registered = reader.facts.organisations.get(did)
-    return cells.text(did) if registered is None else Cell(registered.name, exact=did)
+    """An organisation by its name on record, with its DID behind it; beside it, where the name may be mistaken."""
+    facts = reader.facts
+    registered = facts.organisations.get(did)
+    if registered is None:
+        return cells.text(did)
+    if facts not in _MISTAKABLE:
+        _MISTAKABLE[facts] = mistakable(one.name for one in facts.organisations.values())
+    name = registered.name
+    return Cell(named_exactly(name, did) if name in _MISTAKABLE[facts] else name, exact=did)
+
+
+_MISTAKABLE: Final[WeakKeyDictionary[Facts, frozenset[str]]] = WeakKeyDictionary()
+"""The names that were found mistakable on a snapshot, for as long as it is read."""
 
 
 def partition(ref: str) -> Cell:

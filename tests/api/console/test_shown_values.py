@@ -33,7 +33,8 @@ from tests.factories.people import BANK_A, BANK_B, CleanRoom
 from tests.factories.service import ServedWorld, founded_world
 
 NAME: Final = "<img src=x onerror=alert(1)>\"'&{{7*7}}"
-BACKWARDS: Final = "abc\u202egnp.exe"
+TURNED: Final = "\u202e"
+BACKWARDS: Final = f"abc{TURNED}gnp.exe"
 _POSITIVE: Final = st.fractions(min_value=Fraction(1, 10**12), max_value=10**6)
 
 
@@ -66,12 +67,14 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
 
 
 def test_a_name_is_text_and_turns_nothing_around(seen: Seen) -> None:
-    """Markup is escaped, and each name is set apart from the direction of the words around it."""
+    """Markup is escaped, and no name turns the words around it: neither those of other cells nor a DID beside it."""
     page = seen.http.get("/console/lineage").text
     assert "<img" not in page
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
     assert "{{7*7}}" in page
-    assert f"<bdi>{BACKWARDS}</bdi>" in page
+    assert f'<bdi title="did:web:other.example">{BACKWARDS}</bdi>' in page
+    page = seen.http.get("/console/lineage/did:web:other.example").text
+    assert f"Lineage of {BACKWARDS.replace(TURNED, '?')} (did:web:other.example)" in page
 
 
 def test_a_refusal_shows_each_check_and_what_binds(seen: Seen) -> None:

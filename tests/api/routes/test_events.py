@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.auth.access_tokens import LIFE_S_MAX
 from api.auth.authorisation import Caller
 from api.http.problems import Problem
 from api.http.quota_terms import STREAMS_PER_ORGANISATION_MAX
@@ -111,13 +112,24 @@ def test_a_silent_stream_says_where_it_is(world: ServedWorld, room: CleanRoom) -
 
     async def told() -> list[bytes]:
         snapshots = SnapshotProvider(world.book, world.clock)
-        return [one async for one in events(snapshots, nobody, 4, life_s=0.6, ping_s=0.0)]
+        return [one async for one in events(snapshots, lambda _: nobody, 4, life_s=0.6, ping_s=0.0)]
 
     del room
     opening, *pings = asyncio.run(told())
     assert opening == b": open\n\n"
     assert pings
     assert set(pings) == {f": ping\nid: {world.size - 1}\n\n".encode()}
+
+
+def test_a_stream_ends_with_its_token(world: ServedWorld, room: CleanRoom) -> None:
+    """What is entered after the token has expired does not reach whoever opened the stream with it."""
+    del room
+    last = str(world.size - 2)
+    with _streaming(world, SRO, **{"last-event-id": last}) as events:
+        assert next(events)[0] == str(world.size - 1)
+        world.clock.now += LIFE_S_MAX * 1_000
+        world.service.submit(world.bank, BANK_A, "void", {"charge": "run-1"}, "void-1")
+        assert [*events] == []
 
 
 def test_streams_are_counted_by_organisation() -> None:

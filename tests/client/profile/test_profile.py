@@ -20,6 +20,7 @@ from ledger.crypto import detached_jws
 from ledger.crypto.public_keys import PublicKey
 from ledger.verifier import LogKey, WitnessKey
 from ledger.wire.malformed import Malformed
+from tests.factories.people import BANK_A, LOG
 
 
 def test_a_saved_signer_signs_as_before(tmp_path: Path) -> None:
@@ -202,3 +203,14 @@ def test_a_service_has_an_http_url(url: str) -> None:
     """Anything else is refused before a request is made."""
     with pytest.raises(Malformed, match="http or https"):
         Service(url)
+
+
+@pytest.mark.parametrize("field", ["service", "issuer"])
+def test_an_organisation_sends_no_token_in_the_clear(tmp_path: Path, field: str) -> None:
+    """Neither to the service nor to the issuer, unless they are on this machine."""
+    lines = {"actor": BANK_A, "issuer": "https://login.example", "key": "k.pem", "log": LOG.vkey}
+    lines |= {"service": "https://ledger.example", field: "http://elsewhere.example"}
+    path = tmp_path / "bank.toml"
+    path.write_text("v = 1\n[client]\n" + "\n".join(f'{name} = "{value}"' for name, value in lines.items()))
+    with pytest.raises(Malformed, match=f"client.{field}: must be an https URL, or http on this machine"):
+        Profile.load(path)
