@@ -135,12 +135,12 @@ def make_room(folder: Path, *, replace: bool) -> Path | None:
     if not folder.exists() or not any(folder.iterdir()):
         return None
     if not (folder / _MARK).is_file():
-        raise StageTaken(f"{folder} holds something that no demonstration made: name another folder")
+        raise _taken(folder)
     if is_locked(folder / _BOOK):
         # Its service would go on writing a book that is somewhere else.
         raise StageTaken(f"a service runs the book in {folder}: stop it with Ctrl-C, or name another folder")
     if replace:
-        shutil.rmtree(folder)
+        _delete(folder)
         return None
     name = folder.resolve().name
     free = (folder.resolve().with_name(f"{name}-{number}") for number in count(1))
@@ -149,10 +149,37 @@ def make_room(folder: Path, *, replace: bool) -> Path | None:
 
 
 def prepare(folder: Path) -> None:
-    """Make the folders of a demonstration, and the mark by which a later one knows it. Raises: OSError."""
-    for name in ("data", "jobs", "keys", "runs"):
-        (folder / name).mkdir(parents=True)
+    """Make the folders of a demonstration, and the mark by which a later one knows it.
+
+    The mark is made first: however this ends, the folder is empty or a demonstration's.
+
+    Raises:
+        StageTaken: if there is anything in the folder: a mark would give it to a later ``--replace``.
+        OSError: if it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise _taken(folder)
     (folder / _MARK).touch()
+    for name in ("data", "jobs", "keys", "runs"):
+        (folder / name).mkdir()
+
+
+def _taken(folder: Path) -> StageTaken:
+    return StageTaken(f"{folder} holds something that no demonstration made: name another folder")
+
+
+def _delete(folder: Path) -> None:
+    """Delete a demonstration's folder, its mark last, so that a part of it is known. Raises: StageTaken, OSError."""
+    if folder.is_symlink():
+        raise StageTaken(f"{folder} is a symbolic link: name the folder that it leads to")
+    for file in folder.iterdir():
+        if file.is_dir() and not file.is_symlink():
+            shutil.rmtree(file)
+        elif file.name != _MARK:
+            file.unlink()
+    (folder / _MARK).unlink()
+    folder.rmdir()
 
 
 def _write_profiles(folder: Path, log: LogKey) -> None:

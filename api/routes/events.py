@@ -131,7 +131,9 @@ def event_router(snapshots: SnapshotProvider, streams: Streams) -> APIRouter:
         if HEAD in request.scope:
             return StreamingResponse((), media_type=EventStream.media_type, headers=EventStream.HEADERS)
         streams.open(caller.organisation)
-        return EventStream(events(snapshots, requested.authenticate, start), partial(streams.close, caller.organisation))
+        return EventStream(
+            events(snapshots, requested.authenticate, start), partial(streams.close, caller.organisation)
+        )
 
     return router
 

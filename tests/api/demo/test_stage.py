@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from api.cli.main import app
-from api.demo.stage import make_room
+from api.demo.stage import StageTaken, make_room, prepare
 from ledger.store.sqlite_file.file_lock import FileLock
 
 
@@ -46,6 +49,40 @@ def test_an_earlier_demonstration_is_kept_unless_it_is_replaced(tmp_path: Path) 
         ("demo-1", "1"),
         ("demo-2", "2"),
     ]
+
+
+@pytest.mark.parametrize("before", ["none", "made"])
+def test_a_demonstration_killed_at_any_moment_is_replaced(tmp_path: Path, before: str) -> None:
+    """While it makes its folder, and while it deletes an earlier one: the next takes the folder."""
+    command = [sys.executable, "-m", "tests.api.demo.killed_stages", str(tmp_path / "demo"), before]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    # At least the folder, its mark and what lies in it.
+    assert int(done.stdout) > (6 if before == "none" else 16)
+    assert sorted(one.name for one in (tmp_path / "demo").iterdir()) == [".epsilon-demo", "data", "jobs", "keys", "runs"]
+
+
+def test_nothing_of_somebody_else_gets_the_mark(tmp_path: Path) -> None:
+    """What came into the folder since it was looked at is not deleted by a later demonstration."""
+    (tmp_path / "thesis.txt").write_text("mine", encoding="ascii")
+    with pytest.raises(StageTaken, match="name another folder"):
+        prepare(tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_what_lies_behind_a_link_is_not_deleted(tmp_path: Path) -> None:
+    """Neither behind one in the folder, nor where the folder itself is one."""
+    folder, link, mine = tmp_path / "demo", tmp_path / "link", tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").touch()
+    prepare(folder)
+    link.symlink_to(folder)
+    (folder / "linked").symlink_to(mine)
+    with pytest.raises(StageTaken, match="is a symbolic link"):
+        make_room(link, replace=True)
+    assert (folder / "keys").is_dir()
+    make_room(folder, replace=True)
+    assert (folder.exists(), (mine / "thesis.txt").exists()) == (False, True)
 
 
 def test_a_demonstration_that_is_being_served_stays_where_it_is(tmp_path: Path) -> None:

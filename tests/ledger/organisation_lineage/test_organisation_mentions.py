@@ -17,8 +17,11 @@ def test_two_of_one_name_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["bank-a", "BANK-A", "b\N{CYRILLIC SMALL LETTER A}nk-a", "bank-a ", " bank-a", "bank-a\N{NO-BREAK SPACE}", "b  a"]
-    + ["bank\N{NON-BREAKING HYPHEN}a", "bank-a\N{HANGUL FILLER}", "bank-a\N{ZERO WIDTH SPACE}", "DID:web:bank-a"],
+    [
+        *("bank-a", "BANK-A", "bank-a ", " bank-a", "b  a", "DID:web:bank-a"),
+        *("b\N{CYRILLIC SMALL LETTER A}nk-a", "bank-a\N{NO-BREAK SPACE}", "bank\N{NON-BREAKING HYPHEN}a"),
+        *("bank-a\N{HANGUL FILLER}", "bank-a\N{ZERO WIDTH SPACE}"),
+    ],
 )
 def test_a_name_that_may_be_mistaken_has_its_did_each_time(name: str) -> None:
     """However it resembles another's; a plain name has it once."""
