@@ -59,7 +59,7 @@ def main(folder: Path, *, made: bool) -> None:
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
             assert os.WEXITSTATUS(status) == 0
-            print(moment)
+            sys.stdout.write(f"{moment}\n")
             return
         assert os.WTERMSIG(status) == signal.SIGKILL
         take(folder)

@@ -59,7 +59,13 @@ def test_a_demonstration_killed_at_any_moment_is_replaced(tmp_path: Path, before
     assert done.returncode == 0, done.stderr
     # At least the folder, its mark and what lies in it.
     assert int(done.stdout) > (6 if before == "none" else 16)
-    assert sorted(one.name for one in (tmp_path / "demo").iterdir()) == [".epsilon-demo", "data", "jobs", "keys", "runs"]
+    assert sorted(one.name for one in (tmp_path / "demo").iterdir()) == [
+        ".epsilon-demo",
+        "data",
+        "jobs",
+        "keys",
+        "runs",
+    ]
 
 
 def test_nothing_of_somebody_else_gets_the_mark(tmp_path: Path) -> None:
