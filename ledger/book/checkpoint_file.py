@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
@@ -52,13 +53,44 @@ def default_path(key: LogKey) -> Path:
     return state_folder() / "kept-checkpoints" / _name(key)
 
 
-def keep_checkpoint(path: Path, note: str) -> None:
-    """Replace the file that holds the newest checkpoint by a signed one. Raises: BookUnusable."""
+def keep_checkpoint(path: Path, note: str, origin: str, reads: Engine) -> None:
+    """Keep a signed checkpoint in a file that no :class:`CheckpointFile` has open, unless it holds a newer one.
+
+    Args:
+        path: of the file.
+        note: a checkpoint that the book has.
+        origin: the log's name.
+        reads: reads the book.
+
+    Raises:
+        BookUnusable: if the file holds anything but a checkpoint that the book had, which stays there, or cannot be
+            read or written; if the book cannot be read.
+    """
+    stated = stated_size(note, origin)
+    assert stated is not None, "our own checkpoint states its size"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, note.encode(), mode=SHARED)
+        with locked(path):
+            try:
+                found = _read(path)
+            except UnicodeDecodeError:
+                found = ""
+            if found is not None:
+                size = stated_size(found, origin)
+                if size is None:
+                    raise BookUnusable(f"{path} holds something else than a checkpoint of {origin}, and it stays there")
+                entries = _size_without(found, size, origin, reads)
+                if entries is not None:
+                    raise BookUnusable(
+                        f"{path} holds a checkpoint of {size} entries that this book of {entries} never had, and it "
+                        "stays there: find out which other book is kept there, and what each recorded"
+                    )
+                if size > stated:
+                    return
+            replace_file(path, note.encode(), mode=SHARED)
     except OSError as error:
         raise BookUnusable(f"the newest checkpoint cannot be kept at {path}: {error.strerror}") from None
+    except SQLAlchemyError as error:
+        raise BookUnusable(_unreachable(error)) from None
 
 
 def hold(path: Path, lock: FileLock | None) -> None:
@@ -89,6 +121,24 @@ def stated_size(note: str, origin: str) -> int | None:
     """The size that a checkpoint of this log states, whichever key signed it; None if it is none of this log."""
     found = re.match(rf"{re.escape(origin)}\n(0|[1-9][0-9]{{0,15}})\n", note)
     return None if found is None else int(found[1])
+
+
+def _size_without(found: str, size: int, origin: str, reads: Engine) -> int | None:
+    """How many entries a book has that never had a checkpoint, whichever key signed it; None if it had it.
+
+    Raises:
+        SQLAlchemyError: if the book cannot be read.
+    """
+    with reads.begin() as connection:
+        log = Log(connection)
+        with suppress(KeyError):
+            if found.startswith(Checkpoint(origin, size, log.root_at(size)).text):
+                return None
+        return log.size
+
+
+def _unreachable(error: SQLAlchemyError) -> str:
+    return f"the database cannot be reached: {str(getattr(error, 'orig', None) or error).strip()}"
 
 
 def _name(key: LogKey) -> str:
@@ -191,8 +241,7 @@ class CheckpointFile:
         except OSError as error:
             raise BookUnusable(f"the newest checkpoint cannot be kept at {self._path}: {error.strerror}") from None
         except SQLAlchemyError as error:
-            reported = str(getattr(error, "orig", None) or error).strip()
-            raise BookUnusable(f"the database cannot be reached: {reported}") from None
+            raise BookUnusable(_unreachable(error)) from None
 
     def due_s(self) -> float:
         """How long until a checkpoint is to be written; more than anyone waits if there is no newer one."""
@@ -225,14 +274,8 @@ class CheckpointFile:
 
     def _check_own(self, found: str, size: int) -> None:
         """Check that the book once had what another process wrote. Raises: BookUnusable, SQLAlchemyError."""
-        with self._reads.begin() as connection:
-            log = Log(connection)
-            try:
-                own = found.startswith(Checkpoint(self._signer.key.name, size, log.root_at(size)).text)
-            except KeyError:
-                own = False
-            entries = log.size
-        if not own:
+        entries = _size_without(found, size, self._signer.key.name, self._reads)
+        if entries is not None:
             why = (
                 f"the checkpoint of {size} entries kept at {self._path} is not of this book of {entries}: a copy of "
                 "it was opened elsewhere, and both spend one budget. Stop both, and compare what each recorded"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Engine
 
 from ledger.book.batch import Batch, Recorder
-from ledger.book.checkpoint_file import CheckpointFile, hold
+from ledger.book.checkpoint_file import CheckpointFile, hold, keep_checkpoint
 from ledger.book.opening_checks import begin_epoch, recheck, take_lock, usable_state
 from ledger.book.publish import close_batch, commit_batch
 from ledger.book.submitted_command import BookUnusable
@@ -108,6 +108,10 @@ class OpenedLog:
     def hold(self, kept: Path) -> None:
         """Let no other book be open whose newest checkpoint is kept in this file. Raises: BookUnusable."""
         hold(kept, self._lock)
+
+    def keep(self, kept: Path, note: str) -> None:
+        """Keep a checkpoint of the book in a file, unless a newer one is there. Raises: BookUnusable."""
+        keep_checkpoint(kept, note, self.recorder.signer.key.name, self._engines[1])
 
     def record(self, command: Callable[[Snapshot], PendingCommand], signer: LogSigner, refused: str) -> tuple[int, str]:
         """Record one command and commit it; the index of its entry, and the checkpoint over it.

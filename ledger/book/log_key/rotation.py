@@ -2,6 +2,7 @@
 
 Whatever fails before the commit leaves the book under the old key. What is kept for the new key is written before the
 commit, from what the old key signed, and after it: so the first start with the new key finds it, however this ended.
+Where another book keeps its checkpoint for the new key, the key is not replaced: that checkpoint would be lost.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger.book.checkpoint_file import keep_checkpoint
 from ledger.book.log_key.own_entry import BookPlace
+from ledger.book.submitted_command import BookUnusable
 from ledger.commands.context import PendingCommand
 from ledger.commands.signing_keys.log_key_rotation import RevokedLogKey
 from ledger.log.checkpoint import RotatingSigner
@@ -53,13 +54,17 @@ def rotate_log_key(place: BookPlace, new: Replacement, kept: tuple[Path, Path] |
         kept: the files that hold the newest checkpoint for the old key and for the new one; they may be the same.
 
     Raises:
-        BookUnusable: as :meth:`ledger.book.book.Book.open`; for a book without an entry; if the new key has a use.
+        BookUnusable: as :meth:`ledger.book.book.Book.open`; for a book without an entry; if the new key has a use; if
+            the file for the new key holds what this book never had.
         BookPaused: if the clock is not believed.
     """
     with place.opened(None if kept is None else kept[0]) as own:
         if kept is not None and kept[0] != kept[1]:
             own.hold(kept[1])
-            keep_checkpoint(kept[1], own.before)
+            try:
+                own.keep(kept[1], own.before)
+            except BookUnusable as error:
+                raise BookUnusable(f"the log's key was not replaced: {error}") from None
         signer = RotatingSigner(own.recorder.signer, new.key)
 
         def command(reads: Snapshot) -> PendingCommand:
@@ -68,6 +73,9 @@ def rotate_log_key(place: BookPlace, new: Replacement, kept: tuple[Path, Path] |
 
         index, note = own.record(command, signer, "the log's key cannot be replaced by this one")
         done = Rotated(index, signer.key, note)
-        for path in () if kept is None else kept:
-            keep_checkpoint(path, done.note)
+        try:
+            for path in () if kept is None else kept:
+                own.keep(path, done.note)
+        except BookUnusable as error:
+            raise BookUnusable(f"entry {index} has replaced the log's key, but {error}") from None
         return done

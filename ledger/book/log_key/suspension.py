@@ -6,7 +6,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import NamedTuple
 
-from ledger.book.checkpoint_file import keep_checkpoint
 from ledger.book.log_key.own_entry import BookPlace
 
 
@@ -36,5 +35,5 @@ def suspend_log_key(place: BookPlace, reason: str, kept: Path | None = None, *, 
         what = "resumed" if resume else "suspended"
         done = Suspended(*own.record(lambda _: command, own.recorder.signer, f"the log's key cannot be {what}"))
         if kept is not None:
-            keep_checkpoint(kept, done.note)
+            own.keep(kept, done.note)
         return done

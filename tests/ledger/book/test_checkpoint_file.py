@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from ledger.book.book import BookUnusable
-from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.checkpoint_file import CheckpointFile, keep_checkpoint
 from ledger.log.checkpoint import LogSigner, sign
 from ledger.store.engine import engine_of
 from ledger.verifier import EMPTY_ROOT, Checkpoint
@@ -176,6 +178,34 @@ def test_an_older_checkpoint_of_the_same_book_is_replaced(
             keeper.note = facts.checkpoint
         keeper.write()
         assert kept.read_text(encoding="utf-8") == keeper.note
+
+
+def test_a_checkpoint_that_an_operator_keeps_sets_none_back(world: StoredWorld, kept: Path) -> None:
+    """An older one gives way to it, a newer one of the same book stays; the file is locked while they are compared."""
+    reads = engine_of(world.url, writes=False)
+    with world.book.read() as facts:
+        notes = [sign(Checkpoint(ORIGIN, size, facts.root_at(size)), LOG_KEY) for size in (0, 4, 9)]
+    refused = []
+
+    def compares(*args: object) -> None:
+        del args
+        with kept.with_name(f".{kept.name}.lock").open("r+b") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                refused.append(True)
+
+    event.listen(reads, "before_cursor_execute", compares)
+    for kept_before, note, then in ((None, 0, 0), (0, 1, 1), (1, 1, 1), (2, 1, 2), (2, 0, 2)):
+        if kept_before is None:
+            kept.unlink(missing_ok=True)
+        else:
+            kept.write_text(notes[kept_before], encoding="utf-8")
+        refused.clear()
+        keep_checkpoint(kept, notes[note], ORIGIN, reads)
+        assert kept.read_text(encoding="utf-8") == notes[then]
+        assert bool(refused) == (kept_before is not None)
+    reads.dispose()
 
 
 @pytest.mark.parametrize("loss", ["none", "deleted", "cut", "one bit"])

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
+from ledger.book.log_key.rotation import Replacement, rotate_log_key
 from ledger.book.state import snapshot_file
 from ledger.cli import tile_publishing
 from ledger.crypto import detached_jws
@@ -43,7 +44,18 @@ from ledger.verifier import (
 from ledger.wire import canonical_json as c
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL
-from tests.factories.log_rotation import NEW, NEW_KEY, THIRD, THIRD_KEY, proofs, proven, restart, rotate, rotated
+from tests.factories.log_rotation import (
+    NEW,
+    NEW_KEY,
+    THIRD,
+    THIRD_KEY,
+    place_of,
+    proofs,
+    proven,
+    restart,
+    rotate,
+    rotated,
+)
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.stored import StoredWorld, no_step, open_world
 from tests.ledger.audit.forge import broken, entries_of, forged, tampered
@@ -155,6 +167,54 @@ def test_what_is_kept_of_the_log_goes_over_to_the_new_key(world: StoredWorld, tm
     world.book = world.open(log_key=NEW_KEY, kept=new)
     world.book.close()
     assert Checkpoint.open(new.read_text(encoding="utf-8"), NEW).size == done.entry + 1
+
+
+def _foreign(world: StoredWorld, more: int) -> str:
+    """A checkpoint by the new key, of so many more entries than the book has, that the book never had."""
+    return sign(Checkpoint(ORIGIN, world.size + more, bytes(32)), NEW_KEY)
+
+
+@pytest.mark.parametrize("found", [-1, 0, 1, 99, "", "nothing", "\udc80", "other log"])
+def test_what_another_book_keeps_for_the_new_key_stays(world: StoredWorld, tmp_path: Path, found: int | str) -> None:
+    """The key of a service that lies still is named by mistake: nothing is replaced, neither key nor checkpoint."""
+    old, new = tmp_path / "kept-by-old", tmp_path / "kept-by-new"
+    world.book.close()
+    world.book = world.open(kept=old, first_start=True)
+    size, stated = world.size, isinstance(found, int)
+    text = _foreign(world, found) if isinstance(found, int) else found
+    if found == "other log":
+        text = sign(Checkpoint("other.example/log", 1, bytes(32)), NEW_KEY)
+    world.book.close()
+    before = old.read_text(encoding="utf-8")
+    new.write_text(text, encoding="utf-8", errors="surrogateescape")
+    why = f"a checkpoint of .* entries that this book of {size} never had" if stated else "something else than a check"
+    for _ in range(2):
+        with pytest.raises(BookUnusable, match=f"the log's key was not replaced: {new} holds {why}"):
+            rotate(world, kept=(old, new))
+    assert new.read_text(encoding="utf-8", errors="surrogateescape") == text
+    assert old.read_text(encoding="utf-8") == before
+    world.book = world.open(kept=old)
+    assert world.size == size
+
+
+def test_what_comes_in_while_the_key_is_replaced_stays(world: StoredWorld, tmp_path: Path) -> None:
+    """Between the two writings of the file: it is said that the key is replaced, and the other checkpoint stays."""
+    new, text = tmp_path / "kept-by-new", _foreign(world, 5)
+    world.book.close()
+    world.book = world.open(kept=tmp_path / "kept-by-old", first_start=True)
+    size = world.size
+    world.book.close()
+
+    def clock() -> int:
+        if new.exists():
+            new.write_text(text, encoding="utf-8")
+        return world.clock()
+
+    with pytest.raises(BookUnusable, match=f"entry {size} has replaced the log's key, but {new} holds a checkpoint"):
+        rotate_log_key(place_of(world, clock=clock), Replacement(NEW_KEY), (tmp_path / "kept-by-old", new))
+    assert new.read_text(encoding="utf-8") == text
+    world.book = world.open(log_key=NEW_KEY)
+    assert world.size == size + 1
 
 
 def test_another_host_is_led_on_from_what_it_kept(world: StoredWorld, tmp_path: Path) -> None:
