@@ -2,7 +2,8 @@
 
 A reader sees the old file or the new one, never a part, however the process ends; when a function here returns, file
 and name survive a power loss. A killed process may leave ``.NAME.*.part`` behind, which may be deleted;
-:func:`remove_leftovers` deletes those whose lock shows that no process writes them.
+:func:`remove_leftovers` deletes those whose lock shows that no process writes them, and :func:`remove_second_names`
+those that are a second name of a finished file.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -91,10 +93,50 @@ def check_room(path: Path, size: int) -> None:
 
 def remove_leftovers(path: Path) -> None:
     """Delete the leftovers of killed processes for a file that only :func:`replace_file` writes, if possible."""
-    leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part")
     with suppress(OSError):
-        for part in [file for file in path.parent.iterdir() if leftover.fullmatch(file.name)]:
+        for part in _parts_beside(path):
             _remove_unlocked(part)
+
+
+def remove_second_names(path: Path) -> None:
+    """Delete the parts of :func:`new_file` that are a second name of the file at ``path`` by now, if possible.
+
+    A process that was killed between the two names of a finished file leaves one. A process that is still there needs
+    its part no more once the file has its name, and finds it gone. A part beside which a database has unmerged rows is
+    no leftover of ours, and stays.
+    """
+    with suppress(OSError):
+        named = path.resolve(strict=True)
+        for part in [one for one in _parts_beside(named) if _is_own(one, named.stat())]:
+            if not any(log.lstat().st_size for log in database_leftovers(part) if not log.name.endswith("-shm")):
+                part.unlink(missing_ok=True)
+
+
+def other_names(path: Path) -> list[Path]:
+    """The other names of a file in its folder, in order; those in other folders are not known.
+
+    Raises:
+        OSError: if there is no file, or its folder cannot be read.
+    """
+    named = path.resolve(strict=True)
+    beside = sorted(file for file in named.parent.iterdir() if file != named)
+    return [file for file in beside if _is_same(file, named.stat())]
+
+
+def _parts_beside(path: Path) -> list[Path]:
+    leftover = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.part")
+    return [file for file in path.parent.iterdir() if leftover.fullmatch(file.name)]
+
+
+def _is_own(part: Path, file: os.stat_result) -> bool:
+    return _is_same(part, file) and stat.S_ISREG(file.st_mode) and file.st_uid == os.geteuid()
+
+
+def _is_same(name: Path, file: os.stat_result) -> bool:
+    """Whether a name is one of a file's, and not a symbolic link to it. Nothing is opened: see the book's lock."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(name.lstat(), file)
+    return False
 
 
 def _remove_unlocked(part: Path) -> None:

@@ -3,7 +3,8 @@
 Two lock files are held (flock, which the kernel releases when the process ends). One lies beside the book, where every
 program looks. The other lies in a folder of the user and is named by device and inode, so that a second path to the
 same file (a symbolic link, a mount) finds it. A second hard link is refused: SQLite names its write-ahead log after the
-path, so two names of one file are two logs, and each would lose what the other committed.
+path, so two names of one file are two logs, and each would lose what the other committed. Only the part of a command
+that was killed when the new book just had its name is removed instead.
 
 Locks do not reach another host or container. So the process that holds them begins an epoch in the book, and compares
 it, and the file's device and inode, before each batch (:mod:`ledger.store.sqlite_file.writer_epoch`).
@@ -17,12 +18,14 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import stat
 from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Engine
 
+from ledger.files.atomic_file import other_names, remove_second_names
 from ledger.files.state_folder import state_folder
 from ledger.store.sqlite_file.mounted_filesystem import check_filesystem
 from ledger.store.sqlite_file.writer_epoch import WriterEpoch
@@ -130,13 +133,18 @@ def is_locked(path: Path) -> bool:
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            remove_second_names(path)
+            found = path.stat()
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(found.st_mode):
         raise FileChangedError(f"{path} is a folder: name the file of the book in it")
     if found.st_nlink > 1:
+        beside = ", ".join(name.name for name in other_names(path))
+        where = f"in its folder: {beside}" if beside else f"'find / -samefile {shlex.quote(str(path))}' finds them"
         raise FileChangedError(
-            f"{path} has {found.st_nlink} hard links: remove the others; 'epsilon db backup' makes copies"
+            f"{path} has {found.st_nlink} hard links: remove the others; 'epsilon db backup' makes copies ({where})"
         )
     return found.st_dev, found.st_ino
 

@@ -13,7 +13,8 @@ import pytest
 from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
 from ledger.book.opening_checks import take_lock
-from ledger.store.sqlite_file.file_lock import FileLock, LockHeldError
+from ledger.files.atomic_file import new_file
+from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG
 from tests.factories.stored import StoredWorld, no_step, open_world
@@ -36,6 +37,71 @@ def test_a_second_hard_link_is_refused(world: StoredWorld) -> None:
             StoredWorld(path.parent, f"sqlite:///{path}")
     other.unlink()
     world.reopen()
+
+
+def test_a_foreign_hard_link_is_named(tmp_path: Path) -> None:
+    """Where it lies in the folder; what merely looks like a part of a killed command is told, and stays."""
+    book = tmp_path / "book.sqlite"
+    book.touch()
+    wrong = [".book.sqlite.0123.part", f".other.sqlite.{'0' * 16}.part", f".book.sqlite.{'0' * 15}g.part", "b.sqlite"]
+    for name in wrong:
+        os.link(book, tmp_path / name)
+        with pytest.raises(FileChangedError, match=rf"has 2 hard links: .* \(in its folder: {name}\)"):
+            FileLock(book)
+        (tmp_path / name).unlink()
+    (tmp_path / "elsewhere").mkdir()
+    os.link(book, tmp_path / "elsewhere" / "book.sqlite")
+    with pytest.raises(FileChangedError, match=rf"\('find / -samefile {book}' finds them\)"):
+        FileLock(book)
+
+
+def test_the_part_of_a_killed_command_is_removed(tmp_path: Path) -> None:
+    """By whichever path the book is opened; another file under such a name stays."""
+    book, link = tmp_path / "book.sqlite", tmp_path / "link.sqlite"
+    part, other = (tmp_path / f".book.sqlite.{digit * 16}.part" for digit in "0a")
+    book.write_bytes(b"")
+    other.write_bytes(b"another file")
+    link.symlink_to(book)
+    for path in (book, link):
+        os.link(book, part)
+        FileLock(path).release()
+        assert (part.exists(), book.stat().st_nlink, other.read_bytes()) == (False, 1, b"another file")
+
+
+def test_a_part_that_may_be_in_use_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With rows of a log of its own beside it, or where the file is another user's: it is told."""
+    book, part = tmp_path / "book.sqlite", tmp_path / f".book.sqlite.{'0' * 16}.part"
+    book.touch()
+    os.link(book, part)
+    log = Path(f"{part}-wal")
+    log.write_bytes(b"rows")
+    with pytest.raises(FileChangedError, match=rf"in its folder: {part.name}"):
+        FileLock(book)
+    log.write_bytes(b"")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(FileChangedError, match=rf"in its folder: {part.name}"):
+            FileLock(book)
+    assert part.exists()
+    FileLock(book).release()
+    assert not part.exists()
+
+
+def test_a_file_that_is_opened_between_its_two_names_is_made_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who makes it finds its part gone, and is done."""
+    book, link = tmp_path / "book.sqlite", os.link
+
+    def linked(part: Path, path: Path) -> None:
+        link(part, path)
+        FileLock(path).release()
+        assert not part.exists()
+
+    monkeypatch.setattr(os, "link", linked)
+    with new_file(book) as part:
+        part.write_bytes(b"book")
+    assert (book.read_bytes(), book.stat().st_nlink) == (b"book", 1)
 
 
 def test_a_folder_is_no_book(tmp_path: Path) -> None:
