@@ -70,8 +70,9 @@ def usable_state(
             successor = successor_of(connection)
             if successor is not None:
                 raise BookUnusable(
-                    f"the book was moved to {successor.book}, and goes on there. The seal that says so is not signed: "
-                    "if the book was never moved, make a new one of it with 'epsilon db rescue --ignore-seal'"
+                    f"the book was moved to {successor.book}, and goes on there. If that move was interrupted, the "
+                    "same 'epsilon db move' again finishes it. The seal is not signed: if no book was ever made there, "
+                    "make a new one of this with 'epsilon db rescue --ignore-seal'"
                 )
             setting = None if volatile else volatile_setting(connection)
             if setting is not None:

@@ -124,7 +124,7 @@ def rescue(  # noqa: PLR0913 - one option each
         ),
     ] = False,
     ignore_seal: Annotated[
-        bool, typer.Option("--ignore-seal", help="The book was never moved, whatever its seal says.")
+        bool, typer.Option("--ignore-seal", help="No book was made where its seal says that it went, and none will be.")
     ] = False,
 ) -> Result:
     """Make a new book of the longest sound prefix of one that cannot be opened; the old one stays as evidence."""

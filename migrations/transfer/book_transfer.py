@@ -19,6 +19,7 @@ from ledger.audit.replay import VerificationFailed
 from ledger.files.atomic_file import new_file, sync_folder
 from ledger.log import merkle
 from ledger.store.merkle_tables import Tree, latest_checkpoint
+from ledger.store.sqlite_file.file_lock import is_locked
 from ledger.store.successor_book import Successor, record_successor, successor_of
 from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import Checkpoint, LogKey
@@ -116,6 +117,15 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     return head, False
 
 
+def way_on(successor: str) -> str:
+    """What to do with a sealed book whose successor is not there, as sentences for a message."""
+    return (
+        f"If that move was interrupted, the same move again finishes it. If {successor} is lost, restore its newest "
+        "backup. If no book was ever made there, 'epsilon db rescue' with --ignore-seal makes another one, and that "
+        "move must then not be repeated"
+    )
+
+
 def _require_book(place: Place, limits: Limits) -> None:
     if not holds_book(place, limits):
         raise Absent(f"there is no book at {place.display_name}")
@@ -199,8 +209,21 @@ def _successor_before(connection: Connection, source: Place, target: Place) -> S
         raise SchemaUnknown(f"{source.display_name} is at schema {revision}: run 'epsilon db upgrade' first")
     successor = successor_of(connection)
     if successor is not None and successor.book != target.absolute:
-        raise NotDone(f"{source.display_name} was moved to {successor.book} before: one book goes on in one place")
+        raise NotDone(
+            f"{source.display_name} was moved to {successor.book} before: one book goes on in one place. "
+            f"{way_on(successor.book)}"
+        )
     return successor
+
+
+@contextmanager
+def _openable(place: Place, limits: Limits) -> Iterator[None]:
+    """A book that a writer has open now, or that one could open: it is locked meanwhile. Raises: NotDone."""
+    if place.path is not None and is_locked(place.path):
+        yield
+        return
+    with file_locked(place, limits):
+        yield
 
 
 def _moved_before(source: Place, target: Place, limits: Limits) -> Head | None:
@@ -209,7 +232,7 @@ def _moved_before(source: Place, target: Place, limits: Limits) -> Head | None:
         successor = _successor_before(old, source, target)
         if successor is None or not tables_in(target, limits):
             return None
-        with connected(target, writes=False, limits=limits) as new:
+        with _openable(target, limits), connected(target, writes=False, limits=limits) as new:
             revision_of(new, target.display_name)
             head, there = head_of(old), Tree(new)
             if there.size < successor.tree_size or merkle.root(successor.tree_size, there.read) != head.root:

@@ -22,7 +22,7 @@ from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone
 from migrations.connect.exclusive_access import Limits, connected, exclusive_transaction, file_locked, is_held
 from migrations.transfer.book_contents import fill
-from migrations.transfer.book_transfer import new_book
+from migrations.transfer.book_transfer import new_book, way_on
 from migrations.transfer.later_keys import LogKeys, keys_in
 from migrations.transfer.log_check import Head, Step
 from migrations.transfer.sound_prefix import SoundPrefix
@@ -64,7 +64,8 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
         key: the log's key, kept outside the book.
         heads: gives what was kept outside the book, for the keys that the log has or had.
         limits: how long to wait.
-        ignore_seal: whether a book is rescued although its seal states that it was moved.
+        ignore_seal: whether a book is rescued although its seal states that it was moved: the operator states that no
+            book was made there, and that none will be.
         ignore_unproven: whether it is accepted that the log may have gone on under a key that the book does not prove.
         step: called with how many entries are done.
 
@@ -83,8 +84,8 @@ def rescue(  # noqa: PLR0913 - where, by which key, behind what never, and the o
         prefix = SoundPrefix(connection, keys)
         if prefix.successor is not None and not ignore_seal:
             raise NotDone(
-                f"{source.display_name} states that it was moved to {prefix.successor}, and continues there. If it was "
-                "never moved, its seal is forged: rescue it with --ignore-seal"
+                f"{source.display_name} states that it was moved to {prefix.successor}, and continues there. "
+                f"{way_on(prefix.successor)}"
             )
         trusted = {
             **kept.proven,

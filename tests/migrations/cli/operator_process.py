@@ -4,6 +4,8 @@ A line of JSON on standard input, ``{"arguments":[...],"die":17}``, makes it for
 and is killed at the 17th thing that it does to a database or to a file's name. It reports ``["did", N, CODE, OUTPUT]``
 when a command ends by itself, with how many such things it did (:mod:`tests.factories.loaded_process`).
 
+``"die":"named"`` instead of a number kills it when the file that it makes has its name, and its temporary name too.
+
 ``{"arguments":[...],"warm":true}`` runs a command in the process itself: the fork then spares each operator the
 seconds that loading takes, and the pricing of plans.
 """
@@ -52,8 +54,9 @@ def _operate(job: Job) -> None:
         if done == die:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def audited(name: str, args: object) -> None:
-        del args
+    def audited(name: str, args: tuple[object, ...]) -> None:
+        if die == "named" and name == "os.remove" and str(args[0]).endswith(".part"):
+            os.kill(os.getpid(), signal.SIGKILL)
         if name in NAMES_CHANGED:
             count()
 

@@ -30,7 +30,7 @@ class Operators:
         ended = self._process.run({"arguments": [str(one) for one in arguments], WARM: True})
         assert [one[:3] for one in ended.reports] == [["did", 0, 0]], ended
 
-    def run(self, *arguments: object, die: int = -1) -> int:
+    def run(self, *arguments: object, die: int | str = -1) -> int:
         """One command; how many things it did, or 0 if it was killed."""
         ended = self._process.run({"arguments": [str(one) for one in arguments], "die": die})
         assert os.WTERMSIG(ended.status) == (0 if ended.reports else signal.SIGKILL), ended
@@ -94,6 +94,53 @@ def test_a_killed_restore_leaves_no_book(operators: Operators, engine: str, grow
             if db("status", place.book).code == 4:
                 assert operators.run("restore", *more) > 0
             assert place.rows() == grown.rows
+
+
+def _both_names(path: Path) -> list[Path]:
+    """The part that a killed command left beside a file, which is the same file."""
+    assert path.stat().st_nlink == 2
+    return [part for part in path.parent.glob(".*.part") if part.samefile(path)]
+
+
+def test_a_restore_killed_between_two_names_leaves_a_book_that_opens(
+    operators: Operators, grown: Kept, tmp_path: Path
+) -> None:
+    """The book has its name and that of the part: whoever opens it next removes the part, and loses nothing."""
+    for turn, then in enumerate(("open", "upgrade")):
+        with spot("sqlite", tmp_path / f"{turn}") as place:
+            more = (grown.backup, place.book, "--kept", grown.checkpoint, *place.log)
+            assert operators.run("restore", *more, die="named") == 0
+            (part,) = _both_names(place.path)
+            if then == "open":
+                place.open().close()
+            else:
+                assert db("upgrade", place.book).code == 0
+            assert (place.path.stat().st_nlink, part.exists()) == (1, False)
+            assert place.rows() == grown.rows
+
+
+def test_a_move_killed_between_two_names_is_done_by_the_same_move(
+    operators: Operators, book: Spot, grown: Kept, tmp_path: Path
+) -> None:
+    """It is said to be done of a book that opens; while a foreign name keeps that book shut, that name is told."""
+    with spot("sqlite", tmp_path / "to") as target:
+        arguments = ("move", book.book, target.book, *book.log)
+        assert operators.run(*arguments, die="named") == 0
+        (part,) = _both_names(target.path)
+        foreign = target.path.with_name("foreign.sqlite")
+        foreign.hardlink_to(target.path)
+        done = db(*arguments)
+        assert (done.code, "has 2 hard links" in done.out, "foreign.sqlite" in done.out) == (5, True, True), done.out
+        foreign.unlink()
+        part.hardlink_to(target.path)
+        assert db(*arguments, "--json").json["repeated"] is True
+        assert (target.path.stat().st_nlink, part.exists()) == (1, False)
+        served = target.open()
+        try:
+            assert db(*arguments, "--json").json["repeated"] is True, "a service that has it open is no hindrance"
+        finally:
+            served.close()
+        assert target.rows() == grown.rows
 
 
 def _move_killed(operators: Operators, engine: str, grown: Kept, folder: Path, die: int) -> tuple[bool, bool]:

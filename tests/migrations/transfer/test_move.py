@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from ledger.book.book import BookUnusable
 from ledger.store.engine import engine_of
 from ledger.store.tables import ENTRY, SEAL
+from migrations.connect.book_location import Place
 from tests.migrations.places import Kept, Spot, db
 
 
@@ -34,7 +35,7 @@ def test_a_moved_book_is_the_same_book(book: Spot, other: Spot, twin: Spot, grow
 def test_the_old_book_takes_no_more_entries(book: Spot, other: Spot, grown: Kept) -> None:
     """A service is told where the book goes on; the database itself refuses whoever does not ask."""
     _moved(book, other)
-    with pytest.raises(BookUnusable, match=r"the book was moved to .*, and goes on there\. The seal .* --ignore-seal"):
+    with pytest.raises(BookUnusable, match=r"moved to .*, and goes on there\. .* again .* The seal .* --ignore-seal"):
         book.open()
     engine = engine_of(book.url, writes=True)
     row = {"position": grown.size, "id": "new", "kind": "post", "time": 1, "data": b"{}"}
@@ -82,6 +83,24 @@ def test_a_move_done_before_is_reported(book: Spot, other: Spot, tmp_path: Path)
     assert (done.code, "was moved to" in done.out) == (5, True)
     assert not (tmp_path / "elsewhere.sqlite").exists()
     assert other.rows() == before
+
+
+def test_what_to_do_with_a_move_that_was_cut_is_told(book: Spot, other: Spot, twin: Spot, grown: Kept) -> None:
+    """Sealed, and no book was made yet: whoever would go elsewhere is told both ways on, and each of them leads there.
+
+    The same move finishes it. Where that place is gone, a rescue makes the book at another one.
+    """
+    named = Place.parse(other.book).absolute
+    book.run(f"INSERT INTO seal VALUES (0, '{named}', {grown.size})")  # noqa: S608 - ours
+    for verb, more in (("move", ()), ("rescue", ("--kept", grown.checkpoint))):
+        done = db(verb, book.book, twin.book, *book.log, *more)
+        told = ("the same move again finishes it" in done.out, "'epsilon db rescue' with --ignore-seal" in done.out)
+        assert (done.code, told, named in done.out) == (5, (True, True), True), done.out
+        assert db("status", twin.book).code == 4
+    done = db("rescue", book.book, twin.book, *book.log, "--kept", grown.checkpoint, "--ignore-seal")
+    assert (done.code, twin.rows()) == (0, grown.rows), done.out
+    assert db("move", book.book, other.book, *book.log, "--json").json["repeated"] is False
+    assert other.rows() == grown.rows
 
 
 def test_a_sealed_book_can_be_backed_up_and_restored(
