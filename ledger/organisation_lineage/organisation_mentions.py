@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of the text after them (Unicode Standard Annex 9, section 2)."""
+"""Control characters, and those that turn the direction of the text after them (Unicode Annex 9, section 2)."""
 _UNMISTAKABLE: Final = re.compile(r"[!-~]+(?: [!-~]+)*")
 
 
