@@ -42,7 +42,7 @@ from policy.planning.lineage_impact import ExposureChange, exposure_changes
 from policy.planning.merger_impact import MergedAccount, merged_accounts
 from policy.planning.plan_report import PlanReport, first_since, report
 from policy.planning.policy_impact import Impact, impact
-from policy.planning.shared_account import fetch_shared_accounts, states_as_shown
+from policy.planning.shared_account import ShownStates, fetch_shared_accounts, states_as_shown
 from policy.planning.usable_caps import CapReport, Declared, declared_load, document_caps
 from policy.planning.what_if import PlannedRun, WhatIf
 
@@ -111,13 +111,19 @@ def plan_run(
     fetch_shared_accounts(facts, refs, own)
     if not shared:
         return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since, search=search)
-    shown = states_as_shown(facts, shared, view.time, own)
-    if shown is not None:
-        _check_own_entry(view)
     if policy is not None:
         _check_coalitions(facts, policy, shared, view.time)
-        shown = None if shown is None else shown.map(lambda state: _under(state, policy))
-    return report(WhatIf(_under(facts, policy), run, now), first, since, shown, search=search)
+
+    def shown_on(several: Sequence[Partition]) -> ShownStates | None:
+        hidden = [partition for partition in several if not caller.watches(partition)]
+        # Under the policies in force, whatever the policy of the question shows.
+        shown = states_as_shown(facts, hidden, view.time, own)
+        if shown is None:
+            return None
+        _check_own_entry(view)
+        return shown.map(lambda state: _under(state, policy))
+
+    return report(WhatIf(_under(facts, policy), run, now), first, since, shown_on, search=search)
 
 
 def _fetch_parties(facts: Snapshot | PastSnapshot, contract: Contract, partitions: Sequence[Partition]) -> None:

@@ -2,6 +2,7 @@
 
 Counterfactuals of a refused run, in steps, noise or partition, are computed after the refusal is committed, outside
 the writer. Each is the least change of its kind and was itself decided on the same facts; people choose between them.
+To a consumer that is shown shared accounts rounded, those of a partition in place of a requested one are rounded too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from msgspec import structs
 from ledger.accounts.run_epsilon import RunEpsilon
 from ledger.commands.runs.charge_entry import LISTED_MAX
 from ledger.domain.decision import Rejected
-from ledger.domain.facts import GLOBAL
+from ledger.domain.facts import GLOBAL, Partition
 from ledger.domain.gate import Check
 from ledger.domain.outcomes import Code
 from ledger.mechanisms.plan import Plan
@@ -43,6 +44,10 @@ PROBES: Final = 128
 """Entries whose times are read at once: of a million entries one is found in three statements."""
 CANDIDATES_MAX: Final = 64
 """How many other partitions are tried; the report gives the number of the rest."""
+
+
+ShownOn = Callable[[Sequence[Partition]], ShownStates | None]
+"""The states with the shared accounts of these partitions as a consumer is shown them; None if all are exact."""
 
 
 class Swap(Record, frozen=True):
@@ -95,17 +100,19 @@ class PlanReport(Record, frozen=True):
 
 
 def report(
-    question: WhatIf, first: int, since: int, shown: ShownStates | None = None, *, search: bool = True
+    question: WhatIf, first: int, since: int, shown_on: ShownOn | None = None, *, search: bool = True
 ) -> PlanReport:
     """The decision, what fits, what would change it, and how long the accounts last.
 
     Args:
         first: the index of the first entry at or after ``since`` (ms), from when on charges count for the rate.
-        shown: the states that may be shown to the consumer, in place of the exact one; then of an account that is
-            shared with others no rate is shown.
+        shown_on: gives the states that may be shown to the consumer, in place of the exact one; then of an account
+            that is shared with others no rate is shown. Asked for the requested partitions, and for a refused run
+            together with those that are tried in place of one.
         search: whether to look for other plans; if not, of a run that would be admitted no other noise or number of
             steps is reported than its own. For groups of records such a search takes many seconds.
     """
+    shown = None if shown_on is None else shown_on(question.partitions)
     seen_as = question if shown is None else replace(question, facts=shown.most)
     least = question if shown is None else replace(question, facts=shown.least)
     decision = seen_as.decision if shown is None else _uncertain(seen_as.decision, least)
@@ -113,7 +120,7 @@ def report(
         decision = structs.replace(decision, detail=first_charge_warning(question.partitions))
     own = not search and decision.permit
     return PlanReport(
-        advice=None if decision.permit else advise(seen_as),
+        advice=None if decision.permit else advise(seen_as, shown_on),
         blocked=blocking_checks(least),
         decision=decision,
         lasts=tuple(
@@ -204,16 +211,21 @@ def _accounts_to_project(question: WhatIf) -> tuple[str, ...]:
     return (*dict.fromkeys(room.limit.partition for room in rooms),)[:LISTED_MAX]
 
 
-def advise(question: WhatIf) -> Advice:
-    """The smallest change of each kind. Slow: it prices new plans."""
+def advise(question: WhatIf, shown_on: ShownOn | None = None) -> Advice:
+    """The smallest change of each kind. Slow: it prices new plans.
+
+    Args:
+        question: on the state that is shown of the requested partitions.
+        shown_on: as of :func:`report`.
+    """
     if question.is_admitted:
         return Advice((), None, (), 0, None)
     steps = most_steps_admitted(question, question.run.plan.steps)
-    swaps, untried = _swaps(question)
+    swaps, untried = _swaps(question, shown_on)
     return Advice(blocking_checks(question), least_noise_admitted(question), swaps, untried, steps or None)
 
 
-def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
+def _swaps(question: WhatIf, shown_on: ShownOn | None) -> tuple[tuple[Swap, ...], int]:
     requested, facts = question.run.partitions, question.facts
     datasets = {
         (partition.provider, partition.dataset) for ref in requested if (partition := facts.partitions.get(ref))
@@ -225,12 +237,15 @@ def _swaps(question: WhatIf) -> tuple[tuple[Swap, ...], int]:
         if ref not in requested and not (partition := facts.partitions[ref]).retired
     ]
     candidates = others[:CANDIDATES_MAX]
+    # A swap that is listed by the exact account of a candidate would tell what others used of it, to the step.
+    shown = shown_on((*question.partitions, *candidates)) if shown_on and candidates else None
+    tried = question if shown is None else replace(question, facts=shown.most)
     swaps = []
     for place, ref in enumerate(requested):
         mine = facts.partitions.get(ref)
         for partition in candidates if mine else ():
             same = mine and (mine.provider, mine.dataset) == (partition.provider, partition.dataset)
             changed = (*requested[:place], partition.ref, *requested[place + 1 :])
-            if same and replace(question, run=structs.replace(question.run, partitions=changed)).is_admitted:
+            if same and replace(tried, run=structs.replace(tried.run, partitions=changed)).is_admitted:
                 swaps.append(Swap(instead=partition.ref, of=ref))
     return tuple(swaps), len(others) - len(candidates)

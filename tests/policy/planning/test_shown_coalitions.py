@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from ledger.domain.facts import holder_of
+from ledger.domain.facts import Partition, holder_of
 from ledger.mechanisms.plan_reader import parse_plan
-from policy.planning.plan_report import PlanReport, report
+from policy.planning.plan_report import PlanReport, ShownOn, report
 from policy.planning.shared_account import UNCERTAIN, ShownStates, states_as_shown
 from policy.planning.what_if import PlannedRun, WhatIf
 from tests.factories.documents import DIGITS, plan
@@ -29,15 +30,17 @@ def _told(folder: Path, theirs: int) -> tuple[list[PlanReport], int]:
         assert done.code.word == "pending", done
         with world.read() as facts:
             holder, now = holder_of(facts.organisations[BANK_A].node), world.clock.now
-            shown = states_as_shown(facts, [facts.partitions[REF]], now, holder)
 
-            def told(steps: int, states: ShownStates | None) -> PlanReport:
+            def rounded(partitions: Sequence[Partition]) -> ShownStates | None:
+                return states_as_shown(facts, partitions, now, holder)
+
+            def told(steps: int, shown_on: ShownOn | None) -> PlanReport:
                 requested = parse_plan(plan(noise="4", steps=steps))
                 run = PlannedRun(actor=BANK_A, contract=world.contracts[BANK_A], partitions=(REF,), plan=requested)
-                return report(WhatIf(facts, run, now), 0, now - 1, states)
+                return report(WhatIf(facts, run, now), 0, now - 1, shown_on)
 
-            most = told(5, shown).steps_most.steps
-            return [told(steps, shown) for steps in (5, most, most + 1)], told(5, None).steps_most.steps
+            most = told(5, rounded).steps_most.steps
+            return [told(steps, rounded) for steps in (5, most, most + 1)], told(5, None).steps_most.steps
 
 
 def test_a_member_s_plan_cannot_be_told_from_another(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def _told(folder: Path, steps: tuple[int, int]) -> tuple[object, list[str]]:
             (done,) = world.submit(world.charge(f"of-{week}", BANK_B, run, partitions=(f"{DIGITS}/w{week}",)))
             assert done.code.word == "pending", done
         with world.read() as facts:
-            holder, shared = holder_of(facts.organisations[BANK_A].node), [*facts.partitions.values()]
+            holder, now = holder_of(facts.organisations[BANK_A].node), world.clock.now
             run_ = PlannedRun(
                 actor=BANK_A,
                 contract=world.contracts[BANK_A],
@@ -38,9 +38,8 @@ def _told(folder: Path, steps: tuple[int, int]) -> tuple[object, list[str]]:
                 plan=parse_plan(SMALL),
                 ranges=(PartitionRange(DIGITS, "w0", "w1"),),
             )
-            question = WhatIf(facts, run_, world.clock.now)
-            shown = states_as_shown(facts, shared, world.clock.now, holder)
-            found = report(question, 0, world.clock.now - 1, shown)
+            question = WhatIf(facts, run_, now)
+            found = report(question, 0, now - 1, lambda partitions: states_as_shown(facts, partitions, now, holder))
             exact = [room.limit.partition for room in sorted(question.rooms(run_.plan), key=lambda one: one.used)]
             return found.to_json(), exact
 
