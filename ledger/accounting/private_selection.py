@@ -69,6 +69,7 @@ def _poisson(curve: list[tuple[int, Fraction]], mean: Fraction) -> Callable[[int
     def extra(order: int) -> Fraction:
         epsilon = WIDE.ln(decimal(Fraction(order, order - 1)))
         exponent = min(WIDE.subtract(start, WIDE.multiply(slope, epsilon)) for slope, start in lines)
-        return mean * min(Fraction(1), round_up(WIDE.exp(exponent)))
+        # Of a great loss e^x has as many digits as the loss has units: no number is made of them, only to be cut to 1.
+        return mean if exponent >= 0 else mean * min(Fraction(1), round_up(WIDE.exp(exponent)))
 
     return extra

@@ -1,8 +1,12 @@
 """Hostile mechanisms end after bounded work: with a looser number, a closed coordinate or a refusal, never a crash."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
+from types import FrameType
 from typing import Any
 
 import mpmath
@@ -17,6 +21,9 @@ from ledger.accounting.pld_counting import count_capacity
 from ledger.accounting.pld_mechanisms import compose, repeated
 from ledger.filters import Opening, choose_rule
 from ledger.mechanisms import mechanism as m
+from ledger.mechanisms.loss import loss_of
+from ledger.mechanisms.plan_reader import parse_plan
+from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 ZERO_OUT = "REPLACE_SPECIAL"
@@ -83,6 +90,64 @@ def test_a_count_ends_where_noise_would_decide() -> None:
     """Steps that lose next to nothing: the count found is one that Rényi proves, and below a fixed bound."""
     tiny = m.PoissonGaussian(Fraction(1, 10**9), Fraction(10**6), 1)
     assert count_capacity(tiny, Fraction(128), Fraction(1, 2)) == 10**9
+
+
+@contextmanager
+def integers_within(digits: int) -> Iterator[list[int]]:
+    """Fail as soon as a decimal of more digits before its point is made an integer; the digits of each that was."""
+    seen: list[int] = []
+
+    def look(_: FrameType, event: str, called: Any) -> None:  # noqa: ANN401 - whatever is called
+        if event == "c_call" and called.__name__ == "to_integral_value":
+            number = called.__self__
+            assert isinstance(number, Decimal)
+            seen.append(number.adjusted() + 1)
+            assert seen[-1] <= digits, f"an integer of {seen[-1]} digits is made"
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(before)
+
+
+def selection(epochs: int) -> c.Object:
+    """The best of a Poisson number of runs that lose very much."""
+    inner: c.Object = {"epochs": epochs, "kind": "full_batch_epochs", "noise_multiplier": "0.01", "v": 1}
+    whole: c.Object = {"kind": "repeat_and_select", "mean": "2.5", "mechanism": inner, "shape": "poisson", "v": 1}
+    return {"kind": "mechanism", "mechanism": whole, "v": 1}
+
+
+def tuning(noise: str) -> c.Object:
+    """Trials of a run with little noise, as the search for the least noise tries them too."""
+    training: c.Object = {
+        "batch_size_expected": 64,
+        "clipping_norm": "1",
+        "kind": "dp_sgd",
+        "noise_multiplier": noise,
+        "sampler": {"kind": "poisson", "probability": "0.0625"},
+        "steps": 1001,
+        "v": 1,
+    }
+    return {"kind": "tuning", "training": training, "trials": {"law": "poisson", "mean": "10", "most": 40}, "v": 1}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [selection(1), selection(100), selection(m.STEPS_MAX), tuning("0.05"), tuning("0.02")],
+    ids=["one", "hundred", "most", "tuning", "tuning-less-noise"],
+)
+def test_a_selection_of_what_loses_everything_makes_no_great_numbers(plan: c.Object) -> None:
+    """No integer has more digits than a price has bits, though the chances that are cut to 1 would have millions."""
+    rule = choose_rule("renyi", Opening(DELTA, (Fraction(6),), None))
+    whole = parse_plan(plan).whole
+    with integers_within(64) as seen:
+        (segment,) = rule.segments(whole, ZERO_OUT)
+        reported = report_epsilon(whole, DELTA, ZERO_OUT).epsilon
+    assert seen
+    assert reported > 1_000
+    assert not rule.admits(loss_of((segment,), 1), rule.cap(Fraction(6)))
 
 
 def test_the_bound_on_points_is_exact() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -10,7 +11,8 @@ import mpmath
 import pytest
 
 from ledger.accounting.private_selection import OTHER_ORDERS, selected
-from ledger.accounting.renyi_closed_forms import sampled_group
+from ledger.accounting.renyi_closed_forms import WIDE as SIXTY
+from ledger.accounting.renyi_closed_forms import decimal, over, round_up, sampled_group
 
 WIDE = mpmath.mp.clone()
 WIDE.dps = 50
@@ -54,6 +56,39 @@ def test_selection_costs_what_its_theorem_says(shape: str, mean: Fraction, rho: 
         if at >= order
     )
     assert exact <= number(found) <= exact + 2_000 * WIDE.mpf(2) ** -60
+
+
+def cut_afterwards(curve: dict[int, Fraction], mean: Fraction, order: int) -> Fraction:
+    """The loss with a Poisson number where e^x is computed however great it is, and then cut to 1."""
+    lines = []
+    for at, rho in curve.items():
+        keep = SIXTY.add(decimal(rho), SIXTY.ln(decimal(Fraction(at - 1, at))))
+        lines.append((at - 1, SIXTY.subtract(SIXTY.multiply(keep, Decimal(at - 1)), SIXTY.ln(Decimal(at)))))
+    found = []
+    for at, own in curve.items():
+        if at >= order:
+            level = SIXTY.ln(decimal(Fraction(at, at - 1)))
+            exponent = min(SIXTY.subtract(start, SIXTY.multiply(Decimal(slope), level)) for slope, start in lines)
+            chance = min(Fraction(1), round_up(SIXTY.exp(exponent)))
+            found.append(own + mean * chance + round_up(over(SIXTY.ln(decimal(mean)), at - 1)))
+    return min(found)
+
+
+NEAR_ONE = Fraction("1.673976433571671546273683248910180567654")
+"""At order 4, with order 2 as the only other one, the loss at which e^x is 1: ln 4 + ln 4/3."""
+
+
+@pytest.mark.parametrize("mean", [Fraction(1), Fraction(5, 2), Fraction(10**6)])
+@pytest.mark.parametrize("order", [2, 4, 65, 256])
+def test_what_is_cut_to_one_is_the_same_without_its_digits(mean: Fraction, order: int) -> None:
+    """Of losses small and great, and of those just below and above the cut: the very numbers of before."""
+    for exponent in range(-9, 4):
+        for rho in (Fraction(10) ** exponent, 3 * Fraction(10) ** exponent):
+            curve = {at: rho * at for at in sorted({order, *OTHER_ORDERS})}
+            assert selected(curve.get, mean, "poisson", order) == cut_afterwards(curve, mean, order)
+    for more in (Fraction(sign, 10**places) for places in (3, 19, 38) for sign in (-1, 0, 1)):
+        near = {2: NEAR_ONE + more, 4: Fraction(7)}
+        assert selected(near.get, mean, "poisson", min(order, 4)) == cut_afterwards(near, mean, min(order, 4))
 
 
 def test_selection_of_what_is_infinite_is_infinite() -> None:
