@@ -91,7 +91,8 @@ def _one(inner: m.Mechanism, k: int, relation: str, interval: float) -> PrivacyL
             require_points(float(2 * k / inner.noise_multiplier) / interval)
             return library.from_laplace_mechanism(float_down(inner.noise_multiplier / k), **grid)
         case m.RandomisedResponse():
-            noise = float_down(inner.noise)
+            # The library takes no certain noise. With a little less an answer loses more.
+            noise = min(float_down(inner.noise), math.nextafter(1.0, 0.0))
             return library.from_randomized_response(
                 noise, inner.buckets, neighboring_relation=_relation(relation), **grid
             )

@@ -10,6 +10,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from msgspec import structs
 from scipy.special import ndtr
 
 from ledger.accounting.pld import GridTooLarge
@@ -51,6 +52,18 @@ def test_a_groups_answers_are_as_many_as_its_records(relation: str, k: int) -> N
     found = repeated(answers if k == 1 else m.Group(k, answers), relation, 1, 1e-3).curve(EPSILONS)
     assert np.all(found >= hockey_stick(laws))
     assert np.all(found <= np.array(hockey_stick(laws)) + 2e-3)
+
+
+@pytest.mark.parametrize("relation", [ZERO_OUT, REPLACED])
+@pytest.mark.parametrize("mechanism", [m.RandomisedResponse(2, Fraction(1)), m.RandomisedResponse(10**6, Fraction(1))])
+def test_an_answer_of_noise_alone_is_one_of_hardly_less_noise(mechanism: m.RandomisedResponse, relation: str) -> None:
+    """It loses nothing: what is found is above that by roundings, and is that of the greatest float below 1."""
+    found = repeated(m.Group(3, mechanism), relation, 5, 1e-3).curve(EPSILONS)
+    # Each of 15 answers may be rounded up by a thousandth of a nat.
+    assert 0 <= found[0] <= 15e-3
+    assert np.all((found[1:] >= 0) & (found[1:] <= 1e-11))
+    less = repeated(structs.replace(mechanism, noise=Fraction(2**53 - 1, 2**53)), relation, 1, 1e-3)
+    assert np.array_equal(repeated(mechanism, relation, 1, 1e-3).curve(EPSILONS), less.curve(EPSILONS))
 
 
 def test_a_group_moves_a_sum_so_many_times_as_far() -> None:

@@ -76,6 +76,18 @@ def test_a_certificate_covers_the_curve(mechanism: m.Mechanism, curve: Callable[
     assert any(curve(epsilon) > float(tau) + gaussian_curve(epsilon, less) for epsilon in EPSILONS)
 
 
+@pytest.mark.parametrize("relation", [ZERO_OUT, "REPLACE_ONE"])
+def test_an_answer_of_noise_alone_has_a_price(relation: str) -> None:
+    """It loses nothing, and is charged hardly anything."""
+    rule = choose_rule("gaussian", Opening(Fraction(1, 1000), (Fraction(3),), None))
+    (segment,) = rule.segments(m.SelfComposed(7, m.RandomisedResponse(4, Fraction(1))), relation)
+    square, tau = segment.price
+    assert square is not None
+    assert 0 < square < NAT // 10**5
+    assert rule.covers((segment,), m.SelfComposed(7, m.RandomisedResponse(4, Fraction(1))), relation)
+    assert tau in rule.to_json()["menu"]  # type: ignore[operator] # JSON
+
+
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(5), Fraction(20)])
 def test_a_pure_loss_is_covered_without_slack(epsilon: Fraction) -> None:
     """The Gaussian of the same total variation lies above randomised response everywhere, and a hair less does not."""
