@@ -206,7 +206,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
 
     def share(self, loss: Loss, cap: Cap) -> Fraction:
         """The least share used over the open orders (1 if each holds an infinite charge), or the slack's if more."""
-        orders = min((Fraction(at, bound) for at, bound in self._open(loss, cap)), default=Fraction(1))
+        orders = min((used(at, bound) for at, bound in self._open(loss, cap)), default=Fraction(1))
         return max(orders, used(loss.at(len(self.orders)), cap.capacity[-1]))
 
     def decisive(self, loss: Loss, cap: Cap) -> int | None:
@@ -214,7 +214,7 @@ class Renyi(Rule, frozen=True, tag="renyi"):
         if not self._slack_holds(loss, cap):
             return None if loss.infinite[-1] else len(self.orders)
         shares = {
-            place: Fraction(loss.finite[place], bound)
+            place: used(loss.finite[place], bound)
             for place, bound in enumerate(cap.capacity[:-1])
             if bound is not None and not loss.infinite[place]
         }

@@ -18,7 +18,7 @@ VARYING: Final = re.compile("[0-9a-f]{64}|20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]*|1
 
 
 @contextmanager
-def market(folder: Path, epsilon: str = "6", **said: str) -> Iterator[ServedWorld]:
+def market(folder: Path, epsilon: str = "6", **said: c.Json) -> Iterator[ServedWorld]:
     """One hospital and two banks with a contract each, under a policy that says more."""
     folder.mkdir(exist_ok=True)
     with open_world(folder) as world:

@@ -119,6 +119,25 @@ def test_the_share_of_orders_that_are_all_infinite_is_one() -> None:
     assert RENYI.share(Loss((50, 0, 100, 7), (0, 0, 0, 0)), CAP) == 1
 
 
+@pytest.mark.parametrize(
+    ("capacity", "finite", "share", "decisive"),
+    [
+        # All of them: full with the first unit, and empty before.
+        ((0, None, 0, 0), (0, 0, 0, 0), Fraction(0), 0),
+        ((0, None, 0, 0), (3, 3, 3, 0), Fraction(1), 0),
+        # One that has some is the emptier one.
+        ((0, None, 4, 0), (3, 3, 3, 0), Fraction(3, 4), 2),
+    ],
+)
+def test_an_order_whose_part_is_nothing_is_full_at_once(
+    capacity: tuple[int | None, ...], finite: tuple[int, ...], share: Fraction, decisive: int
+) -> None:
+    """As the part of a tiny quota rounds to: no division by it."""
+    cap, loss = Cap(Fraction(3), capacity), Loss(finite, (0, 0, 0, 0))
+    assert (RENYI.share(loss, cap), RENYI.decisive(loss, cap)) == (share, decisive)
+    assert RENYI.admits(loss, cap) is (share < 1)
+
+
 def test_a_number_that_is_a_float_stays_it() -> None:
     """Nothing is added on either side."""
     for number in (Fraction(1, 4), Fraction(3), Fraction(0)):
