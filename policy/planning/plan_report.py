@@ -107,7 +107,7 @@ def report(
     Args:
         first: the index of the first entry at or after ``since`` (ms), from when on charges count for the rate.
         shown_on: gives the states that may be shown to the consumer, in place of the exact one; then of an account
-            that is shared with others no rate is shown. Asked for the requested partitions, and for a refused run
+            that is shared with others no rate is shown. Called for the requested partitions, and for a refused run
             together with those that are tried in place of one.
         search: whether to look for other plans; if not, of a run that would be admitted no other noise or number of
             steps is reported than its own. For groups of records such a search takes many seconds.
@@ -237,7 +237,7 @@ def _swaps(question: WhatIf, shown_on: ShownOn | None) -> tuple[tuple[Swap, ...]
         if ref not in requested and not (partition := facts.partitions[ref]).retired
     ]
     candidates = others[:CANDIDATES_MAX]
-    # A swap that is listed by the exact account of a candidate would tell what others used of it, to the step.
+    # A swap that is listed by the exact account of a candidate would show what others used of it, to the step.
     shown = shown_on((*question.partitions, *candidates)) if shown_on and candidates else None
     tried = question if shown is None else replace(question, facts=shown.most)
     swaps = []
