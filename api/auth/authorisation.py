@@ -172,21 +172,14 @@ class Caller:
         if self.charge:
             charge = self._own_charge(facts)
             return charge is not None and charge.contract == contract.document
-        return self.sees_all or self.organisation in contract.providers or self._consumes(contract, facts)
+        return self.sees_all or self.organisation in contract.providers or self.consumes(contract, facts)
 
     def sees_partition(self, partition: Partition, facts: Facts) -> bool:
-        """Its provider, consumers with a contract of that provider, TSOs, and the clean rooms charged to it.
-
-        A consumer whose contracts were revoked sees what it has an account of.
-        """
+        """Its provider, consumers with a contract of that provider, TSOs, and the clean rooms charged to it."""
         if self.charge:
             charge = self._own_charge(facts)
             return charge is not None and partition.ref in charge.partitions
-        if self.sees_provider(partition.provider, facts):
-            return True
-        return partition.provider in self._under_contract(facts, revoked=True) and any(
-            (partition.ref, holder) in facts.accounts for holder in self._own_holders(facts)
-        )
+        return self.sees_provider(partition.provider, facts)
 
     def sees_provider(self, provider: str, facts: Facts) -> bool:
         """Itself, consumers with a contract of it, TSOs, and the clean rooms charged to it: to its datasets."""
@@ -197,8 +190,8 @@ class Caller:
             return True
         return provider in self._under_contract(facts)
 
-    def _under_contract(self, facts: Facts, *, revoked: bool = False) -> frozenset[str]:
-        """The providers of its contracts as a consumer, in force or revoked; all are looked through once a snapshot."""
+    def _under_contract(self, facts: Facts) -> frozenset[str]:
+        """The providers of its contracts as a consumer; all contracts are looked through once a snapshot."""
         known = _UNDER_CONTRACT.setdefault(facts, {})
         if self not in known:
             stored = facts.contracts
@@ -207,15 +200,12 @@ class Caller:
                 if isinstance(stored, ProjectionTable)
                 else stored.values()
             )
-            own = [contract for contract in every if self._consumes(contract, facts)]
-            in_force, ended = (
-                frozenset(did for contract in own if contract.revoked == ends for did in contract.providers)
-                for ends in (False, True)
+            known[self] = frozenset(
+                did for contract in every if self.consumes(contract, facts) for did in contract.providers
             )
-            known[self] = in_force, ended
-        return known[self][revoked]
+        return known[self]
 
-    def _consumes(self, contract: Contract, facts: Facts) -> bool:
+    def consumes(self, contract: Contract, facts: Facts) -> bool:
         """Whether it is the consumer, or an organisation that the consumer became."""
         organisation = facts.organisations.get(self.organisation)
         return self.organisation == contract.consumer or (
@@ -224,24 +214,21 @@ class Caller:
 
     def sees_account(self, partition: Partition, holder: str, facts: Facts) -> bool:
         """Everyone's and its own lineage's; those of others only if it is theirs to watch."""
-        return self.watches(partition) or holder == GLOBAL or holder in self._own_holders(facts)
-
-    def _own_holders(self, facts: Facts) -> Iterator[str]:
-        """The holders of its own accounts: its lineage, and what it was before."""
+        if self.watches(partition) or holder == GLOBAL:
+            return True
         organisation = facts.organisations.get(self.organisation)
-        if organisation is not None:
-            # What it was part of before is its own no more where others go on with it.
-            left = (node for _, node in organisation.moves if not facts.nodes[node].members)
-            yield from map(holder_of, (organisation.node, *left))
+        if organisation is None:
+            return False
+        # What it was part of before is its own no more where others go on with it.
+        left = (node for _, node in organisation.moves if not facts.nodes[node].members)
+        return holder in map(holder_of, (organisation.node, *left))
 
     def watches(self, partition: Partition) -> bool:
         """Whether it is shown every account of a partition as it is; others see what they share with others rounded."""
         return self.sees_all or TSO in self.roles or partition.provider == self.organisation
 
 
-_UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, tuple[frozenset[str], frozenset[str]]]]] = (
-    WeakKeyDictionary()
-)
+_UNDER_CONTRACT: Final[WeakKeyDictionary[Facts, dict[Caller, frozenset[str]]]] = WeakKeyDictionary()
 """What was found on a snapshot, for as long as it is read."""
 
 

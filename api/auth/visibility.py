@@ -106,7 +106,8 @@ def _hidden(caller: Caller, pending: PendingCommand, facts: Facts) -> Iterator[t
     ):
         yield f"charge {named}", "charge"
     if isinstance(body, MakeCharge):
-        yield from _of_charge(caller, body, facts, contract.providers if contract is not None else ())
+        shows = contract is not None and caller.consumes(contract, facts)
+        yield from _of_charge(caller, body, facts, contract.providers if contract is not None and shows else ())
     elif pending.command.kind == "retirement":
         partition = facts.partitions.get(str(getattr(body, "partition", "")))
         if partition is not None and not caller.sees_partition(partition, facts):
@@ -115,7 +116,7 @@ def _hidden(caller: Caller, pending: PendingCommand, facts: Facts) -> Iterator[t
 
 def _of_charge(caller: Caller, body: MakeCharge, facts: Facts, providers: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for place, ref in enumerate(body.partitions):
-        # A caller with a contract sees its provider's partitions: no need to look through all contracts for one.
+        # The consumer of a contract sees its providers' partitions: no need to look through all contracts for one.
         if provider_of(ref) in providers:
             continue
         partition = facts.partitions.get(ref)

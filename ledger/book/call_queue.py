@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
@@ -116,10 +117,12 @@ class CallQueue(Generic[T]):
         return self._queue.qsize()
 
     def refuse_all(self, reason: str) -> None:
-        """Inform every caller that the book has stopped, and drop every message."""
+        """Inform every caller that the book has stopped; a future among the messages gets None, the others go."""
         while (message := self.get(0)) is not None:
             if isinstance(message, Call):
                 Call.answer([(message, BookStopped(reason))])
+            elif isinstance(message, Future):
+                message.set_result(None)
 
     def answered(self, commands: int) -> None:
         """So many commands wait no more."""

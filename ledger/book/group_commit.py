@@ -127,11 +127,11 @@ class Writer:
     def pin(self) -> Future[Pinned | None]:
         """A snapshot of the database and what is in memory at the same size, taken soon, with no commit under way.
 
-        The future's result is None if the database does not answer; the caller that gets a snapshot closes its
-        connection.
+        The result is None if the database does not answer, or the writer has stopped; a caller closes its connection.
         """
         future: Future[Pinned | None] = Future()
         self._queue.put_back(future)
+        self._refuse_if_stopped()
         return future
 
     def open_charge(self, name: str) -> tuple[Charge, tuple[Partition, ...]] | None:

@@ -45,13 +45,14 @@ class PinnedSnapshots:
             Malformed: if the entries of other processes cannot be applied.
             SQLAlchemyError: if the database fails while they are applied.
         """
-        while self._requests:
-            taken = None
-            try:
+        try:
+            while self._requests:
                 taken = self._taken(state)
-            finally:
-                # Who waits is answered where the writer stops, too.
                 self._requests.popleft().set_result(taken)
+        finally:
+            # Where the writer stops, no one waits on.
+            while self._requests:
+                self._requests.popleft().set_result(None)
 
     def _taken(self, state: WriterState) -> Pinned | None:
         """A snapshot; None if the database does not answer."""

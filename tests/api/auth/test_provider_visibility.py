@@ -1,4 +1,4 @@
-"""Who sees the datasets, partitions and accounts of a provider: the consumers of its contracts, and for how long."""
+"""Who sees the datasets, partitions and accounts of a provider: the consumers of its contracts, no other provider."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ledger.wire import canonical_json as c
-from tests.api.two_of_each import TwoOfEach
-from tests.factories.documents import contract
-from tests.factories.people import BANK_A, BANK_B, CLINIC, HOSPITAL
-from tests.factories.service import NOW, OPENED, ServedWorld, open_world
+from tests.api.two_of_each import Things, TwoOfEach
+from tests.factories.documents import contract, dataset
+from tests.factories.people import BANK_A, BOTH, CLINIC, HOSPITAL, CleanRoom
+from tests.factories.service import NOW, ServedWorld, open_world
 
 ADDRESSES = (
     "/v1/partitions/{0}/digits/{1}",
@@ -52,14 +52,20 @@ def test_providers_of_one_contract_see_nothing_more_of_each_other(two: TwoOfEach
     assert _statuses(world, BANK_A, (*ADDRESSES, *OF_PROVIDER)) == {200}
 
 
-def test_a_revoked_contract_shows_what_was_spent_on(two: TwoOfEach) -> None:
-    """Its consumer sees the partitions that it has an account of, and none that opens later; no one's datasets."""
+def test_a_provider_that_consumes_too_finds_no_partition_by_a_charge(two: TwoOfEach) -> None:
+    """Of a contract that it is a provider of: what it may not see is answered as what is not there."""
     world = two.world
-    assert _statuses(world, BANK_B, (*ADDRESSES, *OF_PROVIDER)) == {200}
-    world.service.submit(two.clinic, CLINIC, "revocation", {"contract": two.foreign.contract})
-    opened: c.Object = {**OPENED, "data_key": "clinic-key-2", "partition": "2027-q1", "provider": CLINIC}
-    world.service.submit(two.clinic, CLINIC, "partition", opened, "partition-clinic-2")
-    assert _statuses(world, BANK_B, ADDRESSES) == {200}
-    assert _statuses(world, BANK_B, ADDRESSES, "2027-q1") == {404}
-    assert _statuses(world, BANK_B, OF_PROVIDER) == {404}
-    assert _statuses(world, CLINIC, ADDRESSES, "2027-q1") == {200}
+    datasets: list[c.Object] = [{"dataset": "digits", "provider": BOTH}, {"dataset": "digits", "provider": CLINIC}]
+    world.enter("dataset", dataset(BOTH), BOTH, two.both)
+    agreed = contract(BANK_A, BOTH, NOW, id="joint", tdps=[BOTH, CLINIC], datasets=datasets)
+    digest, _ = world.enter(
+        "contract", {**agreed, "run": {"epsilon_max": "1"}}, BANK_A, world.bank, two.both, two.clinic
+    )
+    answers = []
+    for name in ("2026-q4", "2099-q1"):
+        things = Things(digest, "run-9", f"{CLINIC}/digits/{name}", "run-9")
+        raw = world.command_bytes(two.both, BOTH, "charge", two.charge(things, CleanRoom()), f"seek-{name}")
+        found = world.post("/v1/quotes", raw, world.sign(two.both, "/v1/quotes", raw, f"seek-{name}"))
+        answers.append((found.status_code, found.json()["detail"].replace(name, "")))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 404
