@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ledger.wire.malformed import Malformed
+from trainer_adapter.layers.memory_shortage import raise_if_short
 
 RULE: Final = (
     "is written by a pass of the model, outside the noisy sum: leave out what writes it, as an embedding's max_norm"
@@ -43,7 +44,7 @@ class WriteWatch:
         self._sums = _sums(named) if values else None
 
     def written(self) -> list[str]:
-        """The names of those that were written since."""
+        """The names of those that were written since. Raises: MemoryError, if that cannot be computed."""
         now = _counts(self._named)
         found = [name for name, count in self._counts.items() if now[name] != count]
         if self._sums is not None and not torch.equal(sums := _sums(self._named), self._sums):
@@ -64,15 +65,19 @@ class WriteWatch:
 
         Raises:
             WeightsWritten: naming the first that was written or replaced.
+            MemoryError: if they cannot be compared; then each may have been written, and is erased as such.
         """
         now = self._named if now is None else now
-        if not (found := [*self.written(), *self.replaced(now)]):
-            return
-        for name in found if erase else ():
-            for value in (self._named.get(name), now.get(name)):
-                if value is not None:
-                    _erase(value)
-        raise WeightsWritten(f"model.{found[0]}", RULE)
+        found = [*self._named]
+        try:
+            found = [*self.written(), *self.replaced(now)]
+        finally:
+            for name in found if erase else ():
+                for value in (self._named.get(name), now.get(name)):
+                    if value is not None:
+                        _erase(value)
+        if found:
+            raise WeightsWritten(f"model.{found[0]}", RULE)
 
 
 _Before: TypeAlias = tuple[nn.Module, WriteWatch]
@@ -145,6 +150,7 @@ def _sum_of_bits(value: Tensor) -> Tensor:
     try:
         real = torch.view_as_real(value) if value.is_complex() else value
         return real.contiguous().view(_WHOLE[real.element_size()]).sum(dtype=torch.int64)
-    except RuntimeError:
+    except RuntimeError as error:
+        raise_if_short(error, "the comparison of the weights")
         # What has no plain memory, as a sparse buffer, has its count alone.
         return torch.zeros((), dtype=torch.int64, device=value.device)

@@ -17,6 +17,7 @@ from ledger.mechanisms.plan import Plan
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.job_models.models import make
+from trainer_adapter.layers.weight_writes import WriteWatch
 
 PLAN = Plan(Fraction(1, 2), Fraction(1), Fraction(1), 10, 32)
 HUGE = "from torch import nn\n\n\ndef huge():\n    return nn.Linear(1_000_000, 4_000_000)\n"
@@ -60,6 +61,16 @@ def test_what_does_not_fit_is_named(
     model, data = made()
     with room(1 << 24), pytest.raises(Malformed, match=rule):
         Engine(PLAN, model, cross_entropy, data, places)
+
+
+def test_a_comparison_of_weights_that_does_not_fit_is_no_write() -> None:
+    """It is said to be what it is; and what may have been written on records is erased."""
+    weights = {"weight": torch.ones(18_000_000)}
+    watch = WriteWatch(weights, values=True)
+    assert watch.written() == []
+    with room(1 << 24), pytest.raises(MemoryError, match="the comparison of the weights does not fit into memory"):
+        watch.check(erase=True)
+    assert not weights["weight"].any()
 
 
 def test_a_file_whose_model_does_not_fit_is_named(tmp_path: Path) -> None:
