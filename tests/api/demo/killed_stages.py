@@ -7,14 +7,12 @@ the next takes the folder as it is; ``MADE`` says whether a whole demonstration 
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from itertools import count
 from pathlib import Path
 from typing import Final
 
 from api.demo.stage import make_room, prepare
+from tests.killed_forks import killed_forks
 
 NAMES_CHANGED: Final = frozenset({"os.mkdir", "os.remove", "os.rmdir", "open"})
 
@@ -32,39 +30,18 @@ def live(folder: Path) -> None:
         (folder / name).write_text(name, encoding="ascii")
 
 
-def _take_until(moment: int, folder: Path) -> None:
-    left = moment
-
-    def audit(name: str, _: object) -> None:
-        nonlocal left
-        if name in NAMES_CHANGED:
-            left -= 1
-            if not left:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(audit)
-    take(folder)
-
-
 def main(folder: Path, *, made: bool) -> None:
-    """Fork until one is not killed."""
-    for moment in count(1):
+    """Fork until one is not killed, and write how many there were."""
+    number = 0
+    for number in killed_forks(NAMES_CHANGED, lambda _: take(folder)):
+        if number > 1:
+            take(folder)
         if made:
             take(folder)
             live(folder)
-        child = os.fork()
-        if not child:
-            _take_until(moment, folder)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            assert os.WEXITSTATUS(status) == 0
-            sys.stdout.write(f"{moment}\n")
-            return
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        take(folder)
-        if not made:
+        elif number > 1:
             make_room(folder, replace=True)
+    sys.stdout.write(f"{number}\n")
 
 
 if __name__ == "__main__":
