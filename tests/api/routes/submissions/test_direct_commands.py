@@ -51,7 +51,7 @@ def _app(world: ServedWorld, *, direct: bool, issuers: Callable[[], Iterable[Iss
         log=world.log,
         clock=world.clock,
         issuers=issuers or [world.everybody.issuer()],
-        quotas=CallerQuotas(QuotaTerms(commands_per_minute=60)),
+        quotas=CallerQuotas(QuotaTerms(commands_per_minute=60), clock=lambda: 0.0),
     )
     others = [one for one in app.user_middleware if "authenticator" not in one.kwargs]
     assert len(others) == len(app.user_middleware) - 1
@@ -120,7 +120,7 @@ def test_every_answer_is_that_of_the_framework(world: ServedWorld) -> None:
 
 @pytest.mark.parametrize("direct", [True, False])
 def test_a_quota_is_counted_on_either_way(world: ServedWorld, *, direct: bool) -> None:
-    """The sixty-first command of a minute is one too many."""
+    """The sixty-first command is one too many while the clock of quotas stands."""
     raw, signed = _charge(world, "run-1")
     whole = [("authorization", world.everybody.shown(BANK_A)["authorization"])]
     whole += [("content-type", JSON_TYPE), (SIGNATURE_HEADER, signed)]
