@@ -9,9 +9,11 @@ the stack frames, since its message may quote the request.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -48,9 +50,55 @@ class JsonLines(logging.Formatter):
         return _encode(fields)
 
 
+class LogLines(logging.StreamHandler[TextIO]):
+    """Writes the lines of one turn of an event loop together: at each write other threads take the interpreter.
+
+    A warning, and what another thread logs, is written at once, after the lines before it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to ``stream``."""
+        super().__init__(stream)
+        self._lines: list[str] = []
+        self._last: logging.LogRecord | None = None
+        self._writes_next: asyncio.AbstractEventLoop | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or have it written by the event loop that runs in this thread. Raises: nothing."""
+        try:
+            self._lines.append(self.format(record) + self.terminator)
+        except Exception:  # noqa: BLE001 - a record that cannot be formatted is reported as such
+            self.handleError(record)
+            return
+        self._last = record
+        loop = None
+        if record.levelno < logging.WARNING:
+            with suppress(RuntimeError):
+                loop = asyncio.get_running_loop()
+        if loop is None:
+            self.flush()
+        elif loop is not self._writes_next:
+            self._writes_next = loop
+            loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what waits. Raises: nothing; lines that cannot be written are reported and lost."""
+        self.acquire()
+        lines, self._lines, self._writes_next = "".join(self._lines), [], None
+        try:
+            if lines:
+                self.stream.write(lines)
+            super().flush()
+        except Exception:  # noqa: BLE001 - as the library's own handler has it
+            if self._last is not None:
+                self.handleError(self._last)
+        finally:
+            self.release()
+
+
 def log_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
     """Log everything of this process so; returns the handler, so that a caller can remove it."""
-    handler = logging.StreamHandler(stream)
+    handler = LogLines(stream)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.addHandler(handler)

@@ -141,16 +141,12 @@ class Batch:
             self.tree.know(before.tree.added)
         # One reading for the whole batch: a pause that begins later is of the next one.
         self._reading = recorder.now(0)
+        self._now = max(self._reading, state.time)
         if state.suspended is not None:
             return
         for charge in state.due(self._now, LAPSES_MAX):
             self.record(recorder.lapse(charge))
         self._record_statement()
-
-    @property
-    def _now(self) -> int:
-        """The time (ms) of the next entry."""
-        return max(self._reading, self.state.time)
 
     def record_call(self, call: Call, commands: Iterable[PendingCommand | Outcome]) -> bool:
         """Record the first commands of a call in order; whether none lacks a price: no price is computed here."""
@@ -236,6 +232,7 @@ class Batch:
             effect = run_effect(kind, recorded)
         self.tree.add(self.state.append(Read(name, kind, time, effect), data))
         self.rows.append((index, name, kind, time, data))
+        self._now = max(self._reading, self.state.time)
 
     def _known(self, pending: PendingCommand) -> Outcome | None:
         """The outcome that this id has already (it is an idempotency key): for the same command only."""

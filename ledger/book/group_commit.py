@@ -225,7 +225,9 @@ class Writer:
                 raise message
             else:
                 self._note_finished(*message)
-            message = self._queue.get(self._patience_s(since)) if len(self._calls) < BATCH_MAX else None
+            if len(self._calls) >= BATCH_MAX:
+                break
+            message = self._queue.get(0) or self._queue.get(self._patience_s(since))
         return found
 
     def _patience_s(self, since: float) -> float:

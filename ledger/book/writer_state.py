@@ -258,6 +258,7 @@ class WriterState:
         if entry.time < self.time:
             raise Malformed("time", "lies before the time of the entry before it")
         index, journal, secret = self._tree.size, self._journal, state_entry_secret(data)
+        time_after = entry.time_after
         self.records.position = index
         # Another process may state the state after any entry, so the accounts are put down after each but where it is
         # known that none does. What is no run may look at accounts.
@@ -268,7 +269,7 @@ class WriterState:
         apply_effect(self.facts, entry.effect, index, sums)
         if not waits:
             sums.put()
-        journal.record(entry.id, entry.kind, entry.time_after, secret)
+        journal.record(entry.id, entry.kind, time_after, secret)
         if isinstance(entry.effect, Stated):
             self.statements.note(index, entry.effect)
         if isinstance(entry.effect, Charged):
@@ -277,8 +278,8 @@ class WriterState:
             if len(self._deadlines) > 2 * len(charges) + _FOLDED:
                 # Most charges are settled long before their deadline.
                 self._deadlines = sorted(one for one in self._deadlines if charges.is_pending(one[1]))
-        self.time = entry.time_after
-        if self.time < entry.time:
+        self.time = time_after
+        if time_after < entry.time:
             # A clock correction has moved the deadlines.
             charges = self.facts.open_charges
             self._deadlines = sorted((one.deadline, one.id) for one in charges.values() if charges.is_pending(one.id))

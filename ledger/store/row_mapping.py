@@ -107,7 +107,8 @@ def _load_number(text: str) -> Fraction:
 
 
 def _enumerated(kind: type[StrEnum]) -> _Converter:
-    return _Converter({one.value: one for one in kind}.__getitem__, attrgetter("value"))
+    # Not ``value``, which is a property: two calls of functions a row.
+    return _Converter({one.value: one for one in kind}.__getitem__, attrgetter("_value_"))
 
 
 _LIST: Final = _Converter(_load_list, _dump_list)
@@ -174,7 +175,8 @@ class RecordMapping(Generic[V]):
         converters = [None if hint in _PLAIN else _CONVERTERS[hint] for hint in hints.values()]
         self._loads = [(place, one.load) for place, one in enumerate(converters) if one is not None]
         self._dumps = [(place, one.dump) for place, one in enumerate(converters) if one is not None]
-        self._values: Callable[[V], tuple[Any, ...]] = attrgetter(*hints)
+        self._width = len(hints)
+        self._values: Callable[[V], tuple[Any, ...]] = attrgetter(*hints, *self._late)
 
     def columns(self, *key: str) -> list[Column[Any]]:
         """The columns, in the order of the fields; ``key`` names those of the primary key."""
@@ -195,11 +197,11 @@ class RecordMapping(Generic[V]):
 
     def dump(self, value: V) -> tuple[Any, ...]:
         """The row of a value, in the order of the columns."""
-        values = [*self._values(value)]
+        whole = self._values(value)
+        values = [*whole[: self._width]]
         for place, dump in self._dumps:
             values[place] = dump(values[place])
-        if self._late:
-            late = {name: found for name in self._late if (found := getattr(value, name)) is not None}
-            if late:
-                values[self._shared] = json.dumps({**late, _FIRST: json.loads(values[self._shared])})
+        late = {name: found for name, found in zip(self._late, whole[self._width :], strict=True) if found is not None}
+        if late:
+            values[self._shared] = json.dumps({**late, _FIRST: json.loads(values[self._shared])})
         return tuple(values)

@@ -42,7 +42,12 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         """Check that lists have different items, and exact numbers lie within their bounds. Raises: Malformed."""
-        for name, check in _CHECKS[type(self)]:
+        distinct, checks = _CHECKS[type(self)]
+        for name in distinct:
+            value = getattr(self, name)
+            if value is not None and len(value) > 1 and isinstance(value, tuple) and len(set(value)) != len(value):
+                raise Malformed(name, "names an item twice")
+        for name, check in checks:
             check(getattr(self, name), name)
 
     @classmethod
@@ -84,8 +89,9 @@ def canonical_reader(kind: type[T]) -> Callable[[bytes], T | None]:
             return None
         try:
             record = decode(data)
-            # Other spellings, repeated names and absent constants all give other bytes when encoded again.
-            return record if write(record) == data else None
+            # Other spellings, repeated names and absent constants all give other bytes when encoded again, and of
+            # ASCII the encoder's order is the canonical one.
+            return record if _ENCODER.encode(record) == data else None
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
 
@@ -169,22 +175,23 @@ def _inner(node: inspect.Type) -> list[inspect.Type]:
 Check = Callable[[Any, str], None]
 
 
-class _Checks(dict[type, tuple[tuple[str, Check], ...]]):
-    """By kind of record and field, the checks beyond msgspec's; cached, since records are created often."""
+class _Checks(dict[type, tuple[tuple[str, ...], tuple[tuple[str, Check], ...]]]):
+    """By kind of record, the fields whose items differ, and the checks beyond msgspec's of others; cached."""
 
-    def __missing__(self, kind: type) -> tuple[tuple[str, Check], ...]:
+    def __missing__(self, kind: type) -> tuple[tuple[str, ...], tuple[tuple[str, Check], ...]]:
         info = type_info(kind)
         assert isinstance(info, inspect.StructType)
+        distinct: list[str] = []
         checks: list[tuple[str, Check]] = []
         for field in info.fields:
             extra = _extra(field.type)
             if extra.get("distinct"):
-                checks.append((field.name, _all_different))
+                distinct.append(field.name)
             if "positive" in extra:
                 checks.append((field.name, _within(extra)))
             if "positive" in (each := _extra(_item(field.type))):
                 checks.append((field.name, _each(_within(each))))
-        self[kind] = tuple(checks)
+        self[kind] = tuple(distinct), tuple(checks)
         return self[kind]
 
 
@@ -197,11 +204,6 @@ def _extra(node: inspect.Type) -> dict[str, Any]:
     if isinstance(node, inspect.UnionType):
         return next((extra for step_type in node.types if (extra := _extra(step_type))), {})
     return {}
-
-
-def _all_different(value: tuple[Any, ...] | str | None, where: str) -> None:
-    if isinstance(value, tuple) and len(value) > 1 and len(set(value)) != len(value):
-        raise Malformed(where, "names an item twice")
 
 
 def _item(node: inspect.Type) -> inspect.Type:

@@ -103,7 +103,8 @@ class StateStatements:
         Raises:
             Malformed: if a root that another process stated is not that of the entries.
         """
-        self._follow()
+        if self._others or self._unbuilt is not None:
+            self._follow()
         own = self._own
         if own is not None and self._is_late(own) and (self.closing or own.tree.done()):
             # What it was to state is stated with all that came since.
