@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from joserfc import jws
@@ -91,8 +91,21 @@ class Token:
     roles: tuple[str, ...]
 
 
-Verified = tuple[Iterable[Issuer], dict[bytes, tuple[c.Object, Token]]]
-"""The issuers, and the tokens verified with their keys: time claims and content by the token's digest."""
+class _Verified(NamedTuple):
+    """A token whose signature was verified: its time claims, when all of them were met, and its content."""
+
+    times: c.Object
+    since_s: int
+    token: Token
+
+    def is_met(self, now_s: int) -> bool:
+        """Whether the claims are met for sure: they were before, and the token has not expired, on any clock."""
+        ends = self.times["exp"]
+        return isinstance(ends, int | float) and self.since_s <= now_s < ends
+
+
+Verified = tuple[Iterable[Issuer], dict[bytes, _Verified]]
+"""The issuers, and the tokens verified with their keys, by the token's digest."""
 
 
 class TokenInvalid(Exception):  # noqa: N818 - what is the case
@@ -110,9 +123,10 @@ class Tokens:
         self._issuers = issuers if callable(issuers) else lambda: fixed
         self._verified: Verified = self._issuers(), {}
         required: ClaimsOption = {"essential": True}
-        self._times = JwtClaims(lambda: clock() // 1000)
+        self._now_s: Callable[[], int] = lambda: clock() // 1000
+        self._times = JwtClaims(self._now_s)
         self._claims = JwtClaims(
-            lambda: clock() // 1000,
+            self._now_s,
             life_s_max=LIFE_S_MAX,
             aud={"essential": True, "value": audience},
             exp=required,
@@ -139,11 +153,12 @@ class Tokens:
         if issuers is not cache[0]:
             # Tokens signed with a key that was removed are no longer accepted.
             cache = self._verified = issuers, {}
-        verified = cache[1]
+        verified, now_s = cache[1], self._now_s()
         try:
             if (known := verified.get(digest)) is not None:
-                self._times.check(known[0])
-                return known[1]
+                if not known.is_met(now_s):
+                    self._times.check(known.times)
+                return known.token
             algorithm, claims = _read(text)
             self._claims.check(claims)
             name = c.string(claims["iss"], "iss", 500)
@@ -157,7 +172,7 @@ class Tokens:
             raise TokenInvalid(f"the access token is refused: {error}") from None
         if len(verified) >= VERIFIED_MAX:
             verified.clear()
-        verified[digest] = {claim: claims[claim] for claim in _TIMES if claim in claims}, token
+        verified[digest] = _Verified({claim: claims[claim] for claim in _TIMES if claim in claims}, now_s, token)
         return token
 
 

@@ -19,7 +19,7 @@ def test_a_token_believed_before_is_refused_after_its_time() -> None:
     everybody = Everybody("https://login.example", ORIGIN, clock)
     tokens, token = Tokens([everybody.issuer()], ORIGIN, clock), everybody.token(BANK_A)
     made = clock.now
-    for seconds in (0, LIFE_S + SKEW_S - 1):
+    for seconds in (0, LIFE_S - 1, LIFE_S, LIFE_S + SKEW_S - 1, 0, -SKEW_S):
         clock.now = made + seconds * 1000
         assert tokens.verify(token, lambda _: None).organisation == BANK_A
     for seconds, why in ((LIFE_S + SKEW_S, "is expired"), (-SKEW_S - 1, "in the future")):
