@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import add
 from typing import Final, NamedTuple
 
 from ledger.accounts.account_loss import counted_loss
@@ -26,8 +27,11 @@ from ledger.wire.exact_numbers import NAT, ceil_decimal, format_number
 
 CODE: Final = "no_room"
 SUM_MAX: Final = 1 << 62
-"""Units of loss at one coordinate of all charges on a partition, beyond which it takes no more: a database's integer
-has 63 bits. No account of the partition has more than all its charges together, and one charge has at most 2^48."""
+"""Units of loss at one coordinate of all charges on a partition, beyond which it took no more before
+:data:`WIDE_SUMS_SINCE_MS`: a row had one integer for a sum. One charge has at most 2^48."""
+WIDE_SUMS_SINCE_MS: Final = 1_797_292_800_000
+"""2026-12-15: replay refuses what an earlier program refused for :data:`SUM_MAX`, by which one lineage could close a
+partition to all others."""
 Accounts = Mapping[tuple[str, str], Account]
 _PLACES: Final = (4, 6, 8, 10, 12)
 
@@ -240,13 +244,25 @@ class GroupLimit:
         return full
 
 
-def beyond_count(accounts: Accounts, refs: Iterable[str]) -> str | None:
-    """A partition whose charges together have a sum that a database could not hold if more came, if any."""
+def beyond_count(accounts: Accounts, refs: Iterable[str], now: int) -> str | None:
+    """A partition that takes no more at a time (ms) because its charges together have too great a sum, if any."""
+    if now >= WIDE_SUMS_SINCE_MS:
+        return None
     found = ((ref, one) for ref in refs if (one := accounts.get((ref, GLOBAL))) is not None)
     # Many partitions usually have equal accounts, which share their sums.
     whole = {(id(one.posted), id(one.pending)): (ref, one) for ref, one in found}
     sums = ((ref, max(one.posted.finite) + max(one.pending.finite)) for ref, one in whole.values())
     return next((ref for ref, most in sums if most > SUM_MAX), None)
+
+
+def runs_within_count(accounts: Accounts, losses: Mapping[str, Loss]) -> int:
+    """How many more runs of these losses certainly stay within :data:`SUM_MAX`, whatever is settled between them."""
+    # The greatest posted and the greatest pending sum are each at most the greatest of both together.
+    most = (
+        (max(map(add, one.posted.finite, one.pending.finite)) if one is not None else 0, max(run.finite))
+        for one, run in ((accounts.get((ref, GLOBAL)), loss) for ref, loss in losses.items())
+    )
+    return min((max(0, SUM_MAX // 2 - total) // run for total, run in most if run), default=SUM_MAX)
 
 
 def silent(partition: str, *, enough: bool) -> str:

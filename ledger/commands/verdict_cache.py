@@ -18,8 +18,7 @@ T = TypeVar("T")
 KEPT_MAX: Final = 4_096
 """Verdicts in the cache; when it is full, it is emptied."""
 COUNTED_MAX: Final = 8_192
-"""Runs that are counted before it is looked again whether one fits. So many of the greatest loss do not take an account
-within :data:`ledger.accounts.headroom.SUM_MAX` beyond what a database holds."""
+"""Runs that are counted before it is looked again whether one fits."""
 SAMPLE: Final = 1_000
 """One in this many decisions by a cached verdict is also made in full, and compared."""
 

@@ -9,7 +9,7 @@ projections of the entries and are rebuilt from them at will: the record of each
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, MetaData, Table
@@ -243,19 +243,40 @@ CONTRACT_HEADS: Final[TableMapping[str, str]] = TableMapping(
 """The newest version of each contract id."""
 
 
+SUM_BITS: Final = 63
+"""Bits of a finite sum that its column holds; those above stand above the count of infinite charges."""
+_COUNT_BITS: Final = 32
+"""Bits of a count of infinite charges, of which there are fewer than entries."""
+
+
 def _load_account(rows: Rows) -> Account:
     """An account, a row for each coordinate. Raises: ValueError, if a coordinate has no row, or two."""
     coordinates = [row.coordinate for row in rows]
     if coordinates != [*range(len(rows))]:
         raise ValueError(f"coordinates {coordinates} are not 0 to {len(rows) - 1}")
-    posted = Loss(tuple(row.posted for row in rows), tuple(row.posted_infinite for row in rows))
-    pending = Loss(tuple(row.pending for row in rows), tuple(row.pending_infinite for row in rows))
+    posted = _load_sums((row.posted, row.posted_infinite) for row in rows)
+    pending = _load_sums((row.pending, row.pending_infinite) for row in rows)
     return Account(rows[0].partition, rows[0].holder, posted, pending)
 
 
+def _load_sums(columns: Iterable[tuple[int, int]]) -> Loss:
+    sums = [(low | high >> _COUNT_BITS << SUM_BITS, high & (1 << _COUNT_BITS) - 1) for low, high in columns]
+    return Loss(tuple(finite for finite, _ in sums), tuple(infinite for _, infinite in sums))
+
+
 def _dump_account(key: tuple[str, str], value: Account) -> list[tuple[Any, ...]]:
-    sums = zip(value.posted.finite, value.posted.infinite, value.pending.finite, value.pending.infinite, strict=True)
-    return [(*key, place, *one) for place, one in enumerate(sums)]
+    sums = zip(_dump_sums(value.posted), _dump_sums(value.pending), strict=True)
+    return [(*key, place, *posted, *pending) for place, (posted, pending) in enumerate(sums)]
+
+
+def _dump_sums(loss: Loss) -> Iterable[tuple[int, int]]:
+    if max(loss.finite, default=0) >> SUM_BITS == 0:
+        return zip(loss.finite, loss.infinite, strict=True)
+    # A coordinate that decides nothing may have any sum: a database's integer has 63 bits.
+    return [
+        (finite & (1 << SUM_BITS) - 1, infinite | finite >> SUM_BITS << _COUNT_BITS)
+        for finite, infinite in zip(loss.finite, loss.infinite, strict=True)
+    ]
 
 
 ACCOUNTS: Final[TableMapping[tuple[str, str], Account]] = TableMapping(

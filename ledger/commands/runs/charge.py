@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, structs
 
-from ledger.accounts.headroom import CODE, GroupLimit, beyond_count
+from ledger.accounts.headroom import CODE, GroupLimit, Room, beyond_count, runs_within_count
 from ledger.accounts.limits import no_room
 from ledger.commands.command_kind import CommandKind
 from ledger.commands.context import Context
@@ -52,7 +52,7 @@ def decide(context: Context[MakeCharge]) -> Decision:
     cached = cache.get(key)
     own = OwnTerms(body.contract, body.deadline, body.clean_room.signing.thumbprint)
     valid = cached is not None and still_holds(context.facts, cached.priced.verdict, own, context.now)
-    if cached is not None and valid and _has_room(context.facts, cache, cached):
+    if cached is not None and valid and _has_room(context, cache, cached):
         decided = _admission(context, *cached)
         if cache.is_sampled():
             _compare(context, decided)
@@ -67,12 +67,12 @@ def decide(context: Context[MakeCharge]) -> Decision:
     return decided
 
 
-def _has_room(facts: Facts, cache: VerdictCache[CachedCharge], cached: CachedCharge) -> bool:
+def _has_room(context: Context[MakeCharge], cache: VerdictCache[CachedCharge], cached: CachedCharge) -> bool:
     """Whether every account has room for one more such charge: counted since the one before it, or looked up."""
-    priced = cached.priced
+    facts, priced = context.facts, cached.priced
     if not priced.body.ranges and cache.takes_room(cached):
         return True
-    if _beyond_count(facts, priced) is not None:
+    if _beyond_count(context, priced) is not None:
         return False
     if priced.body.ranges:
         # To count how many fit would take longer than to check whether one does.
@@ -81,12 +81,18 @@ def _has_room(facts: Facts, cache: VerdictCache[CachedCharge], cached: CachedCha
     rooms = [*priced.rooms(facts)]
     if not all(room.enough for room in rooms):
         return False
-    cache.note_room(cached, lambda: min((room.runs for room in rooms), default=0))
+    cache.note_room(cached, lambda: _runs_that_fit(facts, rooms))
     return True
 
 
-def _beyond_count(facts: Facts, priced: PricedCharge) -> str | None:
-    return beyond_count(facts.accounts, (partition.ref for partition in priced.partitions))
+def _runs_that_fit(facts: Facts, rooms: list[Room]) -> int:
+    """How many more such runs certainly fit in these accounts."""
+    within = runs_within_count(facts.accounts, {room.limit.partition: room.run for room in rooms})
+    return min(within, min((room.runs for room in rooms), default=0))
+
+
+def _beyond_count(context: Context[MakeCharge], priced: PricedCharge) -> str | None:
+    return beyond_count(context.facts.accounts, (partition.ref for partition in priced.partitions), context.now)
 
 
 def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
@@ -94,7 +100,7 @@ def _admit(context: Context[MakeCharge], priced: PricedCharge) -> Decision:
     # All or nothing: the refusal names every account that has no room.
     if full := priced.full(context.facts):
         raise no_room([check for limit in full for check in _checks(context.facts, priced, limit)])
-    if (ref := _beyond_count(context.facts, priced)) is not None:
+    if (ref := _beyond_count(context, priced)) is not None:
         text = f"the charges on {ref} have too great a sum at one coordinate: open another partition"
         raise no_room([Check(CODE, passed=False, text=text)])
     return _admission(context, priced, priced.derived(), priced.answered())

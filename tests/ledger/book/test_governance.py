@@ -294,7 +294,7 @@ def test_the_domains_own_sro_decrees(world: StoredWorld) -> None:
 
 
 FAR: Final = plan(100, "0.3", "0.000000001")
-"""A run that costs 206 nat at order 5, and next to nothing where its account is decided."""
+"""A run that costs 187 nat at order 5, and next to nothing where its account is decided."""
 
 
 def test_a_decree_forgives_what_an_entry_can_hold(world: StoredWorld) -> None:
@@ -324,7 +324,7 @@ def test_a_holder_that_no_index_can_be_has_no_account(world: StoredWorld) -> Non
 def test_no_account_outgrows_what_a_database_holds(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Charges on a partition whose sum would are refused, before the budget is exhausted; others go on."""
     assert verdict_cache.COUNTED_MAX * LOSS_MAX + headroom.SUM_MAX < 1 << 63
-    monkeypatch.setattr(headroom, "SUM_MAX", 5 * 206 * NAT)
+    monkeypatch.setattr(headroom, "SUM_MAX", 5 * 188 * NAT)
     monkeypatch.setattr(verdict_cache, "COUNTED_MAX", 1)
     outcomes = world.submit(*(world.charge(f"far-{number}", run=FAR) for number in range(12)))
     assert set(words(outcomes[:5])) == {"pending"}
