@@ -106,7 +106,7 @@ def create_app(  # noqa: PLR0913 - the parts of a service
     binding, quotas = Binding(url, clock), quotas or CallerQuotas()
     trusted = issuers if callable(issuers) else _always(tuple(issuers))
     tokens = Tokens(trusted, log.origin, clock)
-    book.meter_pricing(quotas.count_pricing)
+    book.meter_pricing(quotas.count_pricing, quotas.pricing_wait_s)
     authenticator = Authenticator(book, tokens, quotas)
     app = _empty_app(authenticator)
     secret = secret or secrets.token_bytes(32)

@@ -55,9 +55,9 @@ class Quota:
         """Take so many units. Raises: Problem (429), if fewer are left; then none is taken."""
         self._refuse(self.buckets.take(key, cost))
 
-    def check(self, key: Hashable) -> None:
-        """Raises: Problem (429), if less than a unit is left."""
-        self._refuse(self.buckets.wait_s(key))
+    def check(self, key: Hashable, uncounted: float = 0.0) -> None:
+        """Raises: Problem (429), if less than a unit is left once ``uncounted`` units are taken."""
+        self._refuse(self.buckets.wait_s(key, uncounted))
 
     def _refuse(self, wait_s: float) -> None:
         if not wait_s:
@@ -128,9 +128,13 @@ class CallerQuotas:
         if count:
             self._refusals.buckets.charge(_key(caller), count)
 
-    def check_pricing(self, caller: Caller) -> None:
-        """Raises: Problem (429), if a caller has used up its seconds of pricing."""
-        self._pricing.check(_key(caller))
+    def check_pricing(self, caller: Caller, uncounted_s: float = 0.0) -> None:
+        """Raises: Problem (429), if a caller has used up its seconds of pricing, those not counted yet among them."""
+        self._pricing.check(_key(caller), uncounted_s)
+
+    def pricing_wait_s(self, organisation: str) -> float:
+        """Seconds until an organisation has some of its seconds of pricing again; 0 if it has."""
+        return self._pricing.buckets.wait_s((organisation, ""))
 
     def count_pricing(self, organisation: str, seconds: float) -> None:
         """Count seconds of a processor that a price took which an organisation needed."""

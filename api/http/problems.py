@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Match
 from api.http.field_types import one_of, schema_of
 from client.http.endpoints import PROBLEM_TYPE, SIGNATURE_HEADER
 from ledger.book.document_store import DocumentQuotaUsed
-from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, RowsDiffer
+from ledger.book.submitted_command import BookBusy, BookPaused, BookStopped, PricingRefused, RowsDiffer
 from ledger.domain.outcomes import Code, StableCode
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
@@ -34,6 +34,8 @@ from ledger.wire.records import Record, write
 ROWS_DIFFER: Final = "a row was changed by another hand: the service's log names it"
 _LOG: Final = logging.getLogger("api.problems")
 _UNAUTHENTICATED: Final = 401
+_TURN_S: Final = 2
+"""Seconds after which an organisation may have a turn to be priced."""
 
 
 class ServiceCode(StableCode):
@@ -223,6 +225,17 @@ def _documents_used(_request: Request, error: DocumentQuotaUsed) -> Problem:
     return Problem(code, f"{error}: retry in {retry_s} s", retry_s=retry_s)
 
 
+def pricing_refused(error: PricingRefused, name: str = "") -> Problem:
+    """An organisation has no turn left to be priced, as too many of its commands wait or its quota is used up.
+
+    ``name``: the id of the command.
+    """
+    if not error.wait_s:
+        return Problem(ServiceCode.TOO_MANY, str(error), id=name, retry_s=_TURN_S)
+    retry_s = math.ceil(error.wait_s)
+    return Problem(ServiceCode.QUOTA_EXCEEDED, f"{error}: retry in {retry_s} s", id=name, retry_s=retry_s)
+
+
 def _invalid(_request: Request, error: RequestValidationError) -> Problem:
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"][1:])
@@ -254,6 +267,7 @@ _PROBLEMS: Final[dict[type[Exception], Callable[[Request, Any], Problem]]] = {
     BookPaused: lambda _, error: Problem(ServiceCode.PAUSED, str(error)),
     BookStopped: _stopped,
     DocumentQuotaUsed: _documents_used,
+    PricingRefused: lambda _, error: pricing_refused(error),
     RowsDiffer: lambda _, __: Problem(ServiceCode.STOPPED, ROWS_DIFFER),
     HTTPException: _of_status,
     Malformed: lambda _, error: Problem(Code.MALFORMED, str(error), field=error.field),

@@ -62,11 +62,12 @@ class RefillingBuckets:
             self._hold(key, full_at + cost * self._unit_s)
             return 0.0
 
-    def wait_s(self, key: Hashable) -> float:
-        """Seconds until a whole unit is in the bucket, 0 if one is; nothing is taken."""
+    def wait_s(self, key: Hashable, uncounted: float = 0.0) -> float:
+        """Seconds until a whole unit is in the bucket beside ``uncounted`` ones, 0 if one is; nothing is taken."""
         with self._lock:
             now = self._clock()
-            return max(0.0, self._full_at.get(key, now) + self._unit_s - now - self.window_s)
+            full_at = max(self._full_at.get(key, now), now) + uncounted * self._unit_s
+            return max(0.0, full_at + self._unit_s - now - self.window_s)
 
     def charge(self, key: Hashable, cost: float) -> None:
         """Take ``cost`` units, also if fewer are there."""

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.auth.authorisation import PUBLIC, Caller
 from api.auth.caller_quotas import CallerQuotas
 from api.http.problems import Problem, ServiceCode, failed
+from api.http.wanted_answers import OVER
 from api.middleware.metrics import Metrics
 
 IN_FLIGHT_MAX: Final = 384
@@ -107,7 +108,9 @@ class Requests:
             scope = {**scope, "method": "GET", HEAD: True}
         given = Headers(scope=scope).get(REQUEST_ID, "")
         request_id = given if _ID.match(given) else f"{self._prefix}-{next(self._numbers)}"
-        exchange = _Exchange(scope, receive, Answering(send, request_id, scope, self._quotas), perf_counter())
+        answering = Answering(send, request_id, scope, self._quotas)
+        scope[OVER] = lambda: answering.over
+        exchange = _Exchange(scope, receive, answering, perf_counter())
         if self._metrics.in_flight >= self._in_flight_max:
             busy = Problem(ServiceCode.BUSY, "too many requests are being answered")
             await self._respond(busy, scope)(scope, receive, exchange.answering.send)

@@ -19,19 +19,17 @@ from pathlib import Path
 from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from msgspec import structs
 from sqlalchemy import Engine
 
-from ledger.accounts.pricing import COMPUTED
 from ledger.book.batch import Recorder
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_store import DocumentStore, Storer
 from ledger.book.group_commit import CLOSED, Writer
 from ledger.book.log_key.overlap_window import signer_of_both
 from ledger.book.lost_database import busy_where_lost
-from ledger.book.opening_checks import begin_epoch, take_lock, usable_state
+from ledger.book.opening_checks import begin_clock, begin_epoch, take_lock, usable_state
 from ledger.book.past_snapshot import PastSnapshot, sign_past
-from ledger.book.prepare import quoted, read_submission
+from ledger.book.pricing.quotes import Quotes
 from ledger.book.state.row_comparison import RowComparison
 from ledger.book.state.state_statements import StatedTree
 from ledger.book.state.uncollected_objects import UNCOLLECTED
@@ -41,6 +39,7 @@ from ledger.book.submitted_command import (
     BookStopped,
     BookUnusable,
     Outcome,
+    PricingRefused,
     RowsDiffer,
     Submission,
     Views,
@@ -50,9 +49,8 @@ from ledger.domain.charge_record import Charge
 from ledger.domain.facts import Partition
 from ledger.domain.gate import Gate
 from ledger.log.checkpoint import LogSigner
-from ledger.store.cosignatures import newest_cosigned
 from ledger.store.engine import engine_of
-from ledger.store.snapshot import Log, Snapshot
+from ledger.store.snapshot import Snapshot
 
 __all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "RowsDiffer", "Submission"]
 
@@ -65,6 +63,7 @@ class Book:
         self._rows = rows
         self._writes, self._reads = engines
         self._recorder, self._writer = recorder, writer
+        self._quotes = Quotes(recorder, writer, rows, self.read)
         self._documents = DocumentStore(self._writes, writer.check_storage, self._snapshot, recorder.clock.wall)
         self._closed = False
 
@@ -115,7 +114,7 @@ class Book:
             state = usable_state(engines[1], recorder.signer.key, keeping, snapshot, volatile=volatile)
             state.statements.enabled = statements
             recorder.signer = signer_of_both(engines[1], recorder.signer, old_key)
-            _begin_clock(engines[1], recorder.clock, state.time, show_first)
+            begin_clock(engines[1], recorder.clock, state.time, show_first)
             if keeping is not None:
                 keeping.begin()
             begin_epoch(engines[0], lock)
@@ -136,6 +135,7 @@ class Book:
         Raises:
             BookBusy: if too many commands wait, or too many runs are being priced, or the prices of one keep changing;
                 retry with the same ids.
+            PricingRefused: if an organisation has no turn left to be priced; what was decided before stands.
             BookPaused: if the clock is not believed; the same.
             BookStopped: if the outcome is unknown. Retry with the same ids when the book is open again.
             RowsDiffer: if a row that prices are computed from is not what the entries make it; nothing is recorded.
@@ -146,7 +146,7 @@ class Book:
         try:
             return self._released(call.result())
         except Exception as error:
-            self._rows.blame(error)
+            self._failed(error)
             raise
 
     async def submit_async(self, submissions: Sequence[Submission]) -> list[Outcome]:
@@ -158,8 +158,13 @@ class Book:
         try:
             return self._released(await future)
         except Exception as error:
-            await asyncio.to_thread(self._rows.blame, error)
+            await asyncio.to_thread(self._failed, error)
             raise
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, PricingRefused):
+            self._released(error.decided)
+        self._rows.blame(error)
 
     def _released(self, outcomes: list[Outcome]) -> list[Outcome]:
         for one in outcomes:
@@ -175,28 +180,24 @@ class Book:
 
         Raises:
             BookBusy: if too many runs are being priced.
+            PricingRefused: if its organisation has no turn left.
             BookPaused: if the clock is not believed.
             BookStopped: if charges past their deadline cannot be settled first.
         """
-        found = read_submission(submission)
-        if isinstance(found, Outcome):
-            return found
-        with busy_where_lost(), self._rows.blamed():
-            pending = self._writer.pricing.price(found)
-        while True:
-            with self.read() as facts:
-                if not facts.due(self._recorder.now(facts.time), 1):
-                    # The prices are cached; should they have changed since, they are computed once more.
-                    return quoted(self._recorder, facts, structs.replace(pending, prices=COMPUTED), views)
-            # A command would find them lapsed, so they lapse now.
-            self._lapse_due()
+        return self._quotes.quote(submission, views)
 
-    def _lapse_due(self) -> None:
-        self._writer.send(()).result()
+    async def quote_async(self, submission: Submission, views: Views | None = None) -> Outcome:
+        """As :meth:`quote`, for a coroutine: no thread waits for its turn. Raises: as it does."""
+        return await self._quotes.quote_async(submission, views)
 
-    def meter_pricing(self, meter: Callable[[str, float], object]) -> None:
-        """From now on ``meter`` gets the actor and the seconds of a processor of every price that is computed."""
-        self._writer.pricing.meter = meter
+    def meter_pricing(self, meter: Callable[[str, float], object], wait_s: Callable[[str], float]) -> None:
+        """Hold whose commands are priced to a quota, from now on.
+
+        Args:
+            meter: gets the actor and the seconds of a processor of everything that is priced.
+            wait_s: gives the seconds until an actor's quota has room, 0 where it has; then nothing is priced for it.
+        """
+        self._writer.pricing.meter, self._writer.pricing.wait_s = meter, wait_s
 
     def put_document(self, data: bytes, storer: Storer | None = None) -> str:
         """Store bytes beside the log under their SHA-256; idempotent.
@@ -310,11 +311,3 @@ class Book:
         self._closed = True
         self._writes.dispose()
         self._reads.dispose()
-
-
-def _begin_clock(reads: Engine, clock: WallClock, last: int, show_first: Callable[[], Iterable[int]]) -> None:
-    """Hold the clock to the newest entry, to the newest cosignature and to the witnesses that see the book first."""
-    with reads.begin() as connection:
-        clock.begin(last, newest_cosigned(Log(connection)))
-    for time in show_first():
-        clock.witnessed(time)

@@ -8,8 +8,7 @@ later batch is committed, every caller gets BookStopped, and no charge is given 
 Several processes may write one book on PostgreSQL. There a batch is decided inside the lock of the log, on what the
 other processes recorded, and only reading and verifying go on during a commit.
 
-The writer also wakes for what is due without a command: the deadline of a pending charge, so that its headroom returns
-on time.
+The writer also wakes for what is due without a command: the deadline of a pending charge, whose headroom returns then.
 """
 
 from __future__ import annotations
@@ -110,8 +109,7 @@ class Writer:
         """
         if self.stopped is not None:
             raise BookStopped(self.stopped)
-        call = Call(submissions, loop)
-        self._queue.put(call)
+        self._queue.put(call := Call(submissions, loop))
         self._refuse_if_stopped()
         return call
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +13,17 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.state.snapshot_file import SnapshotFile
+from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
 from ledger.crypto.ed25519 import UnknownLibrary, checked_libsodium
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.append_only_triggers import altered_trigger, foreign_object
+from ledger.store.cosignatures import newest_cosigned
 from ledger.store.database_grants import rights_problem
 from ledger.store.database_state import check_documents, check_open_rows
 from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
 from ledger.store.schema_revision import BookUnusable, check_schema
-from ledger.store.snapshot import Snapshot
+from ledger.store.snapshot import Log, Snapshot
 from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError
 from ledger.store.sqlite_file.mounted_filesystem import FilesystemRefusedError
 from ledger.store.successor_book import successor_of
@@ -155,6 +158,19 @@ def begin_epoch(writes: Engine, lock: FileLock | None) -> None:
     except (DatabaseError, sqlite3.Error) as error:
         reported = getattr(error, "orig", None) or error
         raise BookUnusable(f"the book at {name_of(writes.url)} cannot be written: {reported}") from None
+
+
+def begin_clock(reads: Engine, clock: WallClock, last: int, show_first: Callable[[], Iterable[int]]) -> None:
+    """Hold the clock to the newest entry, to the newest cosignature and to the witnesses that see the book first.
+
+    Args:
+        last: time of the newest entry (ms).
+        show_first: shows the book to witnesses; their times (Unix ms).
+    """
+    with reads.begin() as connection:
+        clock.begin(last, newest_cosigned(Log(connection)))
+    for time in show_first():
+        clock.witnessed(time)
 
 
 def take_lock(url: str) -> FileLock | None:

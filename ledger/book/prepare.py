@@ -9,28 +9,30 @@ on with other calls meanwhile. A worker is the first to decide each opening of a
 compared with those of every partition before it, and the writer finds what was counted. No snapshot is held while a
 price is computed, which would keep the database from removing old rows and other readers from a connection: each fact
 is read in a short transaction of its own (:class:`ShortReads`). Prices are kept under all that determines them, so one
-that is found is never outdated. Only a few commands are priced at once.
+that is found is never outdated. Only a few commands are priced at once, and organisations take turns
+(:mod:`ledger.book.pricing.pricing_turns`). The quota of an organisation is looked at before each price is computed.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from time import monotonic, thread_time
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import structs
 from sqlalchemy import Engine
 
 from ledger.accounts.pricing import UNPREPARED, CollectedPrices, PreparedPrices
-from ledger.book.batch import LAPSE_ID, Recorder, outcome_of
+from ledger.book.batch import LAPSE_ID, Recorder
 from ledger.book.call_queue import Call
 from ledger.book.lost_database import busy_where_lost
+from ledger.book.pricing.pricing_turns import PricingTurns
 from ledger.book.signatures.signature_checks import TOGETHER_MIN, SignatureChecks
-from ledger.book.submitted_command import BookBusy, Outcome, Submission, Views
+from ledger.book.submitted_command import BookBusy, Outcome, PricingRefused, Submission
 from ledger.commands.context import PendingCommand
 from ledger.commands.registration.partition import OpenPartition
 from ledger.commands.registry import CLIENT_KINDS, KINDS
@@ -43,18 +45,17 @@ from ledger.store.snapshot import Snapshot
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
+T = TypeVar("T")
 AHEAD_MAX: Final = 512
 """Commands of a long call whose signatures another process verifies while those before them are decided."""
 PRICES_MAX: Final = 16_384
 """Prices that are kept, one for each contract, plan and partitions; all are dropped when there is no place."""
-AT_ONCE: Final = os.cpu_count() or 1
-"""How many commands are priced at once: pricing is work for processors alone."""
 WAIT_S: Final = 30.0
 """How long a command waits for its turn to be priced."""
 AGAIN_MAX: Final = 4
 """How often a command is priced again in a row because what others recorded meanwhile changed the prices it needs."""
 
-_BUSY: Final = f"too many runs are being priced; waited {WAIT_S:.0f} seconds"
+PRICING_BUSY: Final = f"too many runs are being priced; waited {WAIT_S:.0f} seconds"
 _PRICED: Final = (MakeCharge, OpenPartition, ReportAudit)
 """Commands that are priced before they are decided."""
 
@@ -73,24 +74,6 @@ def read_submission(one: Submission) -> PendingCommand | Outcome:
     return pending
 
 
-def quoted(recorder: Recorder, facts: Snapshot, pending: PendingCommand, views: Views | None) -> Outcome:
-    """The decision that a command would get now, on what its sender may see.
-
-    Decided on the state with the least room that there may be; where that has no room, on the one with the most, and
-    what that one admits is uncertain.
-
-    Raises:
-        BookPaused: if the clock is not believed.
-    """
-    shown = () if views is None else views(facts, pending, recorder.now(facts.time))
-    decided = recorder.decide(facts, pending, *shown[:1])
-    if decided.code is Code.BUDGET_EXHAUSTED and len(shown) > 1:
-        other = recorder.decide(facts, pending, shown[-1])
-        if not other.code.refused:
-            return structs.replace(outcome_of(pending, other), uncertain=True)
-    return outcome_of(pending, decided)
-
-
 def _id_of(raw: bytes) -> str:
     with suppress(Malformed):
         value = c.parse(raw, 65_535)
@@ -107,11 +90,13 @@ class CommandPricing:
         self._reads = ShortReads(reads)
         self._recorder = recorder
         self._priced = priced
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="book-pricing")
+        self._turns = PricingTurns()
         self._kept: dict[Hashable, PreparedPrices] = {}
         self._signatures = SignatureChecks(recorder.log_x)
         self.meter: Callable[[str, float], object] = lambda _actor, _seconds: None
         """Gets the seconds of a processor that each price took, with the actor whose command needed it."""
+        self.wait_s: Callable[[str], float] = lambda _actor: 0.0
+        """Gives the seconds until the quota of an actor has room for another price; 0 where it has."""
 
     def read_first(
         self, facts: Facts, calls: Iterable[Call], most: int, *, verified: bool = True
@@ -171,30 +156,56 @@ class CommandPricing:
         found = read_submission(one)
         if isinstance(found, Outcome):
             return found
-        return structs.replace(found, prices=self._kept.get(_key(found), UNPREPARED)) if _is_priced(found) else found
+        return structs.replace(found, prices=self._kept.get(_key(found), UNPREPARED)) if is_priced(found) else found
 
     def send(self, call: Call) -> None:
         """Have the first commands that wait in a call priced; the call comes back to the writer in any case."""
-        since = monotonic()
-        self._pool.submit(self._price_call, call, since).add_done_callback(lambda done: self._return(call, done))
+        one = call.waiting[0]
+        found = read_submission(one) if isinstance(one, Submission) else one
+        actor = found.command.actor if isinstance(found, PendingCommand) else ""
+        # One price serves those of one key; where no price is kept, there is no key, and nothing is alike.
+        key = _key(found) if isinstance(found, PendingCommand) else None
+        alike = call if key is None else key
+        try:
+            done = self._turns.submit(actor, alike, partial(self._price_call, call, monotonic()))
+        except PricingRefused as refusal:
+            refusal.decided = call.outcomes
+            self._priced(call, refusal)
+        else:
+            done.add_done_callback(partial(self._return, call))
+
+    def in_turn(self, actor: str, work: Callable[[], T]) -> Future[T]:
+        """Run what computes prices for an organisation in its turn, within its quota, and meter it.
+
+        The future raises PricingRefused, if the quota is used up by then; BookBusy, if the turn came too late.
+
+        Raises:
+            PricingRefused: if too much of the organisation waits.
+        """
+        return self._turns.submit(actor, object(), partial(self._within_quota, actor, monotonic(), work))
 
     def price(self, pending: PendingCommand) -> PendingCommand:
-        """The command with every number that deciding it takes in the current state. Raises: BookBusy."""
-        if not _is_priced(pending):
+        """The command with every number that deciding it takes in the current state."""
+        if not is_priced(pending):
             return pending
-        since = monotonic()
-        try:
-            return self._pool.submit(self._computed, pending, since).result(WAIT_S)
-        except TimeoutError:
-            raise BookBusy(_BUSY) from None
+        collected = CollectedPrices()
+        self._recorder.decide(Snapshot(self._reads), structs.replace(pending, prices=collected))
+        prices = collected.prepared()
+        if prices.count and isinstance(pending.body, MakeCharge):
+            if len(self._kept) >= PRICES_MAX:
+                self._kept.clear()
+            self._kept[_key(pending)] = prices
+        return structs.replace(pending, prices=prices)
 
     def close(self) -> None:
         """Price nothing more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
         self._signatures.close()
 
     def _return(self, call: Call, done: Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
+        if isinstance(error, PricingRefused):
+            error.decided = call.outcomes
         self._priced(call, error if isinstance(error, Exception) else None)
 
     def _price_call(self, call: Call, since: float) -> None:
@@ -207,7 +218,7 @@ class CommandPricing:
         for place, one in enumerate(call.waiting):
             found = read_submission(one) if isinstance(one, Submission) else one
             if isinstance(found, PendingCommand):
-                if _is_priced(found):
+                if is_priced(found):
                     if changing:
                         return
                     kept = self._kept.get(_key(found))
@@ -215,27 +226,30 @@ class CommandPricing:
                     # it does not, the call comes again.
                     if place == 0 and (kept is found.prices or call.unpriced > 1):
                         kept = None
+                    # What was priced is decided first; then this one is the first of its call, and refused.
+                    if kept is None and place and self.wait_s(found.command.actor):
+                        return
                     found = structs.replace(found, prices=kept) if kept is not None else self._computed(found, since)
                 changing = changing or KINDS[found.command.kind].changes_prices
             call.waiting[place] = found
 
     def _computed(self, pending: PendingCommand, since: float) -> PendingCommand:
+        return self._within_quota(pending.command.actor, since, partial(self.price, pending))
+
+    def _within_quota(self, actor: str, since: float, work: Callable[[], T]) -> T:
         if monotonic() - since > WAIT_S:
-            raise BookBusy(_BUSY)
-        collected, begun = CollectedPrices(), thread_time()
+            raise BookBusy(PRICING_BUSY)
+        if wait_s := self.wait_s(actor):
+            raise PricingRefused("the quota of seconds of pricing is used up", wait_s)
+        begun = thread_time()
         try:
-            self._recorder.decide(Snapshot(self._reads), structs.replace(pending, prices=collected))
+            return work()
         finally:
-            self.meter(pending.command.actor, thread_time() - begun)
-        prices = collected.prepared()
-        if prices.count and isinstance(pending.body, MakeCharge):
-            if len(self._kept) >= PRICES_MAX:
-                self._kept.clear()
-            self._kept[_key(pending)] = prices
-        return structs.replace(pending, prices=prices)
+            self.meter(actor, thread_time() - begun)
 
 
-def _is_priced(pending: PendingCommand) -> bool:
+def is_priced(pending: PendingCommand) -> bool:
+    """Whether a price is computed before it is decided."""
     return isinstance(pending.body, _PRICED)
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "BookUnusable",
     "Outcome",
     "PricesChange",
+    "PricingRefused",
     "RowsDiffer",
     "Submission",
 ]
@@ -52,6 +53,21 @@ class BookBusy(RuntimeError):  # noqa: N818 - what is the case
 
 class PricesChange(BookBusy):
     """The prices of a command change as fast as they are computed; or a row says something else than the entries do."""
+
+
+class PricingRefused(BookBusy):
+    """An organisation has no turn left to be priced: too many of its commands wait, or its quota is used up.
+
+    Attributes:
+        wait_s: after so many seconds its quota has room; 0 where too many commands wait.
+        decided: outcomes of the commands before it in the same call, which stand; nothing else of the call is recorded.
+    """
+
+    def __init__(self, detail: str, wait_s: float = 0.0) -> None:
+        """Refuse, in words."""
+        super().__init__(detail)
+        self.wait_s = wait_s
+        self.decided: list[Outcome] = []
 
 
 class BookPaused(BookBusy):

@@ -33,6 +33,7 @@ from ledger.commands.registry import PATHS
 from ledger.crypto.detached_jws import Call
 from ledger.domain.command import Command
 from ledger.domain.facts import Facts
+from ledger.domain.gate import Gate
 from ledger.domain.outcomes import Code
 from ledger.mechanisms.loss import Loss
 from ledger.verifier import LogKey
@@ -296,6 +297,7 @@ def open_world(  # noqa: PLR0913 - the parts of a service
     origin: str = ORIGIN,
     volatile: bool = False,
     statements: bool = False,
+    decides: Gate = gate,
 ) -> Iterator[ServedWorld]:
     """A world whose service runs while the block does; its time and its log's key are made up unless given.
 
@@ -311,7 +313,7 @@ def open_world(  # noqa: PLR0913 - the parts of a service
     watch = clock.watch() if isinstance(clock, MachineClock) else None
     book = Book.open(
         database,
-        gate=gate,
+        gate=decides,
         log_key=log_key,
         origin=origin,
         clock=clock,
@@ -351,11 +353,11 @@ def _founded() -> tuple[TemporaryDirectory[str], str, int]:
 
 
 @contextmanager
-def founded_world(folder: Path, quotas: CallerQuotas | None = None) -> Iterator[ServedWorld]:
+def founded_world(folder: Path, quotas: CallerQuotas | None = None, decides: Gate = gate) -> Iterator[ServedWorld]:
     """A world with everything that a charge needs: to copy its book is quicker than to found it anew."""
     template, contract, begun = _founded()
     shutil.copytree(template.name, folder, dirs_exist_ok=True)
-    with open_world(folder, log_key=LOG_KEY, quotas=quotas) as world:
+    with open_world(folder, log_key=LOG_KEY, quotas=quotas, decides=decides) as world:
         world.contract, world.begun = contract, begun
         world.contracts[BANK_A] = contract
         world.everybody.roles |= {SRO: "SRO", HOSPITAL: "TDP", BANK_A: "TDC"}

@@ -105,7 +105,7 @@ class _Decider(NamedTuple):
                 return await run_sync(self._release, caller, submission)
             # A dry run does not use up the nonce of a key release.
             if request.dry:
-                outcome = await run_sync(self.book.quote, submission, views_of(caller))
+                outcome = await self.book.quote_async(submission, views_of(caller))
             elif request.kind in _ATTESTED and "nonce" in submission.command.body:
                 outcome = await run_sync(self.releases.answer_challenge, submission.command, submission)
             else:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, event
 
 from ledger.accounts.pricing import CollectedPrices, PriceMissing
 from ledger.book.book import BookBusy
-from ledger.book.prepare import AT_ONCE
+from ledger.book.pricing.pricing_turns import AT_ONCE
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict

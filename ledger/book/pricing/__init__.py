@@ -1,0 +1,1 @@
+"""Whose commands are priced when: organisations take turns."""
