@@ -37,6 +37,7 @@ from api.http.body import bounded
 from api.http.problems import Problem
 from api.routes.events import Streams
 from api.routes.read_routes import ReadContext, View
+from api.routes.search_budget import SearchBudget
 from ledger.store.snapshot import Snapshot
 
 FORM_BYTES_MAX: Final = 1 << 20
@@ -141,14 +142,16 @@ class Console:
         if form or request.method == "POST":
             self._check_form(request, session, form)
         inputs = Inputs(dict(request.path_params), dict(request.query_params), form)
-        snapshots = self._context.snapshots
-        with snapshots.read_long() if page.slow else snapshots.read() as facts:
+        snapshots, organisation = self._context.snapshots, "" if session is None else session.token.organisation
+        with snapshots.read_long(organisation) if page.slow else snapshots.read() as facts:
             caller = ANYONE if session is None else caller_of_token(session.token, facts)
             request.state.caller = caller if session is not None else None
             if not page.is_for(caller):
                 for need in page.needs:
                     caller.check(need)
-            reader = Reader(View(facts, caller, self._context, None, None))
+            reader = Reader(
+                View(facts, caller, self._context, None, None, SearchBudget(request, caller, self._context.quotas))
+            )
             shown = self._shown(page, reader, inputs)
             return self._rendered(request, shown, facts, session, caller)
 

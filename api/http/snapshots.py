@@ -1,17 +1,16 @@
 """Snapshots for reads: the current state, or the state at a size of the log, under snapshot isolation.
 
 A past state is rebuilt by applying its entries one after another, so the service answers one such request at a time,
-and none about more entries than :data:`AS_OF_MAX`.
+and none about more entries than :data:`AS_OF_MAX`. A caller has one place of its own: :mod:`api.http.slow_places`.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from api.http.problems import Problem, ServiceCode
+from api.http.slow_places import SlowPlaces
 from ledger.book.book import Book
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.store.snapshot import Snapshot
@@ -30,12 +29,17 @@ class SnapshotProvider:
         """``clock`` gives Unix milliseconds."""
         self.book = book
         self._clock = clock
-        self._long = threading.BoundedSemaphore(LONG_MAX)
-        self._past = threading.BoundedSemaphore(1)
+        self.long = SlowPlaces(LONG_MAX)
+        self.past = SlowPlaces(1)
 
     @contextmanager
-    def read(self, as_of: int | None = None) -> Iterator[Snapshot | PastSnapshot]:
-        """A snapshot. Raises: Malformed, if the log is shorter; Problem, if another request reads the past."""
+    def read(self, as_of: int | None = None, caller: Hashable = None) -> Iterator[Snapshot | PastSnapshot]:
+        """A snapshot; ``caller`` reads the past.
+
+        Raises:
+            Malformed: if the log is shorter.
+            Problem: if other requests read the past, see :meth:`SlowPlaces.taken`.
+        """
         if as_of is None:
             with self.book.read() as now:
                 yield now
@@ -46,31 +50,15 @@ class SnapshotProvider:
             raise Malformed("as_of", f"must be at most the {grown} entries of the log")
         if as_of > AS_OF_MAX:
             raise Malformed("as_of", f"must be at most {AS_OF_MAX}: a longer past is read from the book itself")
-        with _slot(self._past), self.book.read_past(as_of) as past:
+        with self.past.taken(caller), self.book.read_past(as_of) as past:
             yield past
 
     @contextmanager
-    def read_long(self) -> Iterator[Snapshot]:
-        """A snapshot for a request that takes seconds. Raises: Problem, if too many of those are running."""
-        with self.long_place(), self.book.read() as facts:
+    def read_long(self, caller: Hashable) -> Iterator[Snapshot]:
+        """A snapshot for a request that takes seconds. Raises: as :meth:`SlowPlaces.taken`."""
+        with self.long.taken(caller), self.book.read() as facts:
             yield facts
-
-    @contextmanager
-    def long_place(self) -> Iterator[None]:
-        """The place of a request that takes seconds. Raises: Problem, if too many of those are running."""
-        with _slot(self._long):
-            yield
 
     def time(self, facts: Snapshot | PastSnapshot) -> int:
         """The time of a snapshot (ms): the last entry's in the past; else the clock's, if that is later."""
         return facts.time if isinstance(facts, PastSnapshot) else max(self._clock(), facts.time)
-
-
-@contextmanager
-def _slot(slots: threading.BoundedSemaphore) -> Iterator[None]:
-    if not slots.acquire(blocking=False):
-        raise Problem(ServiceCode.BUSY, "too many slow requests are running; retry in a moment")
-    try:
-        yield
-    finally:
-        slots.release()

@@ -110,7 +110,9 @@ def plan_run(
     own = holder_of(author.node) if author else ""
     fetch_shared_accounts(facts, refs, own)
     if not shared:
-        return report(WhatIf(_under(facts, policy), run, now, exact=True), first, since, search=search)
+        return report(
+            WhatIf(_under(facts, policy), run, now, exact=True, proceed=view.proceed), first, since, search=search
+        )
     if policy is not None:
         _check_coalitions(facts, policy, shared, view.time)
 
@@ -123,7 +125,7 @@ def plan_run(
         _check_own_entry(view)
         return shown.map(lambda state: _under(state, policy))
 
-    return report(WhatIf(_under(facts, policy), run, now), first, since, shown_on, search=search)
+    return report(WhatIf(_under(facts, policy), run, now, proceed=view.proceed), first, since, shown_on, search=search)
 
 
 def _fetch_parties(facts: Snapshot | PastSnapshot, contract: Contract, partitions: Sequence[Partition]) -> None:

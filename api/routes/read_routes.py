@@ -29,6 +29,7 @@ from api.http.snapshots import SnapshotProvider
 from api.keys.data_key_store import KeyStore
 from api.routes.progress import Progress
 from api.routes.proposed_contracts import Proposals
+from api.routes.search_budget import SearchBudget
 from api.wire.responses import Responses, json_response, shows, shows_page, shows_tagged
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.book.state.state_statements import StatedTree
@@ -60,6 +61,8 @@ class ReadContext(NamedTuple):
 class View(NamedTuple):
     """The book as one caller reads it: now, or at the size ``as_of``; ``paging`` is of a list alone.
 
+    A search calls ``proceed`` before each step, which raises Problem if the search has to end.
+
     The caller of a public operation is no one: it has no organisation, and no role.
     """
 
@@ -68,6 +71,7 @@ class View(NamedTuple):
     context: ReadContext
     as_of: int | None
     paging: PageRequest | None
+    proceed: Callable[[], None] = lambda: None
 
     @property
     def time(self) -> int:
@@ -208,8 +212,10 @@ def _endpoint(
         **parameters: Any,  # noqa: ANN401 - each has the type of its parameter
     ) -> Response:
         long = slow and as_of is None
-        with context.snapshots.read_long() if long else context.snapshots.read(as_of) as facts:
-            answer = read(View(facts, caller, context, as_of, paging), **parameters)
+        snapshots, organisation = context.snapshots, caller.organisation
+        with snapshots.read_long(organisation) if long else snapshots.read(as_of, organisation) as facts:
+            proceed = SearchBudget(request, caller, context.quotas)
+            answer = read(View(facts, caller, context, as_of, paging, proceed), **parameters)
             if isinstance(answer, Response):
                 return answer
             if tagged:

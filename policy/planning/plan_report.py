@@ -245,6 +245,7 @@ def _swaps(question: WhatIf, shown_on: ShownOn | None) -> tuple[tuple[Swap, ...]
         mine = facts.partitions.get(ref)
         for partition in candidates if mine else ():
             same = mine and (mine.provider, mine.dataset) == (partition.provider, partition.dataset)
+            tried.proceed()
             changed = (*requested[:place], partition.ref, *requested[place + 1 :])
             if same and replace(tried, run=structs.replace(tried.run, partitions=changed)).is_admitted:
                 swaps.append(Swap(instead=partition.ref, of=ref))

@@ -87,6 +87,7 @@ def most_steps_admitted(question: WhatIf, most: int | None = None) -> int:
     limit = most or (STEPS_MAX if isinstance(plan, Plan) else plan.steps)
 
     def of(steps: int) -> RunPlan:
+        question.proceed()
         return with_steps(plan, steps)
 
     mild = question.with_plan(of(1))
@@ -113,6 +114,7 @@ def least_noise_admitted(question: WhatIf) -> Fraction | None:
         return None
 
     def of(noise: int) -> RunPlan:
+        question.proceed()
         changed = with_noise(plan, Fraction(noise, NOISE_PLACES))
         assert changed is not None
         return changed
@@ -276,6 +278,7 @@ def _account_runs(question: WhatIf) -> tuple[RunsThatFit, ...]:
 
 def _after(question: WhatIf, runs: int) -> WhatIf:
     """The same question after ``runs`` of these runs."""
+    question.proceed()
     if not runs:
         return question
     facts, run = question.facts, question.run

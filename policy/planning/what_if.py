@@ -6,7 +6,7 @@ nothing is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -115,6 +115,7 @@ class WhatIf:
 
     Attributes:
         exact: whether checks show the part of others in an account exactly, whatever the policy states.
+        proceed: is called before each step of a search, and raises what ends it.
     """
 
     facts: Facts
@@ -122,9 +123,11 @@ class WhatIf:
     now: int
     gate: Gate = policy_gate
     exact: bool = False
+    proceed: Callable[[], None] = lambda: None
 
     def with_plan(self, plan: RunPlan) -> WhatIf:
-        """The same with another plan."""
+        """The same with another plan. Raises: what ends the search."""
+        self.proceed()
         return replace(self, run=structs.replace(self.run, plan=plan))
 
     def body(self, plan: RunPlan) -> MakeCharge:

@@ -114,7 +114,7 @@ def _planned_now(reader: Reader, answer: Decision) -> PlanReport | None:
     try:
         quotas.admit_questions(view.caller)
         quotas.check_pricing(view.caller)
-        with view.context.snapshots.long_place(), quotas.metered(view.caller):
+        with view.context.snapshots.long.taken(view.caller.organisation, 0), quotas.metered(view.caller):
             return reader.read(planning.plan_run, c.dump(answer.request), search=False)
     except (Problem, Malformed, Rejected, ArithmeticError):
         return None

@@ -17,7 +17,7 @@ from api.http.snapshots import LONG_MAX, SnapshotProvider
 from api.middleware.metrics import Metrics
 from api.middleware.request_limits_and_log import Requests
 from client.http.endpoints import BATCH
-from tests.factories.people import BANK_A
+from tests.factories.people import BANK_A, HOSPITAL, SRO
 from tests.factories.service import ServedWorld
 
 if TYPE_CHECKING:
@@ -194,13 +194,12 @@ def test_a_batch_has_a_size(quiet: ServedWorld) -> None:
 def test_what_takes_seconds_is_asked_by_so_many_at_once(quiet: ServedWorld) -> None:
     """One more is told to come again; a question about the past waits for the one before it."""
     snapshots = SnapshotProvider(quiet.book, quiet.clock)
-    first, second = snapshots.read_long(), snapshots.read_long()
-    with first, second, pytest.raises(Problem, match="too many slow requests") as caught, snapshots.read_long():
-        pass
+    with snapshots.read_long(BANK_A), snapshots.read_long(HOSPITAL), pytest.raises(Problem) as caught:
+        snapshots.long.taken(SRO, 0).__enter__()
     assert (caught.value.status, LONG_MAX) == (503, 2)
-    with snapshots.read_long():
+    with snapshots.read_long(BANK_A), snapshots.read_long(HOSPITAL):
         pass
-    with snapshots.read(1), pytest.raises(Problem, match="too many slow requests"), snapshots.read(1):
-        pass
-    with snapshots.read(1) as past:
+    with snapshots.read(1, BANK_A), pytest.raises(Problem, match="too many slow requests"):
+        snapshots.past.taken(SRO, 0).__enter__()
+    with snapshots.read(1, BANK_A) as past:
         assert past.size == 1
