@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -77,9 +78,10 @@ def report(  # noqa: PLR0913 - one argument an option
         subject = Subject(provider, name, facts.time if now is None else now)
         done = write_report(facts, key, subject, folder, printer)
     result = {"entries": done.entries, "files": done.files, "folder": str(done.folder)}
-    checked = f"check it by `python {done.folder}/check.py --log log.vkey`"
+    page, check = (shlex.quote(f"{done.folder}/{name}") for name in ("report.html", "check.py"))
     words = (
-        f"wrote {done.folder}/report.html and {done.files - 1} files beside it, of {done.entries} entries: {checked}"
+        f"wrote {page} and {done.files - 1} files beside it, of {done.entries} entries: "
+        f"check it by `python {check} --log log.vkey`"
     )
     typer.echo(json.dumps(result) if as_json else words)
 

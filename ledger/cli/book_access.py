@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -29,6 +30,10 @@ AsOf = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+_SHORTAGES: Final = (sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
+"""Result codes of SQLite that state nothing about the book."""
+
+
 @contextmanager
 def book_url(book: str, *, as_json: bool = False) -> Iterator[str]:
     """The URL of a book; an error in the block is reported in one sentence, without a password."""
@@ -43,6 +48,9 @@ def book_url(book: str, *, as_json: bool = False) -> Iterator[str]:
             yield url_of(book)
         except DatabaseError as error:
             reported = str(error.orig).strip().partition("\n")[0] or "the database gave no reason"
+            if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _SHORTAGES:
+                detail = f"{reported}: look at the disk's space and at the limits of this process"
+                raise failure(f"{name_of(url_of(book))} cannot be read here: {detail}", ExitCode.RETRY) from None
             raise failure(f"{name_of(url_of(book))} is not a book: {reported}", ExitCode.INVALID) from None
 
 

@@ -4,6 +4,9 @@ Chunks follow one another, each in a slot of the same length: a process that is 
 that it began in its group, and one that is over earlier is waited for. It is no sandbox. So the time of the whole
 depends on the number of chunks alone, and no chunk can take another's time. A process that fails, is late, or gives
 something else than finite numbers gives NaN, which counts as the fixed answer.
+
+What it prints goes nowhere: its numbers leave by a pipe of their own, in one line, of which no more is read than an
+answer may have. So neither a process that it leaves behind nor one that writes without end holds the room up.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -34,11 +38,12 @@ import io, json, os, sys
 import numpy as np
 length = int(sys.stdin.buffer.readline())
 names = {"__name__": "estimator"}
-output, sys.stdout = sys.stdout, open(os.devnull, "w")
+output = os.fdopen(os.dup(1), "w")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 exec(compile(sys.stdin.buffer.read(length), "estimator", "exec"), names)
 with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as held:
     found = names[sys.argv[1]](held["inputs"], held["targets"])
-output.write(json.dumps([float(one) for one in np.ravel(found)]))
+output.write(json.dumps([float(one) for one in np.ravel(found)]) + "\\n")
 output.flush()
 """
 
@@ -87,19 +92,52 @@ def _run(function: str, source: bytes, chunk: Arrays, seconds: float) -> bytes:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,
             cwd=folder,
             env={"OMP_NUM_THREADS": "1"},
             start_new_session=True,
         )
+        until = time.monotonic() + seconds
         try:
-            output, _ = process.communicate(given, seconds)
+            output = _answered(process, given, until)
+            if output:
+                process.wait(max(0.0, until - time.monotonic()))
         except (subprocess.TimeoutExpired, OSError):
             output = b""
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
     return output if process.returncode == 0 else b""
+
+
+def _answered(process: subprocess.Popen[bytes], given: bytes, until: float) -> bytes:
+    """The line that a process writes by a time of the monotonic clock, while it is given its input; else nothing."""
+    source, sink = process.stdout, process.stdin
+    assert source is not None
+    assert sink is not None
+    rest, output = memoryview(given), b""
+    os.set_blocking(sink.fileno(), False)
+    with selectors.DefaultSelector() as ready:
+        ready.register(source, selectors.EVENT_READ)
+        ready.register(sink, selectors.EVENT_WRITE)
+        while len(output) <= OUTPUT_BYTES_MAX and (left := until - time.monotonic()) > 0:
+            for key, _ in ready.select(left):
+                if key.fileobj is sink:
+                    rest = rest[os.write(sink.fileno(), rest) :]
+                    if not rest:
+                        ready.unregister(sink)
+                        sink.close()
+                    continue
+                more = os.read(source.fileno(), OUTPUT_BYTES_MAX)
+                output += more
+                if not more or output.endswith(b"\n"):
+                    return output
+    return b""
 
 
 def _read(output: bytes) -> list[float]:

@@ -82,7 +82,7 @@ def serving(questions: QuestionServer, port: int) -> Iterator[str]:
     class Handler(_Handler):
         at = questions
 
-    with ThreadingHTTPServer((HOST, port), Handler) as server:
+    with _Server((HOST, port), Handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, name="questions", daemon=True)
         thread.start()
@@ -91,6 +91,11 @@ def serving(questions: QuestionServer, port: int) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Write nothing of a request that broke off: its sender is private."""
 
 
 class _Handler(BaseHTTPRequestHandler):

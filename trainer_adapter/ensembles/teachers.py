@@ -34,6 +34,7 @@ from trainer_adapter.layers.random_draws import generators, own_draws
 from trainer_adapter.layers.tensor_trees import TensorTree, map_tensors, select, tensors
 from trainer_adapter.layers.vmap_isolation import runs_apart, without_broken
 from trainer_adapter.per_sample.model_checks import RefuseRandomness
+from trainer_adapter.training.named_losses import elementwise
 
 Loss = Callable[[Any, Any], Tensor]
 MakeOptimiser = Callable[[nn.Module], torch.optim.Optimizer]
@@ -221,7 +222,7 @@ class _Course:
         others = {name: value.clone() for name, value in stacked.items() if name not in learned}
         self._values = {**others, **dict(zip(learned, self._holder, strict=True))}
         self._buffers = [self._values[name] for name, _ in model.named_buffers()]
-        self._optimiser = how.optimiser(self._holder)
+        self._optimiser = elementwise(how.optimiser(self._holder))
 
     def can_run(self) -> bool:
         """Whether a step runs on zeros, mixes no teachers and draws nothing but dropout: as much for any record."""

@@ -38,6 +38,9 @@ LOSS_BY_NAME: Final[dict[str, Loss]] = {
 }
 
 
+_ELEMENTWISE: Final = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)
+
+
 def optimiser_of(job: Job, model: nn.Module) -> torch.optim.Optimizer:
     """The job's optimiser over what the model trains."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -50,6 +53,20 @@ def optimiser_of(job: Job, model: nn.Module) -> torch.optim.Optimizer:
         "rmsprop": torch.optim.RMSprop,
     }
     return made[job.optimiser](trained, lr=rate, weight_decay=decay)
+
+
+def elementwise(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimiser, if it updates each number by that number's own gradients alone.
+
+    Models that are stacked in one parameter would meet in the state of any other, as Adafactor's norm over all of it.
+
+    Raises:
+        ValueError: if it is not known to.
+    """
+    if type(optimiser) not in _ELEMENTWISE:
+        names = ", ".join(kind.__name__ for kind in _ELEMENTWISE)
+        raise ValueError(f"models side by side are trained by {names}, not by {type(optimiser).__name__}")
+    return optimiser
 
 
 def measured(loss: str, outputs: Tensor, targets: Tensor) -> tuple[float, int]:

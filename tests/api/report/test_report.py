@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import ledger.verifier
 from api.cli.report import app
 from api.report.check import Numbers, Report, Wrong
 from ledger.cli.main import app as ledger_app
+from ledger.domain.exit_codes import ExitCode
 from ledger.verifier import LogKey
 from tests.api.console.test_pages import FORBIDDEN
 from tests.factories.documents import PARTITION
@@ -73,6 +75,22 @@ def _check(folder: Path, log: Path) -> str:
     return Report(folder, log, ledger.verifier, quiet=True).check()
 
 
+def test_what_to_run_next_can_be_pasted_whatever_the_folder_is_called(reported: Reported) -> None:
+    """A shell reads the folder's name as one word."""
+    odd = reported.folder.parent / "t w%o?#\nx"
+    done = _run(reported.book, "--dataset", SUBJECT, "--into", odd)
+    command = done.output.partition("`")[2].rpartition("`")[0]
+    assert shlex.split(command)[:2] == ["python", f"{odd}/check.py"]
+
+
+def test_a_shortage_on_this_machine_says_nothing_of_the_book(reported: Reported) -> None:
+    """A limit on the size of files, under which SQLite cannot make its index of the log beside the book."""
+    words = [sys.executable, "-c", _SHORT, str(reported.book), "--dataset", SUBJECT, "--into", "unused"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.RETRY, done.stderr
+    assert "cannot be read here: disk I/O error: look at the disk's space and at the limits" in done.stderr
+
+
 def test_the_folder_checks_itself_with_python_and_cryptography_alone(reported: Reported) -> None:
     """Run where nothing of this project can be imported; each file is named with the command that checks it."""
     words = [sys.executable, "-I", "-c", _ALONE, str(reported.folder), "--log", str(reported.book.parent / "log.vkey")]
@@ -87,6 +105,13 @@ def test_the_folder_checks_itself_with_python_and_cryptography_alone(reported: R
     assert len([one for one in checked if one.startswith("account")]) == 3
 
 
+_SHORT: Final = """
+import resource, signal, sys
+from api.cli.report import app
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_480, 20_480))
+app(sys.argv[1:])
+"""
 _ALONE: Final = """
 import runpy, sys
 folder = sys.argv[1]

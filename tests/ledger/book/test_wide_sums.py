@@ -1,4 +1,4 @@
-"""Sums at an order that decides nothing: any number of runs adds to them, and no one's run closes a partition to others."""
+"""Sums at an order that decides nothing: any number of runs adds to them, and closes no partition to others."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
@@ -58,6 +60,46 @@ def test_whatever_a_program_does_is_one_chunks_affair(tmp_path: Path) -> None:
     assert len(waited) == 9
     assert waited[2] == 0
     assert all(0 < one < 5 for place, one in enumerate(waited) if place != 2)
+
+
+HOLDING: Final = """
+import os, subprocess, sys
+
+def held(inputs, targets):
+    # A child in another session, with every pipe that this process has, that ends when it gets the lock.
+    waits = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_SH)"
+    pipes = [one for one in range(64) if os.path.exists(f"/proc/self/fd/{one}")]
+    if os.fork():
+        return [1.0]
+    os.setsid()
+    for one in pipes:
+        os.set_inheritable(one, True)
+    os.execv(sys.executable, [sys.executable, "-c", waits, "{lock}"])
+
+def flooding(inputs, targets):
+    os.write(1, bytes(1 << 20))
+    writes = [one for one in range(2, 64) if os.path.exists(f"/proc/self/fd/{one}")]
+    while True:
+        for one in writes:
+            try:
+                os.write(one, b"1" * (1 << 20))
+            except OSError:
+                pass
+"""
+
+
+@pytest.mark.parametrize(("function", "number"), [("held", 1.0), ("flooding", np.nan)])
+def test_no_program_holds_the_room_up(tmp_path: Path, function: str, number: float) -> None:
+    """By a process that it leaves behind with its pipes, or by output without end: the next chunk has its slot."""
+    lock, path, waited = tmp_path / "lock", tmp_path / "estimate.py", list[float]()
+    path.write_text(HOLDING.replace("{lock}", str(lock)))
+    known = Estimator(path, function, 600_000)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = estimates(known, read_source(known), [_chunk(one) for one in range(2)], 1, waited.append)
+    assert np.array_equal(found[:, 0], [number, number], equal_nan=True)
+    # Neither waited for the end of its slot.
+    assert all(waited)
 
 
 def test_an_estimate_is_charged_and_leaves_with_its_post(tmp_path: Path) -> None:

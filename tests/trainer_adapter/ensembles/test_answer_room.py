@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
+from socket import socketpair
 from typing import Any
 
 import httpx
@@ -16,6 +17,7 @@ from client.http.endpoints import SIGNATURE_HEADER
 from client.keys.signer import Signer
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
+from trainer_adapter.ensembles import question_server
 from trainer_adapter.ensembles.answer_log import AnswerLog, StoredAnswer
 from trainer_adapter.ensembles.answer_room import WAITING_MAX, AnswerRoom, Leave, Question, next_time
 from trainer_adapter.ensembles.question_client import QuestionClient
@@ -284,3 +286,13 @@ def test_answers_are_sealed_and_a_torn_line_is_dropped(tmp_path: Path) -> None:
 def test_times_are_multiples_of_the_cadence() -> None:
     """Whenever the room began."""
     assert [next_time(now, 60) for now in (0.0, 59.9, 60.0, 61.5)] == [60, 60, 120, 120]
+
+
+def test_a_request_that_breaks_off_is_written_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither its sender nor where the room was: both are private, and would have no end."""
+    with question_server._Server(("127.0.0.1", 0), question_server._Handler) as server:  # noqa: SLF001 - what serves
+        ours, theirs = socketpair()
+        theirs.sendall(b"POST /elsewhere HTTP/1.1\r\nhost: room\r\ncontent-length: 2\r\n\r\n{}")
+        theirs.close()
+        server.process_request_thread(ours, ("192.0.2.1", 1))
+    assert capsys.readouterr() == ("", "")

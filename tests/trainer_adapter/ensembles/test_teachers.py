@@ -82,6 +82,13 @@ def test_a_teacher_learns_as_it_would_alone() -> None:
     assert found.outputs(requested)[1] == pytest.approx(alone, abs=1e-5)
 
 
+def test_an_optimiser_in_whose_state_teachers_would_meet_is_refused() -> None:
+    """Its norm is over all of them."""
+    meets = Training(cross_entropy, lambda held: torch.optim.Adafactor(held.parameters()), 12, 8, seed=11)
+    with pytest.raises(ValueError, match=r"trained by SGD, Adam, AdamW, RMSprop, not by Adafactor"):
+        train_teachers(_model(), _records(), CHUNKS, TEACHERS, meets)
+
+
 def test_an_empty_chunk_has_no_score() -> None:
     """And no record needs to be there at all."""
     outputs = _trained(_records()).outputs(torch.zeros((1, 5)))
