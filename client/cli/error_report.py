@@ -50,6 +50,10 @@ _NEXT_BY_CODE: Final = {
 _EDITED: Final = (
     "Nothing was recorded: the claim was changed after it was signed; write it again (`epsilon key claim`)."
 )
+_AGREED: Final = (
+    "Nothing was recorded: have the recipient sign (`epsilon lineage agree`) and give its file with --agreement, or "
+    "have an SRO enter the transfer."
+)
 _COMMITTED: Final = (
     "Seal the records again with the key of this provider's other partitions (--commitment-key), and open the "
     "partition under a new --id."
@@ -145,7 +149,8 @@ def _next_step(error: Exception, name: str) -> str:
 
 def _after_refusal(error: Refused, name: str) -> str:
     other_key = any(reason.code == "commitments_key_changed" for reason in error.reasons)
-    if own := error.next_step or (_COMMITTED if other_key else ""):
+    unagreed = error.field.startswith("body.agreement")
+    if own := error.next_step or (_COMMITTED if other_key else _AGREED if unagreed else ""):
         return own
     if error.exit_code == ExitCode.REFUSED:
         return _DENIED if error.index is None else _RECORDED.format(index=error.index)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from client.cli.arguments import ChargeId, Time, milliseconds
-from client.cli.command_group import CommandGroup
+from client.cli.arguments import ChargeId, Time, milliseconds, read_object
+from client.cli.command_group import CommandGroup, Result
 from client.cli.output import cell, objects, print_rows, time_text
 from client.cli.wording.printable_text import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from client.profile.profile import Profile
     from client.service.service import Service
     from ledger.wire.canonical_json import Json, Object
 
@@ -35,7 +37,8 @@ def _merged(service: Service, body: Object) -> list[Object]:
 
 
 def _handed_over(service: Service, body: Object) -> list[Object]:
-    return service.handover_impact(body)
+    """The accounts that a handover changes, which the recipient's agreement does not alter."""
+    return service.handover_impact({name: value for name, value in body.items() if name != "agreement"})
 
 
 @group.signed_command(
@@ -102,11 +105,38 @@ def split(
     return {"child": child, "organisation": organisation}
 
 
+@group.profile_command(
+    "bank-b.toml run-1 did:web:bank-a.example --runs 3 > agreement.json",
+    "bank-b.toml run-1 did:web:bank-a.example --runs 1 --json > agreement.json",
+    note="Nothing is sent. All runs that the giver knows, of whatever size, then count on this organisation's accounts "
+    "for good: ask it how many there are, and an SRO for their effect on the budgets. Once the giver knows more runs, "
+    "sign again.",
+)
+def agree(
+    caller: Profile,
+    charge: ChargeId,
+    giver: Annotated[str, typer.Argument(metavar="DID", help="Who gives the model.")],
+    *,
+    runs: Annotated[int, typer.Option(min=1, help="The most runs that the transfer may bring.")],
+) -> Result:
+    """Sign that this organisation takes a charge's model, for the giver that records the transfer."""
+    from ledger.commands.organisation_lineage.model_transfer import TransferClaim
+    from ledger.wire.canonical_json import dump
+    from ledger.wire.records import convert, write
+
+    stated: Object = {"charge": charge, "giver": giver, "recipient": caller.actor, "runs": runs}
+    claim = write(convert(TransferClaim, {**stated, "use": "transfer_agreement"}, "claim"))
+    say(f"You sign: {claim.decode()}", err=True)
+    agreement: Object = {"runs": runs, "signature": caller.signer().sign(claim)}
+    return Result(agreement, dump(agreement).decode())
+
+
 @group.signed_command(
     "transfer",
-    "bank-a.toml run-1 did:web:bank-b.example",
+    "bank-a.toml run-1 did:web:bank-b.example --agreement agreement.json",
     "sro.toml run-1 did:web:bank-c.example --giver did:web:bank-b.example",
-    note="`epsilon plan transfer` previews the effect on all budgets, which an SRO is shown first.",
+    note="A TDC hands over a model of its own with the recipient's agreement; an SRO needs none. `epsilon plan "
+    "transfer` previews the effect on all budgets, which an SRO is shown first.",
     preview=_handed_over,
 )
 def transfer(
@@ -114,9 +144,13 @@ def transfer(
     recipient: Annotated[str, typer.Argument(metavar="DID", help="Who gets the model.")],
     *,
     giver: _Giver = "",
+    agreement: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The recipient's, as `epsilon lineage agree` wrote it.")
+    ] = None,
 ) -> Object:
     """Record the transfer of a charge's model: the recipient gets the giver's exposure with it."""
-    return {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {})}
+    agreed: Object = {} if agreement is None else {"agreement": read_object(agreement)}
+    return {"charge": charge, "recipient": recipient, **({"giver": giver} if giver else {}), **agreed}
 
 
 @group.signed_command(

@@ -67,6 +67,11 @@ def count_missing(facts: Facts, receiver: int, arrow: Arrow, size: int) -> int:
     return facts.runs(subtract(brought, known_spans(facts.nodes, receiver, size)))
 
 
+def count_brought(facts: Facts, arrow: Arrow, size: int) -> int:
+    """How many charges an edge would bring in all, to a node that knows none."""
+    return facts.runs(known_spans(facts.nodes, arrow.node, size, arrow.before))
+
+
 class ExposureSums:
     """Composes exposure sums from the stored accounts, before a change is applied."""
 

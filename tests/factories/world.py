@@ -15,10 +15,12 @@ from typing import Any, Final
 from client.keys.signer import Signer
 from ledger.book.batch import LAPSE_ID
 from ledger.book.submitted_command import Outcome, Submission
+from ledger.commands.organisation_lineage.model_transfer import TransferClaim
 from ledger.domain.command import Command
 from ledger.domain.facts import GLOBAL, Facts, holder_of
 from ledger.mechanisms.loss import Loss
 from ledger.wire import canonical_json as c
+from ledger.wire.records import write
 from tests.factories.documents import NONCE, NOW, PARTITION, attestation, contract, dataset, partition, plan, policy
 from tests.factories.people import (
     BANK_A,
@@ -169,6 +171,11 @@ class World(ABC):
         """An attester's token for a clean room and a charge's plan, stored."""
         digest = c.digest(c.dump(run or plan()))
         return self.put(attestation(room, charge, digest, self.clock.now, nonce=nonce), room.signer)
+
+    def agreement(self, charge: str, giver: str, recipient: str, runs: int, signer: Signer | None = None) -> c.Object:
+        """What the recipient of a model signs, that brings at most so many runs."""
+        claim = write(TransferClaim(charge, giver, recipient, runs))
+        return {"runs": runs, "signature": (signer or self.signers[recipient]).sign(claim)}
 
     def merger(self) -> Submission:
         """The two banks become a third body, registered before."""

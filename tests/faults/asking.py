@@ -212,12 +212,34 @@ class Asking(AskingKeys):
 
     def _transfer(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now
-        name = self._run(a)
+        by_bank = c % 3 == 0
+        name = self._handed_on(a) if by_bank else self._run(a)
         if name is None:
             return None
-        by_bank = c % 3 == 0
         giver = None if by_bank or c % 2 else self._bank(c)
-        return (self._bank(c) if by_bank else SRO), {"charge": name, "recipient": self._bank(b), "giver": giver}
+        actor, recipient = (self._bank(c) if by_bank else SRO), self._bank(b)
+        run = self.model.runs.get(name)
+        if by_bank and run and c % 5:
+            actor = run.actor
+        return actor, {
+            "charge": name,
+            "recipient": recipient,
+            "giver": giver,
+            "agreed": self._agreed_by(a, b, actor, recipient) if by_bank else None,
+        }
+
+    def _handed_on(self, a: int) -> str | None:
+        """A run with a model that its consumer may hand over; rarely another one."""
+        can = [name for name, run in self.model.runs.items() if run.state == "posted" and run.ran]
+        return can[-1 - a % len(can)] if can and a % 13 else self._run(a)
+
+    def _agreed_by(self, a: int, b: int, giver: str, recipient: str) -> tuple[str, str, int] | None:
+        """Mostly what its recipient has signed of late; rarely nothing, or what another one signed."""
+        if a % 5 == 2:
+            return None
+        sets = self.model.sets
+        known = len(sets.knows[sets.stands[giver]]) if giver in sets.stands else 0
+        return (recipient if a % 7 else self._bank(a)), (giver if b % 11 else self._bank(b)), max(1, known - b % 4)
 
     def _publication(self, a: int, b: int, c: int, now: int) -> Any:  # noqa: ANN401
         del now

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.factories.people import DAY_MS
-from tests.faults.standing import Ask, Standing
+from tests.faults.standing import Ask, Run, Standing
 
 EMPTY_SINCE: Final = 1_797_292_800_000
 """From then on lineage is recorded that brings nothing yet."""
+AGREED_SINCE: Final = EMPTY_SINCE
+"""From then on a consumer hands over what its recipient has signed for, of a run that took a step."""
+Agreed = tuple[str, str, int] | None
+"""Who signed for a model, from whom, and for how many runs."""
 
 
 @dataclass
@@ -54,7 +58,9 @@ class Lineage(Standing):
 
         return "permitted", change
 
-    def _transfer(self, ask: Ask, now: int, charge: str, recipient: str, giver: str | None) -> Any:  # noqa: ANN401, PLR0911
+    def _transfer(  # noqa: PLR0913, PLR0917 - what it says
+        self, ask: Ask, now: int, charge: str, recipient: str, giver: str | None, agreed: Agreed
+    ) -> Any:  # noqa: ANN401
         role, run = self.roles[ask.actor], self.runs.get(charge)
         if role not in {"SRO", "TDC"}:
             return "not_authorised"
@@ -62,23 +68,18 @@ class Lineage(Standing):
             return "not_found"
         by_sro = role == "SRO"
         gives = giver or (run.actor if by_sro else ask.actor)
-        if gives not in self.roles:
-            return "not_found"
-        if not by_sro and gives != ask.actor:
-            return "not_authorised"
+        word = self._gives(ask, gives, run, now, by_sro=by_sro)
+        if word:
+            return word
         knows, stands = self.sets.knows, self.sets.stands
-        if charge not in knows[stands[gives]]:
-            return "conflict" if by_sro else "not_authorised"
-        if not by_sro and run.state != "posted":
-            return "conflict"
         planned = gives == run.actor and recipient in run.recipients and not self._colluded(gives)
         given = self.sets.ancestry[charge] if planned else knows[stands[gives]]
-        if given <= knows[stands[recipient]] and (
-            now < EMPTY_SINCE
-            or stands[gives] == stands[recipient]
-            or self.handed.get((gives, stands[recipient]), 0) > now - DAY_MS
-        ):
-            return "conflict"
+        if agreed is not None:
+            word = self._agreed_to(ask, now, agreed, (gives, recipient), given)
+        elif not by_sro and stands[gives] != stands[recipient] and now >= AGREED_SINCE:
+            word = "signature_missing"
+        if word or (given <= knows[stands[recipient]] and self._repeats(now, gives, recipient, by_sro=by_sro)):
+            return word or "conflict"
         if not by_sro and not self.released:
             return "policy_denied"
 
@@ -87,6 +88,35 @@ class Lineage(Standing):
             self._happened(now, index, "transfer", charge, gives, recipient, planned)
 
         return "permitted", change
+
+    def _gives(self, ask: Ask, gives: str, run: Run, now: int, *, by_sro: bool) -> str:
+        """Why somebody does not give the model of a run."""
+        if gives not in self.roles:
+            return "not_found"
+        if not by_sro and gives != ask.actor:
+            return "not_authorised"
+        if run.id not in self.sets.knows[self.sets.stands[gives]]:
+            return "conflict" if by_sro else "not_authorised"
+        if by_sro:
+            return ""
+        return "conflict" if run.state != "posted" or (run.ran == 0 and now >= AGREED_SINCE) else ""
+
+    def _agreed_to(
+        self, ask: Ask, now: int, agreed: tuple[str, str, int], between: tuple[str, str], given: set[str]
+    ) -> str:
+        """What is wrong with an agreement: who signed for what, and for fewer runs than are given."""
+        signer, named, runs = agreed
+        if (named, signer) != between or not self.keys[ask.key_of(signer)].counts(now):
+            return "signature_invalid"
+        return "conflict" if len(given) > runs else ""
+
+    def _repeats(self, now: int, gives: str, recipient: str, *, by_sro: bool) -> bool:
+        """Whether a transfer that brings nothing is none that is recorded."""
+        stands = self.sets.stands
+        if now < EMPTY_SINCE or stands[gives] == stands[recipient]:
+            return True
+        before = self.handed.get((gives, stands[recipient]))
+        return before is not None and (not by_sro or before > now - DAY_MS)
 
     def _publication(self, ask: Ask, now: int, charge: str) -> Any:  # noqa: ANN401
         run = self.runs.get(charge)

@@ -19,6 +19,7 @@ from tests.factories.people import BANK_A, HOUR_MS, LOG
 from tests.factories.state_agreement import check_agreement, check_memory
 from tests.factories.stored import no_step
 from tests.faults.asking import KINDS_ASKED, Asking
+from tests.faults.lineage import AGREED_SINCE
 from tests.faults.modelled_world import ModelledWorld, model_of, ref_of
 from tests.faults.standing import Vector
 
@@ -41,10 +42,12 @@ class WholeBook(RuleBasedStateMachine):
     engine: ClassVar[str]
     begin: ClassVar[Callable[[], tuple[ModelledWorld, Callable[[], None]]]]
 
-    @initialize()
-    def found(self) -> None:
-        """A book like every other."""
+    @initialize(late=st.booleans())
+    def found(self, *, late: bool) -> None:
+        """A book like every other; half of them go on after the date since which models are given by agreement."""
         self.world, self.end = type(self).begin()
+        if late:
+            self.world.clock.now = AGREED_SINCE + HOUR_MS
         self.model = model_of()
         self.world.follow()
         self.asking = Asking(self.world, self.model)

@@ -220,6 +220,15 @@ class ModelledWorld(SignedKeys):
         }
         return self.command(ask.actor, ask.kind, body, ask.id)
 
+    def _transfer(self, ask: Ask, now: int) -> Submission:
+        del now
+        told = ask.told
+        body: c.Object = {name: told[name] for name in ("charge", "giver", "recipient") if told[name] is not None}
+        if told["agreed"] is not None:
+            signer, giver, runs = told["agreed"]
+            body["agreement"] = self.agreement(told["charge"], giver, told["recipient"], runs, self.signer(signer))
+        return self.command(ask.actor, ask.kind, body, ask.id)
+
 
 _FIELDS: Final[dict[str, dict[str, str]]] = {
     "retirement": {"ref": "partition"},
@@ -231,7 +240,6 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
     "merger": {"into": "organisation"},
     "acquisition": {"into": "organisation", "parents": "acquired"},
     "split": {"parent": "organisation"},
-    "transfer": {},
     "publication": {},
     "coalition": {},
     "collusion": {"dids": "organisations", "since": "effective"},

@@ -48,6 +48,7 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
     things, room = pairs.own, CleanRoom()
     sealed: c.Object = {"clean_room": room.to_json(), "evidence": "0" * 64, "model": "a" * 64, "nonce": "A" * 43}
     giver: c.Object = {"giver": BANK_A} if role == "SRO" else {}
+    agreement = pairs.world.agreement(things.run, BANK_A, BANK_B, 9, pairs.other_bank)
     bodies: dict[str, c.Object] = {
         "acquisition": {"acquired": [BANK_B], "organisation": BANK_A},
         "audit_report": {"charge": things.charge, "correct": 1, "epsilon_claimed": "1", "plan": PLAN},
@@ -75,7 +76,7 @@ def own(pairs: TwoOfEach, kind: str, role: str) -> tuple[c.Object, str | None]:
         "retirement": {"partition": things.partition},
         "revocation": {"contract": things.contract},
         "split": {"child": BOTH, "organisation": BANK_A},
-        "transfer": {"charge": things.run, "recipient": BANK_B, **giver},
+        "transfer": {"agreement": agreement, "charge": things.run, "recipient": BANK_B, **giver},
         "void": {"charge": things.charge},
     }
     return bodies[kind], None

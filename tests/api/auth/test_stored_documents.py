@@ -102,7 +102,8 @@ def test_what_an_entry_entered_is_read_by_whoever_sees_it(pairs: TwoOfEach) -> N
 def test_a_model_that_was_given_opens_no_contract(pairs: TwoOfEach) -> None:
     """The recipient sees the run that made it, and not what its giver had agreed on."""
     world = pairs.world
-    gift: c.Object = {"charge": pairs.foreign.run, "giver": BANK_B, "recipient": BANK_A}
+    agreement = world.agreement(pairs.foreign.run, BANK_B, BANK_A, 9)
+    gift: c.Object = {"agreement": agreement, "charge": pairs.foreign.run, "giver": BANK_B, "recipient": BANK_A}
     world.service.submit(pairs.other_bank, BANK_B, "transfer", gift, "gift")
     shown = world.http.get(f"/v1/charges/{pairs.foreign.run}", headers=pairs.people["TDC"].shown)
     assert (shown.status_code, shown.json()["contract"]) == (200, pairs.foreign.contract)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from ledger.wire import canonical_json as c
 from tests.api.console.visitors import visitors
 from tests.api.two_of_each import TwoOfEach
 from tests.factories.people import BANK_A, BANK_B
@@ -20,8 +21,9 @@ def test_a_run_s_page_names_no_contract_that_is_hidden(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         world.contract = world.found_service()
         pairs = TwoOfEach(world)
-        gift = {"charge": pairs.foreign.run, "giver": BANK_B, "recipient": BANK_A}
-        world.service.submit(pairs.other_bank, BANK_B, "transfer", {**gift}, "gift")
+        agreement = world.agreement(pairs.foreign.run, BANK_B, BANK_A, 9)
+        gift: c.Object = {"agreement": agreement, "charge": pairs.foreign.run, "giver": BANK_B, "recipient": BANK_A}
+        world.service.submit(pairs.other_bank, BANK_B, "transfer", gift, "gift")
         with visitors(world) as browsers:
             given, own, all_of_it = (
                 browsers[role].get(f"/console/runs/{run}").raise_for_status().text

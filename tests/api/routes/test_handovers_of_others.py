@@ -35,9 +35,17 @@ def test_another_s_handover_is_no_part_of_one_s_own_lineage(tmp_path: Path, *, r
             done = [*world.submit(world.charge(name, BANK_B, plan(noise="4", steps=10)))]
             done += world.submit(world.settle(name, 10, BANK_B))
             assert [one.code.word for one in done] == ["pending", "posted"]
+
+        def hand_over(run: str, recipient: str) -> int:
+            agreement = world.agreement(run, BANK_B, recipient, 9)
+            body: c.Object = {"agreement": agreement, "charge": run, "recipient": recipient}
+            index = world.send(BANK_B, "transfer", body, f"gift-{run}").index
+            assert index is not None
+            return index
+
         if received:
-            assert world.send(BANK_B, "transfer", {"charge": "one", "recipient": BANK_A}, "to-a").index
-        secret = world.send(BANK_B, "transfer", {"charge": "two", "recipient": BANK_C}, "secret").index
+            hand_over("one", BANK_A)
+        secret = hand_over("two", BANK_C)
 
         def nodes(caller: str, path: str) -> dict[int, Any]:
             answer = world.http.get(path, headers=world.everybody.shown(caller)).raise_for_status().json()

@@ -206,6 +206,27 @@ def test_lineage_events_are_entered(desk: Desk) -> None:
         assert _good(desk, f"epsilon lineage {line}")["outcome"] == "permitted", line
 
 
+def test_a_model_is_handed_over_by_what_its_recipient_signed(desk: Desk) -> None:
+    """Signed on its own machine and sent by the giver; what holds no longer, or was edited, says what to do next."""
+    _register(desk, "bank-h", "TDC", "bank-h")
+    _room(desk, "run-5")
+    _good(desk, f"epsilon charge make bank-a.toml run-5.json {CONTRACT} --id run-5")
+    _good(desk, "epsilon charge post bank-a.toml run-5 100 --room run-5.pem")
+    size, agree = desk.world.size, f"epsilon lineage agree bank-h.toml run-5 {BANK_A} --runs"
+    signed = desk.run(f"{agree} 9 > agreement.json")
+    assert (signed.code, "You sign: " in signed.err, desk.world.size) == (0, True, size)
+    agreement = json.loads((desk.folder / "agreement.json").read_text())
+    assert agreement["runs"] == 9
+    assert desk.run(f"{agree} 1 --json > one.json").code == 0
+    (desk.folder / "edited.json").write_text(json.dumps({**agreement, "runs": 10}))
+    line = "epsilon lineage transfer bank-a.toml run-5 did:web:bank-h.example --agreement"
+    for file, code, word in (("one.json", 5, "brings more than 1 runs"), ("edited.json", 6, "does not verify")):
+        refused = desk.run(f"{line} {file}")
+        assert (refused.code, refused.out, word in refused.err) == (code, "", True), refused.err
+        assert "epsilon lineage agree" in refused.err.splitlines()[-1]
+    assert _good(desk, f"{line} agreement.json")["outcome"] == "permitted"
+
+
 def test_an_account_is_reset_by_an_sro_s_decree(desk: Desk) -> None:
     """Once something is settled, the SRO's order is recorded with its reason; a TDP's is not."""
     _room(desk, "run-4")

@@ -7,6 +7,7 @@ from typing import Final
 INTEGER_MAX: Final = 2**53 - 1
 DOCUMENT: Final = {"document": "sha256", "signatures": "list 1 32 sha256"}
 ROOM: Final = {"sealing": "key X25519", "signing": "key Ed25519"}
+AGREEMENT: Final = {"runs": "integer 1 9007199254740991", "signature": "text 2000"}
 REVOKED_LOG_KEY: Final = {"key": "bytes32", "size": "integer 0 9007199254740991"}
 RELATION: Final = "word REPLACE_SPECIAL ADD_OR_REMOVE_ONE REPLACE_ONE"
 NOISE: Final = "number 1/100 1000000"
@@ -135,7 +136,12 @@ BODIES: Final[dict[str, dict[str, str]]] = {
     "acquisition": {"acquired": "list 1 64 did", "organisation": "did"},
     "collusion": {"effective": f"integer 0 {INTEGER_MAX}", "organisations": "list 2 64 did"},
     "split": {"child": "did", "organisation": "did"},
-    "transfer": {"charge": "name", "giver": "optional did", "recipient": "did"},
+    "transfer": {
+        "agreement": "optional agreement",
+        "charge": "name",
+        "giver": "optional did",
+        "recipient": "did",
+    },
     "publication": {"charge": "name", "giver": "optional did"},
     "coalition": {"epsilon": "number 0< -", "members": "list 2 64 did"},
 }

@@ -16,6 +16,7 @@ from string import ascii_letters, ascii_lowercase, digits
 from typing import Any, Final, NoReturn
 
 from tests.ledger.commands.command_fields import (
+    AGREEMENT,
     BODIES,
     DP_SGD,
     ENVELOPE,
@@ -224,6 +225,7 @@ _STRINGS: Final[dict[str, Callable[[str, str], bool]]] = {
     "word": lambda text, words: text in words.split(" "),
 }
 _OTHERS: Final[dict[str, Callable[[Any, str], None]]] = {
+    "agreement": lambda value, _: _check_object(value, AGREEMENT),
     "everyone_or": lambda value, rule: None if value == "everyone" else _check(value, rule),
     "boolean": lambda value, _: _require(isinstance(value, bool)),
     "integer": _is_integer,

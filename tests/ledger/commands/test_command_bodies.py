@@ -113,7 +113,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "model_release": {"post": "post-1", "watermark": DIGEST},
     "post": {"generation": 2, "lease": "lease-1", "model": DIGEST},
     "partition": {"commitments": [DIGEST], "reason": "rare records"},
-    "transfer": {"giver": "did:web:bank-a.example"},
+    "transfer": {"agreement": {"runs": 7, "signature": "a..b"}, "giver": "did:web:bank-a.example"},
     "publication": {"giver": "did:web:bank-a.example"},
     "recovery_quorum": {"signatures": ["a..b"]},
 }
@@ -299,6 +299,7 @@ HOSTILE: list[tuple[str, str, Any]] = [
     ("split", "body.child", "bank"),
     ("transfer", "body.charge", ""),
     ("transfer", "body.recipient", ["did:web:bank-b.example"]),
+    ("transfer", "body.agreement", "a..b"),
     ("publication", "body.charge", None),
     ("coalition", "body.members", ["did:web:bank-a.example"]),
     ("coalition", "body.epsilon", "0"),

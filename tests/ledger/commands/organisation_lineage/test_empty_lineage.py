@@ -47,7 +47,7 @@ def test_collusion_and_a_transfer_tell_the_recipient_the_same_in_either_order(fi
     """A model is handed over again a day later, and its giver had colluded with another by then."""
     world = dated()
     run(world, "of-a", A)
-    assert enter(world, "transfer", A, charge="of-a", recipient=D).code.word == "permitted"
+    assert enter(world, "transfer", charge="of-a", recipient=D).code.word == "permitted"
     world.clock.now += DAY_MS
     run(world, "of-b", B)
     since = world.clock.now
@@ -89,18 +89,21 @@ def test_a_coalition_follows_who_leaves_a_member_before_its_first_run() -> None:
 
 
 def test_a_transfer_that_brings_nothing_is_refused_for_a_day_and_within_one_lineage() -> None:
-    """A giver reports its own, and each adds a node to the graph; the refusal says when to enter it again."""
+    """Each adds a node to the graph; the refusal says when to enter it again."""
     world = dated()
     run(world, "of-a", A)
-    given = enter(world, "transfer", A, charge="of-a", recipient=D)
+    given = enter(world, "transfer", charge="of-a", recipient=D)
     assert given.code.word == "permitted"
     model = world.index - 1
-    again = enter(world, "transfer", A, charge="of-a", recipient=D)
+    again = enter(world, "transfer", charge="of-a", recipient=D)
     assert (again.code.word, again.field) == ("conflict", "body.recipient")
     assert f"entry {model} is of the same giver: enter it a day after that" in again.detail
     assert enter(world, "transfer", A, charge="of-a", recipient=A).code.word == "conflict"
     world.clock.now += DAY_MS
-    assert enter(world, "transfer", A, charge="of-a", recipient=D).code.word == "permitted"
+    own = enter(world, "transfer", A, charge="of-a", recipient=D, agreement=world.agreement("of-a", A, D, 9))
+    assert (own.code.word, own.field) == ("conflict", "body.recipient")
+    assert f"entry {model} is of the same giver: an SRO may enter it again" in own.detail
+    assert enter(world, "transfer", charge="of-a", recipient=D).code.word == "permitted"
 
 
 @pytest.mark.parametrize(("ahead_ms", "word"), [(-10_000, "conflict"), (0, "permitted")])
