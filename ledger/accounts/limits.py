@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from types import MappingProxyType
 
 from ledger.accounts.headroom import CODE, Limit, silent
@@ -39,8 +40,9 @@ def limits_on(  # noqa: PLR0913, PLR0917 - who charges what, what was decided, a
         ref = bound.partition.ref
         return bound.holder == GLOBAL and any(caps[member].rounded for member in groups.get(ref, (ref,)))
 
-    own = [_limit(bound, numbers, rounded=is_rounded(bound)) for bound in _bounds(partitions, caps, author)]
-    limits = [*own, *_coalition_limits(facts, partitions, coalitions_of(facts.nodes, author.node), numbers)]
+    bounds = _bounds(partitions, caps, author)
+    own = [_limit(bound, caps[bound.partition.ref], numbers, rounded=is_rounded(bound)) for bound in bounds]
+    limits = [*own, *_coalition_limits(facts, partitions, coalitions_of(facts.nodes, author.node), caps, numbers)]
     if any(stated.counts_rounded for stated in caps.values()):
         # One such partition is enough: a charge on several is admitted on all of them or refused.
         return [replace(limit, counted_for=holder_of(author.node)) for limit in limits]
@@ -68,9 +70,9 @@ def limits_since(  # noqa: PLR0913, PLR0917 - as above, and since when
         for partition in partitions:
             stated = caps[partition.ref]
             bound = Bound(partition, holder_of(author.node), stated.lineage, source=stated.lineage_source)
-            yield _limit(bound, numbers, rounded=False)
+            yield _limit(bound, stated, numbers, rounded=False)
     coalitions = [one for one in changed if one != author.node]
-    yield from _coalition_limits(facts, partitions, coalitions, numbers)
+    yield from _coalition_limits(facts, partitions, coalitions, caps, numbers)
 
 
 def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Organisation) -> Iterator[Bound]:
@@ -84,16 +86,31 @@ def _bounds(partitions: tuple[Partition, ...], caps: dict[str, Caps], author: Or
             yield Bound(partition, holder, partition.epsilon, stated.share, stated.share_source)
 
 
-def _limit(bound: Bound, numbers: ComputedPrices, *, rounded: bool) -> Limit:
+def _limit(bound: Bound, stated: Caps, numbers: ComputedPrices, *, rounded: bool) -> Limit:
     try:
         return Limit(bound.partition.ref, bound.holder, numbers.cap(bound), bound.share, bound.source, rounded)
     except NoRoom as closed:
-        check = Check("cap_closed", passed=False, text=f"{bound.partition.ref}: {closed}")
+        check = Check("cap_closed", passed=False, text=f"{_where(bound.partition, stated)}: {closed}")
         raise Rejected(Code.POLICY_DENIED, check.text, "", {"checks": [check.to_json()]}) from None
 
 
+def _where(partition: Partition, stated: Caps) -> str:
+    """The partition's name and, if a person may be in others too, which these are."""
+    return f"{partition.ref}, {stated.slice_words}" if stated.slice_words else partition.ref
+
+
+def coalition_caps(facts: Facts, author: Organisation) -> tuple[Fraction, ...]:
+    """The ε of each coalition that follows an author, in order."""
+    stated = (facts.nodes[coalition].epsilon for coalition in coalitions_of(facts.nodes, author.node))
+    return tuple(epsilon for epsilon in stated if epsilon is not None)
+
+
 def _coalition_limits(
-    facts: Facts, partitions: tuple[Partition, ...], coalitions: Iterable[int], numbers: ComputedPrices
+    facts: Facts,
+    partitions: tuple[Partition, ...],
+    coalitions: Iterable[int],
+    caps: Mapping[str, Caps],
+    numbers: ComputedPrices,
 ) -> Iterator[Limit]:
     """The caps of coalitions that follow the author; never beyond a partition's own budget."""
     for coalition in coalitions:
@@ -101,9 +118,11 @@ def _coalition_limits(
         assert epsilon is not None
         for partition in partitions:
             try:
-                cap = numbers.cap(Bound(partition, holder, min(epsilon, partition.epsilon)))
+                own = caps[partition.ref].of_coalition(epsilon, partition.epsilon)
+                cap = numbers.cap(Bound(partition, holder, own))
             except NoRoom:
-                full = Check(CODE, passed=False, text=silent(partition.ref, enough=False), source=holder)
+                words = silent(_where(partition, caps[partition.ref]), enough=False)
+                full = Check(CODE, passed=False, text=words, source=holder)
                 raise no_room([full]) from None
             yield Limit(partition.ref, holder, cap)
 

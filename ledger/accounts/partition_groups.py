@@ -7,6 +7,8 @@ computed once for each group, recorded once for each, and every partition of it 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from fractions import Fraction
+from functools import cache
 from itertools import groupby
 from typing import Final
 
@@ -26,12 +28,23 @@ def group_by_terms(partitions: Sequence[Partition]) -> tuple[Group, ...]:
     return _group_by(partitions, _terms)
 
 
-def group_by_caps(partitions: Sequence[Partition], caps: dict[str, Caps]) -> tuple[Group, ...]:
-    """Partitions of equal price that have the same caps too. Raises: Rejected, for too many groups."""
+def group_by_caps(
+    partitions: Sequence[Partition], caps: dict[str, Caps], coalitions: Sequence[Fraction]
+) -> tuple[Group, ...]:
+    """Partitions of equal price that have the same caps too. Raises: Rejected, for too many groups.
+
+    Args:
+        coalitions: the ε of each coalition that follows the author.
+    """
+
+    @cache
+    def of_coalitions(stated: Caps, budget: Fraction) -> Hashable:
+        return tuple(stated.of_coalition(epsilon, budget) for epsilon in coalitions)
 
     def key_of(partition: Partition) -> Hashable:
         stated = caps[partition.ref]
-        return *_terms(partition), stated.everyone, stated.lineage, stated.share
+        own = of_coalitions(stated, partition.epsilon) if coalitions else ()
+        return *_terms(partition), stated.everyone, stated.lineage, stated.share, own
 
     return _group_by(partitions, key_of)
 

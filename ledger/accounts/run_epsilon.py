@@ -7,7 +7,10 @@ bounds it whenever it stops, if the stop reads only released outputs, public dat
 everything that is done with the records. A smaller number of fewer steps would bound a plan that was fixed to so few
 steps before the run saw data, and no run that stopped because of what it saw. A refund changes accounts, never this.
 
-One line for each partition. Where a single figure is shown, it is the greatest, and names its partition.
+One line for each partition, of a person's records there. Where a person may be in several slices of a stream, one in k
+of those that a run is charged on may lose k times the ε, at a δ of up to 1 + exp(ε) + ... + exp((k - 1) ε) times
+the line's (group privacy; Vadhan 2017, lemma 2.2). Where a single figure is shown, it is the greatest, and names its
+partition.
 """
 
 from __future__ import annotations
@@ -85,7 +88,10 @@ class RunEpsilon(Record, frozen=True):
 
 RunLines = Annotated[
     tuple[RunEpsilon, ...],
-    Meta(description="one line a partition: the ε of the whole plan, which bounds the run whenever it stops"),
+    Meta(
+        description="one line a partition: the ε of the whole plan, which bounds the run whenever it stops; a person in"
+        " several charged slices of a stream may lose so many times as much"
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ policies read, may differ by ``EPSILON_SLACK``, so that a close verdict does not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
@@ -33,7 +33,7 @@ from ledger.crypto.organisation_keys import SignerKey
 from ledger.domain.charge_record import grouped
 from ledger.domain.decision import Decision, Rejected
 from ledger.domain.facts import GLOBAL, Facts, holder_of
-from ledger.domain.gate import Caps, Gate, Header, Request, Verdict
+from ledger.domain.gate import APPEARANCES_MAX, Caps, Gate, Header, Request, Verdict
 from ledger.domain.memory_state import MemoryState
 from ledger.domain.outcomes import Code
 from ledger.domain.partition_ranges import partitions_within
@@ -199,11 +199,33 @@ def _caps(entry: Entry, facts: Facts) -> tuple[tuple[str, Caps], ...]:
                 recorded_limits["lineage"],
                 recorded_limits.get("share"),
                 alerts.get(ref, ()),
+                appearances=_appearances(facts, first, limits),
             ),
         )
         for first, recorded_limits in caps.items()
         for ref in members.get(first, (first,))
     )
+
+
+def _appearances(facts: Facts, ref: str, limits: Sequence[Any]) -> int:
+    """The least number of slices of a stream a person may be in, by which the recorded caps of coalitions follow.
+
+    The book records their parts, and only policies read streams. One for a partition that is no slice.
+    """
+    partition, least = facts.partitions[ref], 1
+    streams = facts.streams.get((partition.provider, partition.dataset), ())
+    if not any(stream.index < partition.index for stream in streams):
+        return least
+    for limit in limits:
+        number = str(limit["holder"]).rpartition(":")[2]
+        node = facts.nodes.get(int(number)) if number.isdecimal() else None
+        if limit["partition"] == ref and node is not None and node.epsilon is not None:
+            parts = range(least, APPEARANCES_MAX + 1)
+            recorded = parse_number(limit["cap"]["epsilon"], "body.limits.cap.epsilon")
+            stated = node.epsilon, partition.epsilon
+            found = (part for part in parts if Caps(None, recorded, appearances=part).of_coalition(*stated) <= recorded)
+            least = next(found, least)
+    return least
 
 
 def _charged_to(entry: Entry, facts: Facts) -> tuple[str, ...]:

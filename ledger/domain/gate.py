@@ -16,6 +16,7 @@ from msgspec import Meta
 from ledger.domain.command import Command
 from ledger.domain.facts import Facts
 from ledger.wire.canonical_json import INTEGER_MAX
+from ledger.wire.exact_numbers import equal_part
 from ledger.wire.field_types import Did, Name, between, constant, words
 from ledger.wire.records import Record
 
@@ -23,6 +24,8 @@ REFUNDS: Final = ("never", "attested", "stated")
 """The refunds that a policy may state for leased steps that were not taken, the strictest first: they count; they
 return on fresh evidence; they return on the clean room's statement."""
 Refund = Annotated[str, words(*REFUNDS)]
+APPEARANCES_MAX: Final = 64
+"""The most slices of a stream that one person may be in."""
 _Milliseconds = Annotated[int, Meta(ge=0, le=INTEGER_MAX, description="Unix milliseconds")]
 _Source = Annotated[str, Meta(description="the document and version that requires it, or the holder of an account")]
 
@@ -62,6 +65,9 @@ class Caps:
         rounded: whether a decision shows the author the part of others in everyone's account rounded up.
         counts_rounded: whether it also counts that part so, in every account that the author shares.
         lineage_source: the document and version that states it, for people; ``share_source`` likewise.
+        appearances: in how many partitions a person may be, this one included: a cap on what a person may lose to a
+            coalition is divided by it, as ``lineage`` is already.
+        slice_words: which partitions these are, for people; empty if there is one.
     """
 
     everyone: Fraction | None
@@ -72,6 +78,12 @@ class Caps:
     share_source: str = field(default="", compare=False)
     rounded: bool = field(default=False, compare=False)
     counts_rounded: bool = field(default=False, compare=False)
+    appearances: int = 1
+    slice_words: str = field(default="", compare=False)
+
+    def of_coalition(self, epsilon: Fraction, budget: Fraction) -> Fraction:
+        """The cap on a partition with this budget of a coalition with this ε."""
+        return min(equal_part(epsilon, self.appearances), budget)
 
 
 @dataclass(frozen=True, slots=True)

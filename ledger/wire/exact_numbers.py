@@ -26,6 +26,8 @@ DELTA_MIN: Final = Fraction(1, 10**11)
 """Each PLD composition adds up to 1e-15 of infinite mass, so an ε below this δ would be infinite or wrong: no run
 could be reported under such a budget."""
 DIGITS_MAX: Final = 18
+PART_DIGITS: Final = 6
+"""The significant digits of a part of a budget or of a cap."""
 
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,17})(\.[0-9]{0,17}[1-9])?\Z")
 _OTHER_SPELLING = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}\Z")
@@ -96,6 +98,23 @@ def ceil_slack(delta: Fraction) -> int:
 def floor_units(nats: Fraction) -> int:
     """A capacity in loss units, rounded down."""
     return (nats.numerator * NAT) // nats.denominator
+
+
+def floor_digits(number: Fraction, digits: int) -> Fraction:
+    """The greatest number of so many significant digits that is not above another, which is not negative."""
+    if not number:
+        return number
+    scale = Fraction(1)
+    while number * scale < 10 ** (digits - 1):
+        scale *= 10
+    while number * scale >= 10**digits:
+        scale /= 10
+    return (number * scale).__floor__() / scale
+
+
+def equal_part(number: Fraction, parts: int) -> Fraction:
+    """One of so many equal parts, rounded down to six digits; the number itself if there is one part."""
+    return number if parts == 1 else floor_digits(number / parts, PART_DIGITS)
 
 
 def ceil_decimal(number: Fraction, places: int = 4) -> str:

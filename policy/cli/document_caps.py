@@ -41,7 +41,7 @@ def caps_of_documents(policy: Policy, contract: ContractDocument | None, plan: R
         return []
     epsilon, rule = opened
     partition = _partition(policy, epsilon, rule)
-    stated = policy_states(policy) if contract is None else contract_states(epsilon, caps, policy, contract)
+    stated = policy_states(policy, epsilon) if contract is None else contract_states(epsilon, caps, policy, contract)
     return list(cap_reports((partition,), stated, lambda _: load))
 
 

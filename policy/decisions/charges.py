@@ -30,6 +30,7 @@ from policy.decisions.documents_in_force import (
 from policy.decisions.request import Case, on
 from policy.decisions.stream_slices import check_gaps, check_windows
 from policy.documents import Coalition, ContractDocument, DatasetName, Policy, RunLimits
+from policy.documents.cap_parts import WHOLE, CapParts
 from policy.documents.run_bounds import noise_multiplier_of, probability_of
 
 MOVED_ALONG_SINCE_MS: Final = 1_797_292_800_000
@@ -165,13 +166,15 @@ def _check_partition(case: Case, partition: Partition, document: ContractDocumen
     case.check("dataset_not_in_contract", pair in document.datasets, ref, expected, document.source)
     case.check("partition_retired", not partition.retired, ref, "open")
     case.exists("run_not_told", _epsilon_on(case, partition), f"the run's epsilon on {ref}", "known")
-    _check_run(case, "contract", partition, document.run, document.source, ref)
-    binds = case.exists("policy_missing", binding(case.facts, partition, case.now), ref, "under a policy in force")
-    if binds is None:
+    binds = binding(case.facts, partition, case.now)
+    _check_run(case, "contract", partition, document.run, document.source, ref, binds.parts if binds else WHOLE)
+    if case.exists("policy_missing", binds, ref, "under a policy in force") is None:
         return None
+    assert binds is not None
     policy = binds.policy
-    _check_run(case, "policy", partition, policy.run, policy.source, ref)
-    _check_delta(case, "lineage_delta_above_policy", partition, policy.lineage.delta_max, policy.source, ref)
+    _check_run(case, "policy", partition, policy.run, policy.source, ref, binds.parts)
+    most = binds.parts.lineage_delta_max(policy, partition.epsilon)
+    _check_delta(case, "lineage_delta_above_policy", partition, most, policy.source, binds.parts.beside(ref))
     _check_coalitions(case, policy)
     if binds.age_days_max is not None:
         limit = (f"the last moment of a charge to {ref},", last_moment(partition, binds.age_days_max))
@@ -184,12 +187,16 @@ def _epsilon_on(case: Case, partition: Partition) -> Fraction | None:
     return next((epsilon for ref, epsilon in case.request.epsilon if ref == partition.ref), None)
 
 
-def _check_run(case: Case, who: str, partition: Partition, limits: RunLimits, source: str, words: str) -> None:  # noqa: PLR0913, PLR0917 - whose bounds, of what
+def _check_run(  # noqa: PLR0913, PLR0917 - whose bounds, of what
+    case: Case, who: str, partition: Partition, limits: RunLimits, source: str, words: str, parts: CapParts
+) -> None:
     """Check the ε of the run, if it is known, and the δ it is at, against one document's caps on one run."""
-    epsilon = _epsilon_on(case, partition)
+    subject = parts.beside(words)
+    epsilon, most = _epsilon_on(case, partition), parts.of(limits.epsilon_max)
     if epsilon is not None:
-        case.at_most(f"run_above_{who}", f"epsilon of the run on {words}", epsilon, limits.epsilon_max, source)
-    _check_delta(case, f"run_delta_above_{who}", partition, limits.delta_max, source, words)
+        case.at_most(f"run_above_{who}", f"epsilon of the run on {subject}", epsilon, most, source)
+    delta_most = parts.run_delta_max(limits, partition.epsilon)
+    _check_delta(case, f"run_delta_above_{who}", partition, delta_most, source, subject)
 
 
 def _check_delta(case: Case, code: str, partition: Partition, most: Fraction | None, source: str, words: str) -> None:  # noqa: PLR0913, PLR0917 - as above

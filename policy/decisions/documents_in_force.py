@@ -12,9 +12,11 @@ from ledger.domain.facts import Contract, Dataset, Facts, Partition, PolicyVersi
 from ledger.domain.gate import Caps
 from ledger.wire.field_types import TIME_MAX
 from policy.checks.field_readers import DAY_MS
-from policy.decisions.streams_in_force import slice_terms
+from policy.decisions.streams_in_force import is_slice, slice_terms
 from policy.documents import LEVEL_SEALED, ContractDocument, DatasetDescription, Policy, Recommendation
+from policy.documents.cap_parts import WHOLE, CapParts
 from policy.documents.policy import ROUNDED_DECISIONS
+from policy.documents.stream import StreamDocument
 
 # The gate runs inside the book's writer, where each document is needed for every command.
 _KEPT: Final = 256
@@ -22,6 +24,10 @@ read_policy = lru_cache(maxsize=_KEPT)(Policy.parse)
 read_dataset = lru_cache(maxsize=_KEPT)(DatasetDescription.parse)
 read_recommendation = lru_cache(maxsize=_KEPT)(Recommendation.parse)
 read_contract = lru_cache(maxsize=_KEPT)(ContractDocument.parse)
+
+SLICE_CAPS_SINCE_MS: Final = 1_797_292_800_000
+"""2026-12-15: from then on a slice of a stream whose persons may be in several slices has a part of each cap that is of
+one person, as of the stream's budget. Entries of before are decided with the whole cap on each slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,7 @@ class Binding:
         caps_everyone: whether the global account is capped, or only reported: a cap once in force stays in force.
         lineage_epsilon_max: the least cap on a lineage in force at any time since, and the document that states it.
         age_days_max: the least of the ages stated now, by the version that sets the Level, and by the stream.
+        parts: which part of a cap on one person the partition has; ``lineage_epsilon_max`` is its part.
     """
 
     policy: Policy
@@ -44,6 +51,13 @@ class Binding:
     lineage_source: str
     age_days_max: int | None
     age_source: str
+    parts: CapParts = WHOLE
+
+
+def parts_in_force(stream: StreamDocument | None, now: int) -> CapParts:
+    """The parts of the caps on one person at a time (ms), for a slice of this stream or, if None, another partition."""
+    divided = stream is not None and now >= SLICE_CAPS_SINCE_MS and stream.appearances_max > 1
+    return CapParts(stream.appearances_max, stream.source) if stream is not None and divided else WHOLE
 
 
 def contract_in_force(facts: Facts, contract: Contract, now: int) -> ContractDocument | None:
@@ -56,16 +70,18 @@ def contract_in_force(facts: Facts, contract: Contract, now: int) -> ContractDoc
 
 def caps_of(epsilon: Fraction, binds: Binding, contract: ContractDocument | None) -> Caps:
     """The caps on a charge to a partition with a budget of ``epsilon``; of the policy alone without a contract."""
-    policy, lineage = binds.policy, (binds.lineage_epsilon_max, binds.lineage_source)
-    own = contract.lineage.epsilon_max if contract and contract.lineage else None
+    policy, parts = binds.policy, binds.parts
+    lineage = binds.lineage_epsilon_max, parts.source(binds.lineage_source)
+    own = parts.of(contract.lineage.epsilon_max) if contract and contract.lineage else None
     quota, stated_by = (contract.share_max, contract.source) if contract else (None, "")
-    least, source = _least(lineage, (own, stated_by))
+    least, source = _least(lineage, (own, parts.source(stated_by)))
     share, share_source = _least((policy.share_max, policy.source), (quota, stated_by))
     if least is None or least > epsilon:
         least, source = epsilon, ""
     everyone = epsilon if binds.caps_everyone else None
     rounded, counts = policy.shared_accounts != "exact", policy.shared_accounts == ROUNDED_DECISIONS
-    return Caps(everyone, least, share, policy.alerts, source, share_source, rounded, counts)
+    several = parts.appearances, parts.words
+    return Caps(everyone, least, share, policy.alerts, source, share_source, rounded, counts, *several)
 
 
 def _least(*stated: tuple[Fraction | None, str]) -> tuple[Fraction | None, str]:
@@ -133,13 +149,16 @@ def _bound_since(facts: Facts, partition: Partition, version: int, now: int) -> 
     highest = max(since, key=lambda stated_policy: (stated_policy.level_of(*of_dataset), stated_policy.version))
     capped = any(caps_everyone(later, later.level_of(*of_dataset)) for later in since)
     tightest = min(since, key=lambda stated_policy: (stated_policy.lineage.epsilon_max, -stated_policy.version))
-    stated = [(terms.partition_age_days_max, terms.source) for terms in (policy, highest)]
+    stated = [(document.partition_age_days_max, document.source) for document in (policy, highest)]
     ages = [(age, source) for age, source in stated if age is not None]
-    if terms := slice_terms(facts, partition):
+    terms = slice_terms(facts, partition)
+    if terms is not None:
         ages.append((terms.life_days, terms.life_source))
+    parts = parts_in_force(terms.stream if terms else None, now)
     age, source = min(ages, key=lambda stated_policy: stated_policy[0]) if ages else (None, "")
-    lineage = tightest.lineage.epsilon_max, tightest.source
-    return Binding(policy, highest.level_of(*of_dataset), highest.source, capped, *lineage, age, source)
+    level = highest.level_of(*of_dataset)
+    lineage = parts.of(tightest.lineage.epsilon_max), tightest.source
+    return Binding(policy, level, highest.source, capped, *lineage, age, source, parts)
 
 
 def binding_until(facts: Facts, partition: Partition, binds: Binding, now: int) -> int:
@@ -147,6 +166,8 @@ def binding_until(facts: Facts, partition: Partition, binds: Binding, now: int) 
     later = [
         version.effective for version in facts.policies[dataset_of(facts, partition).domain] if version.effective > now
     ]
+    if now < SLICE_CAPS_SINCE_MS and is_slice(facts, partition):
+        later.append(SLICE_CAPS_SINCE_MS)
     aged = [] if binds.age_days_max is None else [last_moment(partition, binds.age_days_max) + 1]
     return min((*later, *aged), default=TIME_MAX)
 

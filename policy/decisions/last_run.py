@@ -19,7 +19,7 @@ from ledger.wire.exact_numbers import ceil_decimal, format_number
 from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import Binding, contract_in_force
 from policy.documents import ContractDocument, DatasetName
-from policy.documents.run_bounds import RunBounds, strictest
+from policy.documents.run_bounds import RunBounds
 
 _PLACES = 4
 
@@ -91,6 +91,8 @@ class LastRunBounds:
     def _stated_bounds(self) -> Iterator[tuple[str, Fraction, RunBounds]]:
         """Each document that bounds one run: its name, the cap on ε, and the other bounds."""
         policy, document = self.binds.policy, self.document
+        parts, budget = self.binds.parts, self.partition.epsilon
         if document is not None:
-            yield document.source, document.run.epsilon_max, strictest((document.run,))
-        yield policy.source, policy.run.epsilon_max, policy.run_bounds
+            bounds = parts.contract_bounds(document, budget)
+            yield parts.source(document.source), parts.of(document.run.epsilon_max), bounds
+        yield parts.source(policy.source), parts.of(policy.run.epsilon_max), parts.policy_bounds(policy, budget)

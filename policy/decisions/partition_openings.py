@@ -14,6 +14,7 @@ from ledger.wire.exact_numbers import format_number
 from ledger.wire.malformed import Malformed
 from policy.decisions.documents_in_force import (
     caps_everyone,
+    parts_in_force,
     policy_in_force,
     read_dataset,
     read_policy,
@@ -21,8 +22,9 @@ from policy.decisions.documents_in_force import (
 )
 from policy.decisions.request import Case, on
 from policy.decisions.stream_slices import check_slice
-from policy.decisions.streams_in_force import stored_commitments
+from policy.decisions.streams_in_force import stored_commitments, stream_in_force
 from policy.documents import DatasetDescription, Policy
+from policy.documents.cap_parts import CapParts
 from policy.documents.partition_commitments import Stored, overlap, read_commitments, repeated
 
 _NAMED_MAX: Final = 20
@@ -43,13 +45,16 @@ def partition(case: Case, body: OpenPartition) -> None:
     if version is None:
         return
     policy = read_policy(facts.documents[version.document])
+    parts = parts_in_force(stream_in_force(facts, body.provider, body.dataset), case.now)
     _check_budget(case, body, policy)
+    _check_delta(case, body, policy, parts)
     _check_terms(case, body, policy)
     _check_recommended(case, body, dataset)
     _check_fresh_records(case, body, policy, document)
     check_slice(case, body, policy)
     everyone = body.epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
-    case.caps = ((body.ref, Caps(everyone, lineage=min(policy.lineage.epsilon_max, body.epsilon))),)
+    lineage = min(parts.of(policy.lineage.epsilon_max), body.epsilon)
+    case.caps = ((body.ref, Caps(everyone, lineage, appearances=parts.appearances, slice_words=parts.words)),)
 
 
 def _check_budget(case: Case, body: OpenPartition, policy: Policy) -> None:
@@ -57,11 +62,19 @@ def _check_budget(case: Case, body: OpenPartition, policy: Policy) -> None:
     for code, subject, value, most in (
         ("epsilon_above_budget", "the requested epsilon", body.epsilon, policy.budget.epsilon_max),
         ("delta_above_budget", "the requested delta", body.delta, policy.budget.delta_max),
-        ("run_delta_above_policy", "delta", body.delta, policy.run.delta_max),
-        ("lineage_delta_above_policy", "delta", body.delta, policy.lineage.delta_max),
+    ):
+        case.at_most(code, subject, value, most, policy.source)
+
+
+def _check_delta(case: Case, body: OpenPartition, policy: Policy, parts: CapParts) -> None:
+    """Check the δ at which every ε of the partition is, against the policy's caps on a run and on a lineage."""
+    subject = f"delta of {parts.beside(body.ref)}" if parts.words else "delta"
+    for code, most in (
+        ("run_delta_above_policy", parts.run_delta_max(policy.run, body.epsilon)),
+        ("lineage_delta_above_policy", parts.lineage_delta_max(policy, body.epsilon)),
     ):
         if most is not None:
-            case.at_most(code, subject, value, most, policy.source)
+            case.at_most(code, subject, body.delta, most, policy.source)
 
 
 def _check_terms(case: Case, body: OpenPartition, policy: Policy) -> None:

@@ -26,15 +26,23 @@ exp((m - 1) x)), and the sum is at most δ times
 
 Lower the last k of the e_i, which are equal to y, to the one before them: F does not fall, since h(y) (1 + exp(y) +
 ... + exp((k - 1) y)) falls with rising y. At the end all are equal, and F = 1.
+
+A cap on what one person may lose to a lineage, a coalition or one run is kept in the same way: an account of each slice
+is within a part ``p = C/m`` of the cap C, and within the slice's own ε if that is less, at the slice's own δ. So the
+person's loss is within C, at the δ of the stream's budget, since no step is above the slice's own ε. A document that
+also states the greatest δ of that loss, D, is kept by slices whose δ is at most ``D / (1 + exp(p) + ... + exp((m - 1)
+p))``, with the lesser of the part and the slice's ε for p.
 """
 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
-_DIGITS: Final = 6
+from ledger.wire.exact_numbers import PART_DIGITS, equal_part, floor_digits
+
 _EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
@@ -42,9 +50,19 @@ def slice_budget(epsilon: Fraction, delta: Fraction, slices: int) -> tuple[Fract
     """ε and δ of each slice, so that a person in ``slices`` slices is within (ε, δ); rounded down, six digits."""
     if slices == 1:
         return epsilon, delta
-    part = _floor(epsilon / slices)
-    growth = sum((_exp_above(part * place) for place in range(slices)), Fraction(0))
-    return part, _floor(delta / growth)
+    part = equal_part(epsilon, slices)
+    return part, slice_delta(part, delta, slices)
+
+
+def slice_delta(part: Fraction, delta: Fraction, slices: int) -> Fraction:
+    """δ of each of ``slices`` slices of this ε, so that together they are within δ; rounded down, six digits."""
+    return delta if slices == 1 else floor_digits(delta / _growth(part, slices), PART_DIGITS)
+
+
+@lru_cache(maxsize=256)
+def _growth(part: Fraction, slices: int) -> Fraction:
+    """A number above 1 + exp(part) + ... + exp((slices - 1) part)."""
+    return sum((_exp_above(part * place) for place in range(slices)), Fraction(0))
 
 
 def _exp_above(exponent: Fraction) -> Fraction:
@@ -52,15 +70,3 @@ def _exp_above(exponent: Fraction) -> Fraction:
     power = _EXACT.exp(_EXACT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator)))
     # The exponent has fewer digits than the context and is exact; the power is the nearest one, so the next is above.
     return Fraction(_EXACT.next_plus(power))
-
-
-def _floor(number: Fraction) -> Fraction:
-    """The greatest number of six significant digits that is not above another."""
-    if not number:
-        return number
-    scale = Fraction(1)
-    while number * scale < 10 ** (_DIGITS - 1):
-        scale *= 10
-    while number * scale >= 10**_DIGITS:
-        scale /= 10
-    return (number * scale).__floor__() / scale

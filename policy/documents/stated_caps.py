@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ledger.domain.gate import Caps
+from policy.documents.cap_parts import WHOLE, CapParts
 from policy.documents.contract import ContractDocument
 from policy.documents.policy import Policy
 from policy.documents.run_bounds import RunBounds, strictest
@@ -40,19 +41,22 @@ class NamedRunLimits:
 Stated = NamedCap | NamedRunLimits
 
 
-def policy_states(policy: Policy) -> list[Stated]:
-    """The caps of a policy alone; its quota is of the largest budget that it allows."""
-    stated: list[Stated] = [NamedCap(policy.lineage.epsilon_max, f"{policy.source}, lineage")]
+def policy_states(policy: Policy, budget: Fraction, parts: CapParts = WHOLE) -> list[Stated]:
+    """The caps of a policy alone on a partition with this budget; its quota is of the largest that it allows."""
+    stated: list[Stated] = [NamedCap(parts.of(policy.lineage.epsilon_max), parts.source(f"{policy.source}, lineage"))]
     stated += [
-        NamedCap(coalition.epsilon_max, f"{policy.source}, coalition {coalition.name}")
+        NamedCap(parts.of(coalition.epsilon_max), parts.source(f"{policy.source}, coalition {coalition.name}"))
         for coalition in policy.coalitions
     ]
     if policy.share_max is not None:
         stated.append(NamedCap(policy.budget.epsilon_max, f"{policy.source}, quota", policy.share_max))
-    return [*stated, NamedRunLimits(policy.run.epsilon_max, policy.run_bounds, f"{policy.source}, one run")]
+    source, bounds = parts.source(f"{policy.source}, one run"), parts.policy_bounds(policy, budget)
+    return [*stated, NamedRunLimits(parts.of(policy.run.epsilon_max), bounds, source)]
 
 
-def contract_states(epsilon: Fraction, caps: Caps, policy: Policy, contract: ContractDocument) -> list[Stated]:
+def contract_states(
+    epsilon: Fraction, caps: Caps, policy: Policy, contract: ContractDocument, parts: CapParts = WHOLE
+) -> list[Stated]:
     """The caps on a contract's runs on a partition with a budget of ``epsilon``, of all documents the least."""
     stated: list[Stated] = [NamedCap(caps.lineage, f"{caps.lineage_source or 'the partition'}, lineage")]
     if caps.share is not None:
@@ -60,5 +64,5 @@ def contract_states(epsilon: Fraction, caps: Caps, policy: Policy, contract: Con
     limits, source = min(
         ((document.run, document.source) for document in (contract, policy)), key=lambda one: one[0].epsilon_max
     )
-    bounds = strictest((contract.run, policy.run_bounds))
-    return [*stated, NamedRunLimits(limits.epsilon_max, bounds, f"{source}, one run")]
+    bounds = strictest((parts.contract_bounds(contract, epsilon), parts.policy_bounds(policy, epsilon)))
+    return [*stated, NamedRunLimits(parts.of(limits.epsilon_max), bounds, parts.source(f"{source}, one run"))]

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Annotated, Final
 
 from ledger.commands.registration.partition import BlockPrices, UnitRecords
+from ledger.domain.gate import APPEARANCES_MAX
 from ledger.filters import Catalogue
 from ledger.mechanisms.mechanism import RELATIONS
 from ledger.mechanisms.plan_reader import AnyPlan
@@ -23,8 +24,6 @@ from policy.documents.document import Document, Epsilon, Version
 from policy.documents.policy import AGE_DAYS_MAX
 from policy.documents.slice_budget import slice_budget
 
-APPEARANCES_MAX: Final = 64
-"""The most slices that one person may be in."""
 WINDOW_MAX: Final = 1_024
 """The most slices of one run."""
 COMMITTED: Final = "committed"

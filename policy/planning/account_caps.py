@@ -15,6 +15,7 @@ from ledger.domain.organisation_graph import NodeKind
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from ledger.organisation_lineage.holder_names import holder_name
+from ledger.wire.exact_numbers import equal_part
 from ledger.wire.field_types import Ref
 from ledger.wire.records import Record
 from policy.checks.field_readers import DAY_MS
@@ -34,6 +35,8 @@ class PartitionBounds(Record, frozen=True):
         lineage_epsilon_max: the cap on each lineage; a contract may set a smaller one.
         run_epsilon_max: the cap on one run, likewise; ``run`` has its other bounds.
         source: the policy in force.
+        appearances_max: in how many slices of its stream a person may be. The caps above are such parts of those that
+            documents state for one person.
     """
 
     closes: Moment | None
@@ -45,6 +48,7 @@ class PartitionBounds(Record, frozen=True):
     run_epsilon_max: Fraction
     share_max: Quota | None
     source: str
+    appearances_max: Annotated[int, Meta(ge=1, description="slices of its stream that a person may be in")] = 1
 
 
 def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionBounds | None:
@@ -59,10 +63,11 @@ def partition_bounds(facts: Facts, partition: Partition, now: int) -> PartitionB
         level=binds.level,
         lineage_epsilon_max=min(binds.lineage_epsilon_max, partition.epsilon),
         pipeline=binds.policy.pipeline,
-        run=binds.policy.run_bounds,
-        run_epsilon_max=binds.policy.run.epsilon_max,
+        run=binds.parts.policy_bounds(binds.policy, partition.epsilon),
+        run_epsilon_max=binds.parts.of(binds.policy.run.epsilon_max),
         share_max=binds.policy.share_max,
         source=binds.policy.source,
+        appearances_max=binds.parts.appearances,
     )
 
 
@@ -89,7 +94,7 @@ def cap_of(facts: Facts, partition: Partition, holder: str, bounds: PartitionBou
     if holder == GLOBAL:
         return bounds.epsilon_max
     own = _coalition_cap(facts, holder)
-    return min(own or bounds.lineage_epsilon_max, partition.epsilon)
+    return min(equal_part(own, bounds.appearances_max) if own else bounds.lineage_epsilon_max, partition.epsilon)
 
 
 def account_status(facts: Facts, account: Account, bounds: PartitionBounds | None) -> AccountStatus:

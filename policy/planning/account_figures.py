@@ -131,7 +131,7 @@ class PartitionFigures:
         limits = [self._limit(GLOBAL)] if caps.everyone is not None else []
         if node is not None and node.kind is NodeKind.COALITION and node.epsilon is not None:
             try:
-                limits.append(self._limit(holder, min(node.epsilon, self.partition.epsilon)))
+                limits.append(self._limit(holder, caps.of_coalition(node.epsilon, self.partition.epsilon)))
             except NoRoom as closed:
                 return [], str(closed)
         elif node is not None:

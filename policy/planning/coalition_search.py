@@ -12,6 +12,7 @@ from ledger.domain.facts import Facts
 from ledger.filters import NoRoom, read_rule
 from ledger.organisation_lineage.coalitions import smallest_coalitions
 from ledger.organisation_lineage.holder_names import organisation_names
+from ledger.wire.exact_numbers import equal_part
 from ledger.wire.field_types import Did, Ref
 from ledger.wire.records import Record
 from policy.planning.account_caps import partition_bounds
@@ -49,8 +50,8 @@ def coalitions(
 
     Args:
         partitions: all open ones by default.
-        epsilon: the cap, at each partition's δ and at most its own ε; by default that of each lineage. Partitions
-            where the cap has no room, or that are under no policy, are skipped.
+        epsilon: the cap on one person, at each partition's δ and at most its own ε; by default that of each lineage. A
+            slice has its part of it. Partitions where the cap has no room, or that are under no policy, are skipped.
 
     Raises:
         KeyError: if a partition is not registered.
@@ -59,7 +60,9 @@ def coalitions(
     for ref in partitions if partitions is not None else sorted(facts.partitions):
         partition = facts.partitions[ref]
         bounds = partition_bounds(facts, partition, now)
-        cap = epsilon if epsilon is not None else bounds.lineage_epsilon_max if bounds else None
+        cap = bounds.lineage_epsilon_max if bounds else None
+        if epsilon is not None:
+            cap = equal_part(epsilon, bounds.appearances_max if bounds else 1)
         if cap is None or (partitions is None and partition.retired):
             continue
         cap = min(cap, partition.epsilon)

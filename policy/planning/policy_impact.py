@@ -28,6 +28,7 @@ from policy.decisions.charges import covers
 from policy.decisions.documents_in_force import dataset_of, policy_in_force, read_contract, read_policy
 from policy.decisions.gate import gate
 from policy.documents import LEVEL_SEALED, ContractDocument, DatasetName, Policy, RunBounds
+from policy.documents.cap_parts import CapParts
 from policy.documents.run_bounds import strictest
 from policy.planning.account_caps import AccountStatus, PartitionBounds, Quota, account_status, partition_bounds
 from policy.planning.hypothetical_facts import HypotheticalFacts, with_policy_published
@@ -136,7 +137,7 @@ def impact(facts: Facts, data: bytes, now: int, pending: Iterable[str], declared
     return Impact(
         accounts=accounts,
         at=at,
-        caps=tuple(cap for cap in policy_caps(facts, policy, declared) if not cap.fits),
+        caps=tuple(cap for cap in policy_caps(facts, policy, at, declared) if not cap.fits),
         contracts=tuple(_contracts(facts, mine, bounds, at)),
         datasets=tuple(DatasetName(name, provider) for provider, name in datasets),
         fields=tuple(_fields(old, policy)),
@@ -252,14 +253,18 @@ def _contracts(
 
 def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> ContractBounds:
     """The strictest bounds on the runs of a contract."""
-    own, share = document.lineage and document.lineage.epsilon_max, document.share_max
-    lineage = [*(bound.lineage_epsilon_max for bound in bounds), *([own] if own is not None else ())]
+    own, share = document.lineage.epsilon_max if document.lineage else None, document.share_max
+    parts = [CapParts(bound.appearances_max) for bound in bounds]
+    lineage = [bound.lineage_epsilon_max for bound in bounds]
+    lineage += [part.of(own) for part in parts] if own is not None else ()
+    runs = [bound.run_epsilon_max for bound in bounds]
+    runs += [part.of(document.run.epsilon_max) for part in parts]
     shares = [share_max for share_max in (share, *(bound.share_max for bound in bounds)) if share_max is not None]
     return ContractBounds(
         **structs.asdict(strictest((document.run, *(bound.run for bound in bounds)))),
-        lineage_epsilon_max=min(lineage) if bounds else None,
+        lineage_epsilon_max=min(lineage, default=None),
         pipeline=any(bound.pipeline for bound in bounds),
-        run_epsilon_max=min(document.run.epsilon_max, *(bound.run_epsilon_max for bound in bounds)) if bounds else None,
+        run_epsilon_max=min(runs, default=None),
         share_max=min(shares, default=None),
     )
 

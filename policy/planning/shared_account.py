@@ -24,6 +24,7 @@ from ledger.domain.partition_ranges import in_words, partitions_within
 from ledger.filters import NoRoom, read_rule
 from ledger.mechanisms.loss import Loss
 from policy.decisions.documents_in_force import Binding, binding, bindings
+from policy.documents.cap_parts import WHOLE
 from policy.documents.policy import ROUNDED_DECISIONS
 from policy.planning.account_caps import empty_account
 from policy.planning.hypothetical_facts import HypotheticalFacts
@@ -101,9 +102,10 @@ def states_as_shown(facts: Facts, partitions: Sequence[Partition], now: int, own
     holders: dict[str, Fraction | None] = {GLOBAL: None, **_coalitions(facts, own_holder)}
     facts.fetch_accounts([partition.ref for partition in rounded], [*holders, own_holder])
     most, least = dict[tuple[str, str], Account](), dict[tuple[str, str], Account]()
+    parts = {one.ref: binds.parts if binds else WHOLE for one, binds in zip(partitions, bound, strict=True)}
     for shared in rounded:
         for holder, epsilon in holders.items():
-            capacity = _capacity(shared, epsilon)
+            capacity = _capacity(shared, None if epsilon is None else parts[shared.ref].of(epsilon))
             most[shared.ref, holder], least[shared.ref, holder] = _bounds(facts, shared, holder, own_holder, capacity)
     if not most:
         return None

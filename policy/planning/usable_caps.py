@@ -37,10 +37,13 @@ from policy.decisions.documents_in_force import (
     caps_of,
     dataset_of,
     last_moment,
+    parts_in_force,
     read_contract,
     read_policy,
 )
+from policy.decisions.streams_in_force import slice_terms
 from policy.documents import ContractDocument, DatasetName, Policy
+from policy.documents.cap_parts import CapParts
 from policy.documents.stated_caps import NamedCap, NamedRunLimits, Stated, contract_states, policy_states
 from policy.planning.plan_search import mechanism_of, with_steps
 from policy.planning.reported_values import Natural
@@ -195,10 +198,13 @@ def _sentence(steps: int, plan_steps: int | None, least: Fraction | None, why: s
     return f"not one step of the declared plan can ever be admitted; {fitting}"
 
 
-def policy_caps(facts: Facts, policy: Policy, declared: Declared) -> Iterator[CapReport]:
-    """The caps that a policy would set on the open partitions of its domain, each distinct one once."""
+def policy_caps(facts: Facts, policy: Policy, now: int, declared: Declared) -> Iterator[CapReport]:
+    """The caps that a policy would set on the open partitions of its domain at a time (ms), each distinct one once."""
     mine = (partition for partition in _open(facts) if dataset_of(facts, partition).domain == policy.domain)
-    yield from cap_reports(mine, policy_states(policy), lambda candidate: policy.load or declared(candidate))
+    known: dict[Hashable, CapReport | None] = {}
+    for partition in mine:
+        stated = policy_states(policy, partition.epsilon, _parts(facts, partition, now))
+        yield from cap_reports((partition,), stated, lambda one: policy.load or declared(one), known)
 
 
 def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: Declared) -> Iterator[CapReport]:
@@ -210,19 +216,29 @@ def contract_caps(facts: Facts, contract: ContractDocument, now: int, declared: 
         binds = binding(facts, partition, now)
         if binds is None or (binds.age_days_max is not None and last_moment(partition, binds.age_days_max) < now):
             continue
-        stated = contract_states(partition.epsilon, caps_of(partition.epsilon, binds, contract), binds.policy, contract)
+        caps = caps_of(partition.epsilon, binds, contract)
+        stated = contract_states(partition.epsilon, caps, binds.policy, contract, binds.parts)
         yield from cap_reports((partition,), stated, declared, known)
 
 
-def coalition_caps(facts: Facts, epsilon: Fraction, declared: Declared) -> Iterator[CapReport]:
-    """The cap of a coalition on every open partition."""
-    yield from cap_reports(_open(facts), [NamedCap(epsilon, "the coalition")], declared)
+def coalition_caps(facts: Facts, epsilon: Fraction, now: int, declared: Declared) -> Iterator[CapReport]:
+    """The cap of a coalition on every open partition at a time (ms)."""
+    known: dict[Hashable, CapReport | None] = {}
+    for partition in _open(facts):
+        parts = _parts(facts, partition, now)
+        stated = [NamedCap(parts.of(epsilon), parts.source("the coalition"))]
+        yield from cap_reports((partition,), stated, declared, known)
+
+
+def _parts(facts: Facts, partition: Partition, now: int) -> CapParts:
+    terms = slice_terms(facts, partition)
+    return parts_in_force(terms.stream if terms else None, now)
 
 
 def command_caps(facts: Facts, command: Command, body: Record, now: int, declared: Declared) -> Iterable[CapReport]:
     """The caps that a policy, a contract or a coalition states, as it is entered."""
     if isinstance(body, Declare):
-        return coalition_caps(facts, body.epsilon, declared)
+        return coalition_caps(facts, body.epsilon, now, declared)
     if not isinstance(body, EnterDocument) or command.kind not in {"contract", "policy"}:
         return ()
     return document_caps(facts, command.kind, facts.documents[body.document], now, declared)
@@ -231,7 +247,7 @@ def command_caps(facts: Facts, command: Command, body: Record, now: int, declare
 def document_caps(facts: Facts, kind: str, data: bytes, now: int, declared: Declared) -> Iterable[CapReport]:
     """The caps that a policy or a contract states. Raises: Malformed."""
     if kind == "policy":
-        return policy_caps(facts, read_policy(data), declared)
+        return policy_caps(facts, read_policy(data), now, declared)
     return contract_caps(facts, read_contract(data), now, declared)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, structs
 
 from ledger.accounts.headroom import GroupLimit, Room
-from ledger.accounts.limits import limits_on
+from ledger.accounts.limits import coalition_caps, limits_on
 from ledger.accounts.partition_groups import Group, group_by_caps, group_by_terms
 from ledger.accounts.pricing import COMPUTED, for_first_run
 from ledger.accounts.run_epsilon import RunEpsilon, run_epsilon
@@ -248,7 +248,9 @@ class WhatIf:
 
     def _limits(self, plan: RunPlan) -> list[GroupLimit]:
         caps, partitions = dict(self.without_epsilon.caps), self.with_rules(plan)
-        groups = group_by_caps(partitions, caps) if self.run.ranges else tuple((partition,) for partition in partitions)
+        groups: tuple[Group, ...] = tuple((partition,) for partition in partitions)
+        if self.run.ranges:
+            groups = group_by_caps(partitions, caps, coalition_caps(self.facts, self.author))
         members = {group[0].ref: tuple(member.ref for member in group) for group in groups}
         firsts = tuple(group[0] for group in groups)
         limits = limits_on(self.facts, firsts, self.without_epsilon, self.author, groups=members)

@@ -112,7 +112,7 @@ def decide(context: Context[OpenPartition]) -> Decision:
         opened = Opened(tuple(prices.capacity(rule, epsilon) for epsilon in epsilons), rule)
         _require_blocks(body, opened)
     except NoRoom as closed:
-        raise _closed_rejection(body, closed) from None
+        raise _closed_rejection(body, closed, caps.slice_words) from None
     except Malformed as error:
         raise error.under("body") from None
     return Decision(Code.PERMITTED, derived=opened.to_json())
@@ -156,7 +156,7 @@ def _rule_for(body: OpenPartition, caps: Caps, prices: ComputedPrices) -> Rule:
     try:
         return prices.number(choose_rule, body.rule, opening)
     except NoRoom as closed:
-        raise _closed_rejection(body, closed) from None
+        raise _closed_rejection(body, closed, caps.slice_words) from None
     except NotPriced as error:
         raise Rejected(Code.MALFORMED, f"body.load: {error}", "body.load") from None
     except Malformed as error:
@@ -186,8 +186,10 @@ def _load(body: OpenPartition) -> Mechanism | None:
         raise error.under("body.load") from None
 
 
-def _closed_rejection(body: OpenPartition, closed: NoRoom) -> Rejected:
-    return Rejected(Code.MALFORMED, f"body.epsilon: at a δ of {format_number(body.delta)} {closed}", "body.epsilon")
+def _closed_rejection(body: OpenPartition, closed: NoRoom, slice_words: str = "") -> Rejected:
+    where = f"{slice_words}, " if slice_words else ""
+    detail = f"body.epsilon: {where}at a δ of {format_number(body.delta)} {closed}"
+    return Rejected(Code.MALFORMED, detail, "body.epsilon")
 
 
 def apply(change: Change[OpenPartition]) -> None:

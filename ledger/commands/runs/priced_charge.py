@@ -10,7 +10,7 @@ from typing import Final
 from ledger.accounts.account_loss import counted_loss
 from ledger.accounts.account_sums import Prices
 from ledger.accounts.headroom import GroupLimit, Room
-from ledger.accounts.limits import limits_on
+from ledger.accounts.limits import coalition_caps, limits_on
 from ledger.accounts.partition_groups import Group, group_by_caps, group_by_terms, group_runs, require_same_unit
 from ledger.accounts.pricing import Bound, ComputedPrices, for_first_run
 from ledger.accounts.run_epsilon import RunEpsilon
@@ -167,7 +167,9 @@ def price(context: Context[MakeCharge]) -> PricedCharge:
     }
     verdict = context.require_permit(epsilon=tuple((member.ref, epsilon_of[member.ref]) for member in partitions))
     partitions = tuple(for_first_run(member, price_of[member.ref], body.plan.steps) for member in partitions)
-    groups = group_by_caps(partitions, dict(verdict.caps)) if body.ranges else tuple((member,) for member in partitions)
+    groups: tuple[Group, ...] = tuple((member,) for member in partitions)
+    if body.ranges:
+        groups = group_by_caps(partitions, dict(verdict.caps), coalition_caps(context.facts, author))
     members = {group[0].ref: tuple(member.ref for member in group) for group in groups}
     limits = limits_on(context.facts, tuple(group[0] for group in groups), verdict, author, numbers, members)
     return PricedCharge(

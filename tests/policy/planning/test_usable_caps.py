@@ -86,7 +86,7 @@ def test_each_document_is_read_for_its_own_caps() -> None:
     market = opened("one", "two")
     coalition = {"epsilon_max": "0.001", "members": [BANKS[0], BANKS[1]], "name": "both"}
     policy = policy_document(2, coalitions=[coalition], lineage={"epsilon_max": "0.002"}, quota={"share_max": "0.3"})
-    found = list(policy_caps(market.state, Policy.of(policy), _undeclared))
+    found = list(policy_caps(market.state, Policy.of(policy), NOW, _undeclared))
     assert [(one.partition, one.source.rpartition(", ")[2]) for one in found] == [
         (ref_of(name), what) for name in ("one", "two") for what in ("lineage", "coalition both", "quota")
     ]
@@ -99,7 +99,7 @@ def test_each_document_is_read_for_its_own_caps() -> None:
     assert [one.usable for one in of_contract if "lineage" in one.source] == [False, False]
     assert [one.source.rpartition(", ")[2] for one in of_contract] == ["lineage", "one run"] * 2
     assert all("contract" in one.source for one in of_contract)
-    assert not any(one.usable for one in coalition_caps(market.state, Fraction(1, 1000), _undeclared))
+    assert not any(one.usable for one in coalition_caps(market.state, Fraction(1, 1000), NOW, _undeclared))
 
 
 @pytest.mark.parametrize(
