@@ -60,9 +60,9 @@ def _describe_full(facts: Facts, account: Account, now: int) -> tuple[str, str] 
     binds = binding(facts, partition, now)
     if binds is None:
         return f"{partition.ref} is under no policy in force", holder
-    own = coalition.epsilon if coalition else binds.lineage_epsilon_max
+    own = binds.parts.of(coalition.epsilon or Fraction(0)) if coalition else binds.lineage_epsilon_max
     try:
-        cap = read_rule(partition.terms).cap(min(own or Fraction(0), partition.epsilon))
+        cap = read_rule(partition.terms).cap(min(own, partition.epsilon))
     except NoRoom as closed:
         return f"the account of {whose} on {partition.ref}: {closed}", holder
     frozen = frozen_accounts(facts, (account,), {partition.ref: cap})
