@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from api.http.slow_places import SlowPlaces
+from api.http.slow_places import PLACE_WAIT_S, SlowPlaces
 from ledger.book.book import Book
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.store.snapshot import Snapshot
@@ -33,8 +33,10 @@ class SnapshotProvider:
         self.past = SlowPlaces(1)
 
     @contextmanager
-    def read(self, as_of: int | None = None, caller: Hashable = None) -> Iterator[Snapshot | PastSnapshot]:
-        """A snapshot; ``caller`` reads the past.
+    def read(
+        self, as_of: int | None = None, caller: Hashable = None, wait_s: float = PLACE_WAIT_S
+    ) -> Iterator[Snapshot | PastSnapshot]:
+        """A snapshot; ``caller`` reads the past, and waits so many seconds for its place at most.
 
         Raises:
             Malformed: if the log is shorter.
@@ -50,7 +52,7 @@ class SnapshotProvider:
             raise Malformed("as_of", f"must be at most the {grown} entries of the log")
         if as_of > AS_OF_MAX:
             raise Malformed("as_of", f"must be at most {AS_OF_MAX}: a longer past is read from the book itself")
-        with self.past.taken(caller), self.book.read_past(as_of) as past:
+        with self.past.taken(caller, wait_s), self.book.read_past(as_of) as past:
             yield past
 
     @contextmanager

@@ -75,7 +75,8 @@ class Evidence:
 
     def loss(self, partition: domain.Partition, holder: str, loss: Loss, part: str) -> Cell:
         """A loss in units; ``part`` is the name by which the verifier prints it: ``posted`` or ``pending``."""
-        exact = c.dump([[*loss.finite], [*loss.infinite]]).decode()
+        # A sum may be greater than canonical JSON allows: at an order that decides nothing it has no greatest value.
+        exact = json.dumps([[*loss.finite], [*loss.infinite]], separators=(",", ":"))
         words = ", ".join(
             f"{one} and {runs} without bound" if runs else str(one)
             for one, runs in zip(loss.finite, loss.infinite, strict=True)

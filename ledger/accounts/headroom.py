@@ -255,8 +255,10 @@ def beyond_count(accounts: Accounts, refs: Iterable[str], now: int) -> str | Non
     return next((ref for ref, most in sums if most > SUM_MAX), None)
 
 
-def runs_within_count(accounts: Accounts, losses: Mapping[str, Loss]) -> int:
-    """How many more runs of these losses certainly stay within :data:`SUM_MAX`, whatever is settled between them."""
+def runs_within_count(accounts: Accounts, losses: Mapping[str, Loss], now: int) -> int:
+    """How many more runs of these losses :func:`beyond_count` certainly lets through, whatever is settled between."""
+    if now >= WIDE_SUMS_SINCE_MS:
+        return SUM_MAX
     # The greatest posted and the greatest pending sum are each at most the greatest of both together.
     most = (
         (max(map(add, one.posted.finite, one.pending.finite)) if one is not None else 0, max(run.finite))

@@ -24,7 +24,7 @@ from sqlalchemy import Engine
 from ledger.book.batch import Recorder
 from ledger.book.checkpoint_file import CheckpointFile
 from ledger.book.document_store import DocumentStore, Storer
-from ledger.book.group_commit import CLOSED, Writer
+from ledger.book.group_commit import Writer
 from ledger.book.log_key.overlap_window import signer_of_both
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_clock, begin_epoch, take_lock, usable_state
@@ -34,6 +34,7 @@ from ledger.book.state.row_comparison import RowComparison
 from ledger.book.state.state_statements import StatedTree
 from ledger.book.state.uncollected_objects import UNCOLLECTED
 from ledger.book.submitted_command import (
+    CLOSED,
     BookBusy,
     BookPaused,
     BookStopped,

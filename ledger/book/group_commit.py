@@ -35,7 +35,7 @@ from ledger.book.publish import Committer, Finished, answers_of, close_batch
 from ledger.book.state.due_work import REST_S, DueWork
 from ledger.book.state.pinned_snapshots import PinnedSnapshots
 from ledger.book.state.pinned_state import Pinned
-from ledger.book.submitted_command import BookPaused, BookStopped, Outcome, Submission, reason_to_stop
+from ledger.book.submitted_command import CLOSED, BookPaused, BookStopped, Outcome, Submission, reason_to_stop
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.commands.verdict_cache import VerdictCache
@@ -49,7 +49,6 @@ BATCH_MAX: Final = 512
 """Commands of one batch; a longer call goes into several."""
 GATHER_S: Final = 0.000_5
 """How long the first of several callers who were answered together waits for the others to come again."""
-CLOSED: Final = "the book is closed"
 _CLOSE: Final = "close"
 """The message that ends the writer, once what came before it is committed."""
 

@@ -52,6 +52,8 @@ PRICES_MAX: Final = 16_384
 """Prices that are kept, one for each contract, plan and partitions; all are dropped when there is no place."""
 WAIT_S: Final = 30.0
 """How long a command waits for its turn to be priced."""
+TURN_S: Final = 2.0
+"""How long a turn goes on with the next price of a call; the rest of it waits for another turn."""
 AGAIN_MAX: Final = 4
 """How often a command is priced again in a row because what others recorded meanwhile changed the prices it needs."""
 
@@ -163,9 +165,9 @@ class CommandPricing:
         one = call.waiting[0]
         found = read_submission(one) if isinstance(one, Submission) else one
         actor = found.command.actor if isinstance(found, PendingCommand) else ""
-        # One price serves those of one key; where no price is kept, there is no key, and nothing is alike.
+        # One price serves calls of one command and one key; where no price is kept, nothing is alike.
         key = _key(found) if isinstance(found, PendingCommand) else None
-        alike = call if key is None else key
+        alike = call if key is None or len(call.waiting) > 1 else key
         try:
             done = self._turns.submit(actor, alike, partial(self._price_call, call, monotonic()))
         except PricingRefused as refusal:
@@ -214,7 +216,7 @@ class CommandPricing:
             self._price_first(call, since)
 
     def _price_first(self, call: Call, since: float) -> None:
-        changing = False
+        changing, begun = False, monotonic()
         for place, one in enumerate(call.waiting):
             found = read_submission(one) if isinstance(one, Submission) else one
             if isinstance(found, PendingCommand):
@@ -226,8 +228,9 @@ class CommandPricing:
                     # it does not, the call comes again.
                     if place == 0 and (kept is found.prices or call.unpriced > 1):
                         kept = None
-                    # What was priced is decided first; then this one is the first of its call, and refused.
-                    if kept is None and place and self.wait_s(found.command.actor):
+                    # What was priced is decided first; then this one is the first of its call, and waits for a turn
+                    # of its own, or is refused.
+                    if kept is None and place and (monotonic() - begun > TURN_S or self.wait_s(found.command.actor)):
                         return
                     found = structs.replace(found, prices=kept) if kept is not None else self._computed(found, since)
                 changing = changing or KINDS[found.command.kind].changes_prices

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from msgspec import Struct, structs
 
@@ -32,6 +33,9 @@ __all__ = [
 
 class BookStopped(RuntimeError):  # noqa: N818 - what is the case
     """The book takes no commands: it was closed, or a commit failed and its outcome is unknown."""
+
+
+CLOSED: Final = "the book is closed"
 
 
 def reason_to_stop(error: BaseException) -> str:

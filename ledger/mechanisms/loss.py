@@ -121,8 +121,8 @@ def cover(segments: tuple[Segment, ...], least: tuple[Segment, ...]) -> bool:
 def loss_of(segments: tuple[Segment, ...], steps: int) -> Loss:
     """The loss of the first ``steps`` steps of a run.
 
-    An infinite price counts once per run, not per step; a finite sum beyond ``LOSS_MAX`` counts as infinite, which
-    keeps every sum of a book within what a database represents exactly.
+    An infinite price counts once per run, not per step; a finite sum beyond ``LOSS_MAX``, for which no budget has room,
+    counts as infinite.
     """
     width = len(segments[0].price)
     total = Loss.zero(width)

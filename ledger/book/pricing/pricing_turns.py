@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ledger.book.submitted_command import PricingRefused
+from ledger.book.submitted_command import CLOSED, BookStopped, PricingRefused
 
 T = TypeVar("T")
 AT_ONCE: Final = max(2, os.cpu_count() or 1)
@@ -51,7 +51,7 @@ class PricingTurns:
         self._closed = False
 
     def submit(self, organisation: str, alike: Hashable, run: Callable[[], T]) -> Future[T]:
-        """Run something in a turn of an organisation; the future gets its result, and is cancelled at closing.
+        """Run something in a turn of an organisation; the future gets its result, or BookStopped at closing.
 
         Args:
             alike: what waits already under the same key is run in the same turn, before this.
@@ -62,7 +62,7 @@ class PricingTurns:
         work = _Work(run, Future[Any]())
         with self._lock:
             if self._closed:
-                work.future.cancel()
+                _stop(work)
                 return work.future
             line = self._lines.setdefault(organisation, _Line())
             if alike in line.waiting:
@@ -75,7 +75,7 @@ class PricingTurns:
         return work.future
 
     def close(self) -> None:
-        """Run nothing more; what is running goes on, and what waits is cancelled."""
+        """Run nothing more; what is running goes on, and what waits gets BookStopped."""
         with self._lock:
             self._closed = True
             waiting = [work for line in self._lines.values() for group in line.waiting.values() for work in group]
@@ -83,7 +83,7 @@ class PricingTurns:
                 line.waiting.clear()
         # A callback of a future may submit.
         for work in waiting:
-            work.future.cancel()
+            _stop(work)
         self._pool.shutdown(wait=False)
 
     def _begin_turns(self) -> None:
@@ -103,7 +103,7 @@ class PricingTurns:
         while group:
             work = group.popleft()
             if self._closed:
-                work.future.cancel()
+                _stop(work)
             else:
                 _run(work)
         with self._lock:
@@ -113,6 +113,12 @@ class PricingTurns:
                 del self._lines[organisation]
             if not self._closed:
                 self._begin_turns()
+
+
+def _stop(work: _Work) -> None:
+    # Not cancelled: to a coroutine that waits for it that would look as if it was cancelled itself.
+    if work.future.set_running_or_notify_cancel():
+        work.future.set_exception(BookStopped(CLOSED))
 
 
 def _run(work: _Work) -> None:

@@ -81,13 +81,14 @@ def _has_room(context: Context[MakeCharge], cache: VerdictCache[CachedCharge], c
     rooms = [*priced.rooms(facts)]
     if not all(room.enough for room in rooms):
         return False
-    cache.note_room(cached, lambda: _runs_that_fit(facts, rooms))
+    cache.note_room(cached, lambda: _runs_that_fit(context, rooms))
     return True
 
 
-def _runs_that_fit(facts: Facts, rooms: list[Room]) -> int:
+def _runs_that_fit(context: Context[MakeCharge], rooms: list[Room]) -> int:
     """How many more such runs certainly fit in these accounts."""
-    within = runs_within_count(facts.accounts, {room.limit.partition: room.run for room in rooms})
+    losses = {room.limit.partition: room.run for room in rooms}
+    within = runs_within_count(context.facts.accounts, losses, context.now)
     return min(within, min((room.runs for room in rooms), default=0))
 
 

@@ -22,9 +22,11 @@ from api.cli.report import app
 from api.report.check import Numbers, Report, Wrong
 from ledger.cli.main import app as ledger_app
 from ledger.domain.exit_codes import ExitCode
+from ledger.domain.facts import GLOBAL
 from ledger.verifier import LogKey
+from ledger.wire import canonical_json as c
 from tests.api.console.test_pages import FORBIDDEN
-from tests.factories.documents import PARTITION
+from tests.factories.documents import PARTITION, plan
 from tests.factories.people import BANK_B, HOSPITAL, LOG, private_key
 from tests.factories.statements import state_now
 from tests.factories.stored import open_world
@@ -73,6 +75,22 @@ def _page(folder: Path) -> str:
 
 def _check(folder: Path, log: Path) -> str:
     return Report(folder, log, ledger.verifier, quiet=True).check()
+
+
+def test_a_sum_beyond_what_canonical_json_holds_is_reported(tmp_path: Path) -> None:
+    """At an order that decides nothing; the report checks itself."""
+    far = plan(100, "0.3", "0.000000001")
+    with open_world(tmp_path) as world:
+        assert world.submit(*(world.charge(f"far-{number}", BANK_B, far) for number in range(60)))[-1].index
+        state_now(world.book)
+        with world.read() as facts:
+            most = max(facts.accounts[PARTITION, GLOBAL].pending.finite)
+    assert most > c.INTEGER_MAX
+    (tmp_path / "log.vkey").write_text(f"{LOG.vkey}\n", encoding="ascii")
+    done = _run(world.path, "--dataset", SUBJECT, "--into", tmp_path / "evidence")
+    assert done.exit_code == 0, done.output
+    assert str(most) in _page(tmp_path / "evidence")
+    assert _check(tmp_path / "evidence", tmp_path / "log.vkey").startswith("holds: ")
 
 
 def test_what_to_run_next_can_be_pasted_whatever_the_folder_is_called(reported: Reported) -> None:

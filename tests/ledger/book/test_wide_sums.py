@@ -65,7 +65,7 @@ def test_runs_that_are_counted_stay_within_the_greatest_sum(
             both = (Loss(tuple(part), nothing) for part in (posted, pending))
             return {("p", GLOBAL): Account("p", GLOBAL, *both)}
 
-        left = runs_within_count(accounts(), {"p": Loss(tuple(run), nothing)})
+        left = runs_within_count(accounts(), {"p": Loss(tuple(run), nothing)}, 0)
         for _ in range(min(left, 60)):
             assert headroom.beyond_count(accounts(), ["p"], 0) is None
             pending[:] = map(operator.add, pending, run)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from api.http.slow_places import PLACE_WAIT_S, SlowPlaces
 from api.routes.overviews import decision_checks
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.api.two_of_each import TwoOfEach
 from tests.factories.documents import PARTITION
-from tests.factories.people import BANK_B, CLINIC, SRO, CleanRoom
+from tests.factories.people import BANK_A, BANK_B, CLINIC, SRO, CleanRoom
 from tests.factories.service import open_world
 
 
@@ -131,6 +133,21 @@ def test_a_permit_shows_all_its_checks_decided_again(furnished: TwoOfEach) -> No
     assert posted["recorded"]
     hidden = furnished.world.http.get("/v1/decisions/run-2/checks", headers=furnished.people["TDC"].shown)
     assert hidden.status_code == 404
+
+
+def test_checks_of_the_past_are_read_in_their_own_callers_place(
+    furnished: TwoOfEach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of another organisation's is taken for one of its own; with a slow place already, it waits for no other."""
+    taken, places = list[tuple[object, float]](), SlowPlaces.taken
+
+    def note(slow: SlowPlaces, caller: Hashable, wait_s: float = PLACE_WAIT_S) -> AbstractContextManager[None]:
+        taken.append((caller, wait_s))
+        return places(slow, caller, wait_s)
+
+    monkeypatch.setattr(SlowPlaces, "taken", note)
+    _get(furnished, "TDC", "/v1/decisions/run-1/checks")
+    assert taken == [(BANK_A, PLACE_WAIT_S), (BANK_A, 0)]
 
 
 def test_of_a_permit_too_far_on_the_recorded_accounts_are_shown(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from functools import partial
 
 import pytest
 
 from ledger.book.pricing.pricing_turns import TURNS_MAX, PricingTurns
-from ledger.book.submitted_command import PricingRefused
+from ledger.book.submitted_command import BookStopped, PricingRefused
 from tests.factories.people import BANK_A, BANK_B, HOSPITAL
 
 WAIT_S = 60
@@ -112,15 +111,15 @@ def test_an_error_is_that_of_its_work_alone(scene: Scene) -> None:
         bad.result(WAIT_S)
 
 
-def test_what_waits_at_closing_is_cancelled(scene: Scene) -> None:
+def test_what_waits_at_closing_gets_why(scene: Scene) -> None:
     """So is what comes later; what is running ends by itself."""
     running = scene.turns.submit(BANK_A, 0, scene.held("first"))
     assert scene.next_begun() == "first"
     waiting = scene.turns.submit(BANK_A, 1, scene.held("second"))
     scene.turns.close()
-    for cancelled in (waiting, scene.turns.submit(BANK_B, 2, scene.held("third"))):
-        with pytest.raises(CancelledError):
-            cancelled.result(WAIT_S)
+    for stopped in (waiting, scene.turns.submit(BANK_B, 2, scene.held("third"))):
+        with pytest.raises(BookStopped):
+            stopped.result(WAIT_S)
     scene.go.release()
     assert running.result(WAIT_S) == "first"
     assert scene.begun == ["first"]

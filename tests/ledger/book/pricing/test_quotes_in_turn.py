@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger.book.call_queue import Call
 from ledger.book.pricing.pricing_turns import TURNS_MAX
-from ledger.book.submitted_command import PricingRefused
+from ledger.book.submitted_command import BookStopped, PricingRefused
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
 from policy.decisions.gate import gate
@@ -114,6 +115,46 @@ def test_a_charge_beyond_the_line_is_refused_and_recorded_when_it_is_sent_again(
     assert not world.recorded("over")
     assert "over" not in held.priced
     assert world.submit(over)[0].code.word == "pending"
+
+
+def test_a_quote_that_waits_when_the_book_is_closed_is_not_cancelled(world: StoredWorld, held: HeldGate) -> None:
+    """Its caller was not: it gets BookStopped, as one does that comes later, in a coroutine and in a thread."""
+    sent = [world.charge(f"a-{number}", BANK_A, SMALL) for number in range(5)]
+
+    async def close() -> list[object]:
+        first = asyncio.create_task(world.book.quote_async(sent[0]))
+        await asyncio.to_thread(held.begun.wait, WAIT_S)
+        others = [asyncio.create_task(world.book.quote_async(one)) for one in sent[1:]]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(asyncio.to_thread(world.book.close))
+        # The first one's turn goes on: the writer ends before what it was to look at.
+        found = await asyncio.gather(*others, return_exceptions=True)
+        held.go.set()
+        await asyncio.gather(closing, first, return_exceptions=True)
+        return [*found, *await asyncio.gather(world.book.quote_async(sent[0]), return_exceptions=True)]
+
+    assert {type(one) for one in asyncio.run(close())} == {BookStopped}
+    with pytest.raises(BookStopped):
+        world.book.quote(sent[0])
+
+
+def test_a_long_call_leaves_its_turn_to_another_organisation(
+    world: StoredWorld, held: HeldGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on in another turn, once what was priced is decided, and all of it is recorded."""
+    monkeypatch.setattr("ledger.book.prepare.TURN_S", -1.0)
+    held.go.set()
+    turns, pricing = list[int](), world.book._writer.pricing  # noqa: SLF001 - which gives calls their turns
+    work = pricing._price_call  # noqa: SLF001 - what a turn of a call does
+
+    def counted(call: Call, since: float) -> None:
+        turns.append(len(call.waiting))
+        work(call, since)
+
+    monkeypatch.setattr(pricing, "_price_call", counted)
+    call = [world.charge(f"a-{number}", BANK_A, plan(1, f"{200 + number}")) for number in range(4)]
+    assert [one.code.word for one in world.submit(*call)] == ["pending"] * 4
+    assert turns == [4, 3, 2, 1]
 
 
 def test_a_call_ends_where_the_quota_does(world: StoredWorld, held: HeldGate) -> None:
