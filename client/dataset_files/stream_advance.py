@@ -61,6 +61,7 @@ class StreamAdvance:
     Attributes:
         read: opens the file's records once they are needed.
         leaves_out: records that may not be in the slice are left out; else the first is refused.
+        reason: why the budget is above the recommended one, if it is.
     """
 
     service: Service
@@ -69,6 +70,7 @@ class StreamAdvance:
     dataset: str
     slices: Path
     leaves_out: bool = False
+    reason: str = ""
 
     def advance(self, file: Path, read: Callable[[], Records], period: str = "") -> Advanced:
         """Retire, seal and open. Raises: Malformed, Refused, Unreachable, OSError.
@@ -160,6 +162,8 @@ class StreamAdvance:
         """What opens the slice, but for the commitments. Of its records it says only that they are enough."""
         terms = stream["slice"]
         stated: c.Object = {term: terms[term] for term in _TERMS if terms.get(term) is not None}
+        if self.reason:
+            stated["reason"] = self.reason
         return {
             **stated,
             "data_key": f"{self.dataset}-{name}",

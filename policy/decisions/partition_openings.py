@@ -26,6 +26,7 @@ from policy.decisions.streams_in_force import stored_commitments, stream_in_forc
 from policy.documents import DatasetDescription, Policy
 from policy.documents.cap_parts import CapParts
 from policy.documents.partition_commitments import Stored, overlap, read_commitments, repeated
+from policy.documents.stream import StreamBudget
 
 _NAMED_MAX: Final = 20
 """How many earlier partitions a refusal names for one reason."""
@@ -45,11 +46,14 @@ def partition(case: Case, body: OpenPartition) -> None:
     if version is None:
         return
     policy = read_policy(facts.documents[version.document])
-    parts = parts_in_force(stream_in_force(facts, body.provider, body.dataset), case.now)
+    stream = stream_in_force(facts, body.provider, body.dataset)
+    parts = parts_in_force(stream, case.now)
     _check_budget(case, body, policy)
     _check_delta(case, body, policy, parts)
     _check_terms(case, body, policy)
-    _check_recommended(case, body, dataset)
+    # What the TSO recommends is of what one person may lose, as the policy's budget is: for such slices, the stream's.
+    requested: StreamBudget | OpenPartition = stream.budget if stream and parts.words else body
+    _check_recommended(case, dataset, requested, body.reason)
     _check_fresh_records(case, body, policy, document)
     check_slice(case, body, policy)
     everyone = body.epsilon if caps_everyone(policy, policy.level_of(body.provider, body.dataset)) else None
@@ -88,22 +92,25 @@ def _check_terms(case: Case, body: OpenPartition, policy: Policy) -> None:
     case.at_least("records_too_few", "the number of records", records, least, policy.source)
 
 
-def _check_recommended(case: Case, body: OpenPartition, dataset: Dataset) -> None:
+def _check_recommended(
+    case: Case, dataset: Dataset, requested: StreamBudget | OpenPartition, reason: str | None
+) -> None:
     """Check that a budget above the recommended one has a reason, which the partition's own entry records."""
     if dataset.recommendation is None:
         return
+    whose = "the stream's" if isinstance(requested, StreamBudget) else "the requested"
     recommendation = read_recommendation(case.facts.documents[dataset.recommendation])
-    for name, requested, most in (
-        ("epsilon", body.epsilon, recommendation.budget.epsilon_max),
-        ("delta", body.delta, recommendation.budget.delta_max),
+    for name, value, most in (
+        ("epsilon", requested.epsilon, recommendation.budget.epsilon_max),
+        ("delta", requested.delta, recommendation.budget.delta_max),
     ):
-        within = requested <= most
+        within = value <= most
         compared = (
-            f"{format_number(requested)} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
+            f"{format_number(value)} {'is at most' if within else 'exceeds'} the recommended {format_number(most)}"
         )
-        why = "" if within else f", {'with a reason' if body.reason else 'without a reason'}"
-        text = f"the requested {name} {compared}{why}"
-        case.add("reason_missing", within or bool(body.reason), text, recommendation.source)
+        why = "" if within else f", {'with a reason' if reason else 'without a reason'}"
+        text = f"{whose} {name} {compared}{why}"
+        case.add("reason_missing", within or bool(reason), text, recommendation.source)
 
 
 def _check_fresh_records(case: Case, body: OpenPartition, policy: Policy, dataset: DatasetDescription) -> None:

@@ -24,6 +24,7 @@ _Slices = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the slices 
 _Schema = Annotated[Path | None, typer.Option(metavar="FILE", help="How records are read, in TOML (dataset seal).")]
 _Person = Annotated[str, typer.Option(metavar="A,B", help="Whose a record is: columns; the user's or identity's.")]
 _LeaveOut = Annotated[bool, typer.Option("--leave-out", help="Leave out records that may not be in the slice.")]
+_Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why the budget is above the recommended one, if it is.")]
 
 group = seal.group
 """``epsilon dataset``, with this command."""
@@ -44,6 +45,7 @@ def advance(  # noqa: PLR0913 - each an option
     schema: _Schema = None,
     person: _Person = "",
     leave_out: _LeaveOut = False,
+    reason: _Reason = "",
     as_json: AsJson = False,
 ) -> None:
     """Seal a file as the next slice of a stream, open it, and retire slices past their age."""
@@ -62,7 +64,7 @@ def advance(  # noqa: PLR0913 - each an option
             return open_records(file, described)
 
         with signing.open() as service:
-            run = StreamAdvance(service, signer, signing.actor, dataset, slices, leave_out)
+            run = StreamAdvance(service, signer, signing.actor, dataset, slices, leave_out, reason)
             done = run.advance(file, records, period)
     _print(done, as_json=as_json)
 

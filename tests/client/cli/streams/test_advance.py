@@ -13,11 +13,12 @@ from client.dataset_files.record_schema import RecordSchema
 from client.dataset_files.seal import Records, open_records
 from client.dataset_files.stream_advance import Advanced, StreamAdvance
 from client.http.problems import Refused
+from client.keys.signer import Signer
 from ledger.wire.malformed import Malformed
 from policy.checks.calendar_periods import period_before, period_of, start_of
 from policy.checks.field_readers import DAY_MS, format_time
-from tests.factories.documents import dataset, stream
-from tests.factories.people import HOSPITAL, SRO
+from tests.factories.documents import dataset, recommendation, stream
+from tests.factories.people import HOSPITAL, SRO, TSO
 from tests.factories.service import ServedWorld, founded_world
 
 WEEK: Final = 7 * DAY_MS
@@ -44,14 +45,14 @@ class Weeks:
         np.savez(path, inputs=inputs, targets=numbers % 2, patients=whose)
         return path
 
-    def advance(self, file: Path, period: str = "", *, leaves_out: bool = False) -> Advanced:
+    def advance(self, file: Path, period: str = "", *, leaves_out: bool = False, reason: str = "") -> Advanced:
         """The call."""
 
         def read() -> Records:
             return open_records(file, SCHEMA)
 
         world, slices = self.world, self.folder / "slices"
-        run = StreamAdvance(world.service, world.hospital, HOSPITAL, "claims", slices, leaves_out)
+        run = StreamAdvance(world.service, world.hospital, HOSPITAL, "claims", slices, leaves_out, reason)
         return run.advance(file, read, period)
 
     def later(self, weeks: int = 1) -> str:
@@ -144,6 +145,22 @@ def test_what_was_refused_once_opens_when_the_reason_is_gone(weeks: Weeks) -> No
     assert (done.answer.outcome, done.answer.repeated, weeks.states()) == ("permitted", False, {weeks.last: "open"})
     again = weeks.advance(file)
     assert (again.answer.index, again.answer.repeated) == (done.answer.index, True)
+
+
+def test_a_budget_above_the_recommended_one_needs_a_reason(weeks: Weeks) -> None:
+    """It is refused without one, and the slice's own entry records it."""
+    world, tso = weeks.world, Signer.generate()
+    world.register(TSO, "TSO", tso)
+    stated = recommendation("claims-2026", budget={"delta_max": "0.00001", "epsilon_max": "5"}, dataset="claims")
+    world.enter("recommendation", stated, TSO, tso)
+    with pytest.raises(Refused) as refused:
+        weeks.advance(weeks.file("one", 0))
+    assert [one.code for one in refused.value.reasons] == ["reason_missing"]
+    done = weeks.advance(weeks.file("one", 0), reason="few such records exist")
+    assert done.answer.index is not None
+    with world.book.read() as facts:
+        (entry,) = facts.entries(done.answer.index, done.answer.index + 1)
+    assert b'"reason":"few such records exist"' in entry
 
 
 def test_a_person_in_two_slices_and_no_more(tmp_path: Path) -> None:
