@@ -243,25 +243,29 @@ def _contracts(
         contract = facts.contracts[facts.contract_heads[name]]
         document = read_contract(facts.documents[contract.document])
         names = {(dataset.provider, dataset.dataset) for dataset in document.datasets}
-        touched = [bounds[partition.ref] for partition in mine if (partition.provider, partition.dataset) in names]
+        touched = [partition for partition in mine if (partition.provider, partition.dataset) in names]
         if contract.ends <= at or not touched:
             continue
-        before, after = (_under(document, [bound for bound in side if bound]) for side in zip(*touched, strict=True))
+        before, after = (
+            _under(document, [(one, bound) for one in touched if (bound := bounds[one.ref][side])]) for side in range(2)
+        )
         if before != after:
             yield Change(after, before, name)
 
 
-def _under(document: ContractDocument, bounds: list[PartitionBounds]) -> ContractBounds:
-    """The strictest bounds on the runs of a contract."""
+def _under(document: ContractDocument, bounded: list[tuple[Partition, PartitionBounds]]) -> ContractBounds:
+    """The strictest bounds on the runs of a contract over partitions, each with its part of what is of one person."""
     own, share = document.lineage.epsilon_max if document.lineage else None, document.share_max
+    bounds = [bound for _, bound in bounded]
     parts = [CapParts(bound.appearances_max) for bound in bounds]
     lineage = [bound.lineage_epsilon_max for bound in bounds]
     lineage += [part.of(own) for part in parts] if own is not None else ()
     runs = [bound.run_epsilon_max for bound in bounds]
     runs += [part.of(document.run.epsilon_max) for part in parts]
+    stated = [part.contract_bounds(document, one.epsilon) for part, (one, _) in zip(parts, bounded, strict=True)]
     shares = [share_max for share_max in (share, *(bound.share_max for bound in bounds)) if share_max is not None]
     return ContractBounds(
-        **structs.asdict(strictest((document.run, *(bound.run for bound in bounds)))),
+        **structs.asdict(strictest((document.run, *stated, *(bound.run for bound in bounds)))),
         lineage_epsilon_max=min(lineage, default=None),
         pipeline=any(bound.pipeline for bound in bounds),
         run_epsilon_max=min(runs, default=None),

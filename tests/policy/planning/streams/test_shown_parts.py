@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ledger.domain.facts import holder_of
+from ledger.wire import canonical_json as c
 from policy.decisions.documents_in_force import SLICE_CAPS_SINCE_MS, binding, binding_until, read_contract, read_policy
 from policy.decisions.last_run import LastRun, LastRunBounds
 from policy.documents import ContractDocument
@@ -16,9 +19,10 @@ from policy.planning.account_caps import account_status, partition_bounds
 from policy.planning.account_figures import PartitionFigures
 from policy.planning.coalition_search import coalitions
 from policy.planning.plan_search import most_steps_admitted
+from policy.planning.policy_impact import impact
 from policy.planning.usable_caps import coalition_caps, contract_caps, policy_caps
 from policy.planning.what_if import PlannedRun, WhatIf
-from tests.factories.documents import plan
+from tests.factories.documents import plan, policy
 from tests.factories.people import BANK_A, BANK_B, SRO
 from tests.factories.stored import StoredWorld, open_world
 from tests.ledger.book.governed import words
@@ -59,6 +63,20 @@ def test_bounds_are_parts_from_the_date_on(world: StoredWorld, since: bool, part
         assert status.epsilon_max == min(Fraction("3.6") / parts, slice_.epsilon)
         figures = PartitionFigures.at(facts, slice_, now, None).of(holder_of(node))
         assert ("ε 1.8" in str(figures.binding)) is since
+
+
+def test_the_impact_of_a_policy_shows_the_part_of_a_contract(tmp_path: Path) -> None:
+    """The δ of a run that a contract states with its ε: group privacy leaves each of two slices δ/(1 + exp(ε/2))."""
+    governing: dict[str, Any] = {"level": 0, "lineage": {"epsilon_max": "4"}, "run": {"epsilon_max": "1"}}
+    with open_world(tmp_path, founded=False) as world:
+        found_slices(world, governing, agreed={"run": {"delta_max": "0.00001", "epsilon_max": "1"}})
+        from_the_date(world)
+        stricter = policy(world.clock.now, **{**governing, "lineage": {"epsilon_max": "3"}}, version=2)
+        with world.read() as facts:
+            reported = impact(facts, c.dump(stricter), world.clock.now, ())
+    (most,) = {side.delta_max for change in reported.contracts for side in (change.before, change.after) if side}
+    assert most is not None
+    assert math.isclose(most, 1e-5 / (1 + math.exp(0.5)), rel_tol=1e-5)
 
 
 def test_usable_caps_are_of_a_slice(world: StoredWorld) -> None:
