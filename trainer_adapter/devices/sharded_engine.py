@@ -52,11 +52,14 @@ class ShardedEngine(Engine):
 
     def total(self, step: int, randomness: CsprngRandomness) -> Tensor:
         """The clipped sum over the draws of all ranks, float64; private. Raises: as the engine's; RankLost."""
+        broken: BaseException | None = None
         try:
             part = super().total(step, randomness).to("cpu", torch.float64)
-        except Exception as error:
-            # Every rank waits for this one's sum, whatever became of it.
-            self._ranks.all_well(step, type(error).__name__)
-            raise
-        self._ranks.all_well(step, "")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - all ranks wait, whatever it is
+            broken = error
+        # Outside the handler, so that what every rank then raises does not carry this one's error, which may be of a
+        # record, as its context: a traceback would show it.
+        self._ranks.all_well(step, "" if broken is None else type(broken).__name__)
+        if broken is not None:
+            raise broken
         return self._ranks.total(part).to(self._device)

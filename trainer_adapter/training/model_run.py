@@ -228,7 +228,7 @@ class ModelRun(Run):
                 self._engine.set_gradients(step, self._randomness)
         except MemoryError:
             raise Malformed("microbatch", f"{NO_ROOM} at step {step}: take a smaller one") from None
-        except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a model may raise anything, and quote a record
             if is_out_of_memory(error):
                 # Of the optimiser: what a microbatch needs is reported by the engine.
                 raise Malformed("optimiser", f"{NO_ROOM} at step {step}, with what it keeps of each weight") from None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import traceback
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +20,11 @@ from torch.nn.functional import cross_entropy
 from ledger.accounting.epsilon_report import reported_epsilon
 from ledger.accounts.audit_bound import epsilon_least
 from ledger.mechanisms.plan import Plan
+from ledger.wire.malformed import Malformed
 from tests.trainer_adapter.canary_coordinates import Coordinates
 from tests.trainer_adapter.devices.forked_ranks import forked
-from trainer_adapter.devices.rank_group import RankGroup
+from trainer_adapter.devices.following_run import FollowingRun
+from trainer_adapter.devices.rank_group import RankGroup, RankLost
 from trainer_adapter.devices.sharded_engine import ShardedEngine
 from trainer_adapter.devices.shards import ShardRecords, split
 from trainer_adapter.devices.step_orders import check_weights
@@ -28,6 +32,7 @@ from trainer_adapter.dpsgd.csprng import CsprngRandomness
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.noisy_mean import noisy_mean
 from trainer_adapter.training.one_run_audit import flip, tally
+from trainer_adapter.training.run_options import Options
 
 Data = tuple[Tensor, Tensor]
 MakeModel = Callable[[], nn.Module]
@@ -182,6 +187,56 @@ def test_a_rank_that_breaks_is_named_on_all(tmp_path: Path, plan: Plan, make_mod
 
     words = "RankLost: devices: rank 1 failed in step 1 (RuntimeError); its message may quote a record"
     assert [one.value for one in forked(tmp_path, 2, work)] == [words] * 2
+
+
+def test_what_a_model_raises_on_a_rank_is_shown_by_none(tmp_path: Path, make_model: MakeModel, data: Data) -> None:
+    """Its Python sees a record where steps are recomputed: neither words nor tracebacks of any rank quote it."""
+    whole = Plan(Fraction(1), Fraction(2), Fraction(1, 2), 12, 40)
+
+    def work(ranks: RankGroup) -> str:
+        model = make_model()
+
+        def look(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            if ranks.rank == 1 and args[0].abs().sum() > 50:
+                raise AssertionError("Mrs Rao, 47")
+
+        engine = ShardedEngine(ranks, whole, model, cross_entropy, _own(ranks, data), 4, certify="first_step")
+        # Where the model was traced it looked at no value: from here on it does.
+        model.register_forward_pre_hook(look)
+        try:
+            engine.set_gradients(1, CsprngRandomness(SECRET, rank=ranks.rank))
+        except RankLost as error:
+            return "".join(traceback.format_exception(error))
+        return ""
+
+    ended = forked(tmp_path, 2, work)
+    words = "devices: rank 1 failed in step 1 (AssertionError); its message may quote a record"
+    assert all(words in one.value and "Mrs Rao" not in one.value for one in ended), ended
+
+
+def test_a_rank_beside_rank_0_fails_in_our_words(tmp_path: Path, plan: Plan, make_model: MakeModel, data: Data) -> None:
+    """Whatever raises in its step, and of whichever class."""
+
+    def work(ranks: RankGroup) -> str:
+        def fail(*_: object) -> None:
+            raise AssertionError("Mrs Rao, 47")
+
+        none: Any = None
+        model = make_model()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimiser.register_step_pre_hook(fail)
+        run = FollowingRun(model, optimiser, cross_entropy, none, Options(), ranks)
+        run._engine = _engine(ranks, plan, model, data)  # noqa: SLF001 - as rank 0's charge opens it
+        run._randomness = CsprngRandomness(SECRET, rank=ranks.rank)  # noqa: SLF001 - as rank 0 sends it
+        try:
+            run._take(1, update=True)  # noqa: SLF001 - a step as rank 0 orders it
+        except Malformed as error:
+            return "".join(traceback.format_exception(error))
+        return ""
+
+    ended = forked(tmp_path, 2, work)
+    words = "step: 1 failed (AssertionError); its message may quote a record"
+    assert all(words in str(one.value) and "Mrs Rao" not in one.value for one in ended), ended
 
 
 def test_other_weights_on_a_rank_are_found(tmp_path: Path, make_model: MakeModel) -> None:
