@@ -32,6 +32,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.engine import float_above
 from trainer_adapter.integrations.opacus_batches import DrawCallbacks, Part, PoissonDraws, report_draws
 from trainer_adapter.integrations.opacus_generator import unseeded
+from trainer_adapter.integrations.opacus_gradients import FixedTerms, drop_gradients, exact_products, widen
 from trainer_adapter.integrations.opacus_models import PassWatch
 from trainer_adapter.integrations.opacus_refusal import Refusal
 from trainer_adapter.layers.weight_writes import PassWrites
@@ -148,7 +149,7 @@ class _Guard:
         self._writes = PassWrites()
         self._entered, self._charged = 0, False
         self._clip, self._noise = optimiser.clip_and_accumulate, optimiser.add_noise
-        self._norms = _norms(optimiser)
+        self._fixed = FixedTerms(optimiser)
         self._newest: Part | None = None
         self._looked = False
         self._sum: Part | None = None
@@ -198,7 +199,7 @@ class _Guard:
         self._optimiser._step_skip_queue[:] = [not part.last]  # noqa: SLF001 - Opacus has no other way
 
     def clip_and_accumulate(self) -> None:
-        """One record whose gradient is not finite adds nothing, where it would make every weight NaN."""
+        """Clip the records' gradients and add them to the sum. Raises: Refusal."""
         with self._doubting():
             self._writes.end_step()
         part, self._newest = self._newest, None
@@ -207,18 +208,15 @@ class _Guard:
         except Refusal:
             self.forget()
             raise
-        samples = self._optimiser.grad_samples
-        finite = torch.stack([sample.flatten(1).isfinite().all(dim=1) for sample in samples]).all(dim=0)
-        if not finite.all():
-            for sample in samples:
-                sample[~finite] = 0
-        self._clip()
+        with exact_products(self._optimiser):
+            widen(self._optimiser)
+            self._clip()
 
     def _check(self, part: Part | None) -> None:
         """Hold the gradients to the batch that was handed out last, and count them in."""
         if self._optimiser.accumulated_iterations != 1:
             raise Refusal("a step is one draw: gradients of several batches must not be accumulated")
-        self._check_norms()
+        self._fixed.check()
         if part is None:
             raise Refusal(_NO_BATCH)
         if {len(sample) for sample in self._optimiser.grad_samples} != {part.records}:
@@ -228,20 +226,18 @@ class _Guard:
         self._summed = part.records + (0 if self._sum is None else self._summed)
         self._sum = part
 
-    def _check_norms(self) -> None:
-        """Parts that are clipped to another norm than the noise is scaled by would have less than was charged."""
-        if _norms(self._optimiser) != self._norms:
-            raise Refusal("the clipping norm is the plan's from the first step to the last: it was changed")
-
     def add_noise(self) -> None:
         """Take a step, then draw the noise; the gradients are thrown away if there is none."""
         self._charged = False
         try:
             self._step()
-            self._noise()
+            with exact_products(self._optimiser):
+                self._noise()
         except BaseException:
             self.forget()
             raise
+        # What was frozen since the backward pass has the gradient of the records, and no noise.
+        drop_gradients(self._optimiser, self._optimiser.params)
         self._charged = True
 
     def _step(self) -> None:
@@ -250,7 +246,7 @@ class _Guard:
             # PyTorch's one generator gives the same noise again after the same seed.
             optimiser.generator = unseeded(optimiser.params[0].device)
         part, self._sum = self._sum, None
-        self._check_norms()
+        self._fixed.check()
         if part is None:
             raise Refusal(_NO_BATCH)
         if self._summed != part.whole:
@@ -273,15 +269,11 @@ class _Guard:
 
         A step that was refused would otherwise leave a part of a batch to be added to the next one's.
         """
-        optimiser, self._newest, self._sum = self._optimiser, None, None
+        self._newest = self._sum = None
+        optimiser = self._optimiser
         optimiser._step_skip_queue.clear()  # noqa: SLF001 - Opacus has no other way
         optimiser._is_last_step_skipped = False  # noqa: SLF001 - or the sum so far stays
-        optimiser.zero_grad(set_to_none=True)
-
-
-def _norms(optimiser: DPOptimizer) -> tuple[float, ...]:
-    """What records are clipped to: as a whole, and by an optimiser that clips by layers of each; no tensors."""
-    return tuple(float(norm) for norm in (optimiser.max_grad_norm, *getattr(optimiser, "max_grad_norms", ())))
+        drop_gradients(optimiser)
 
 
 class _Look:

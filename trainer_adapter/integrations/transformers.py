@@ -10,13 +10,15 @@
 Trainer is public: any gradient it gives is thrown away before the optimiser steps.
 
 Of a run that leases its steps nothing that the Trainer logs leaves before a lease, or the post, names it: its printing
-and its progress bar are taken from it, it may report to nothing by itself, and what it logs goes through ``report``.
+and its progress bar are taken from it, it may report to nothing and save nothing by itself, and what it logs goes
+through ``report``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from transformers import (
     PrinterCallback,
@@ -30,6 +32,11 @@ from transformers import (
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.training.model_run import ModelRun
+
+_SAVED: Final = (
+    'must be "no": a model would be on the disk before a lease names it; the run\'s own checkpoints are train.resume in '
+    "the job"
+)
 
 
 class LedgerTrainerCallback(TrainerCallback):
@@ -63,6 +70,8 @@ class LedgerTrainerCallback(TrainerCallback):
                 raise Malformed(
                     "arguments.report_to", "must be []: give LedgerTrainerCallback a report, which waits for a lease"
                 )
+            if args.save_strategy != "no":
+                raise Malformed("arguments.save_strategy", _SAVED)
         self._run.open()
 
     def on_pre_optimizer_step(self, args: object, state: object, control: TrainerControl, **_: object) -> None:

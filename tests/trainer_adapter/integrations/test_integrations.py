@@ -146,7 +146,14 @@ def test_of_a_leased_run_a_logger_of_lightning_waits_for_its_fence(place: Place,
         if not fenced:
             with pytest.raises(Malformed, match=r"^trainer\.logger: would write before a lease"):
                 trainer.fit(module, public)
+            saving = lightning.Trainer(
+                max_steps=run.steps, accelerator="cpu", callbacks=[LedgerCallback(run)], default_root_dir=folder,
+                logger=False, enable_progress_bar=False, enable_model_summary=False,
+            )  # fmt: skip
+            with pytest.raises(Malformed, match=r"^trainer\.enable_checkpointing: must be False: a model would be on"):
+                saving.fit(module, public)
             assert place.charge(name) is None
+            assert [*Path(folder).iterdir()] == []
             return
         trainer.fit(module, public)
         assert len(logged.lines) < PLAN.steps
@@ -154,9 +161,9 @@ def test_of_a_leased_run_a_logger_of_lightning_waits_for_its_fence(place: Place,
     assert logged.lines == [*range(PLAN.steps)]
 
 
-def test_of_a_leased_run_the_trainer_of_transformers_prints_nothing(place: Place, tmp_path: Path) -> None:
-    """A callback that was added otherwise, and a reporter, are refused before anything is charged."""
-    from transformers import TrainerControl, TrainerState, TrainingArguments
+def test_of_a_leased_run_the_trainer_of_transformers_prints_and_saves_nothing(place: Place, tmp_path: Path) -> None:
+    """A callback that was added otherwise, and a Trainer that saves by itself, are refused before anything is charged."""
+    from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
     from trainer_adapter.integrations.transformers import LedgerTrainerCallback
 
@@ -166,6 +173,10 @@ def test_of_a_leased_run_the_trainer_of_transformers_prints_nothing(place: Place
     arguments = TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
     with pytest.raises(Malformed, match=r"add_to\(trainer\)"):
         LedgerTrainerCallback(run).on_train_begin(arguments, TrainerState(), TrainerControl())
+    trainer = Trainer(torch.nn.Linear(64, 10), arguments)
+    LedgerTrainerCallback(run).add_to(trainer)
+    with pytest.raises(Malformed, match=r'^arguments\.save_strategy: must be "no": a model would be on the disk'):
+        trainer.callback_handler.on_train_begin(arguments, TrainerState(), TrainerControl())
     assert place.charge("bare") is None
 
 
