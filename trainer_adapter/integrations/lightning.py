@@ -7,15 +7,14 @@
 ``configure_optimizers`` returns that optimiser. The batches of the loader are public: any gradient they give is
 thrown away before the optimiser steps, and the noisy sum over the sealed records is put in its place.
 
-Of a run that leases its steps nothing leaves before a lease, or the post, names it: only a :class:`FencedLogger` around a
-logger is taken, and neither a progress bar nor checkpoints of the Trainer's own, which write at once.
+Of a run that leases its steps nothing leaves before a lease, or the post, names it: only a :class:`FencedLogger` around
+a logger is taken, and neither a progress bar nor checkpoints of the Trainer's own, which write at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import Logger
@@ -24,11 +23,6 @@ from torch.optim import Optimizer
 from ledger.wire.malformed import Malformed
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.training.model_run import ModelRun
-
-_CHECKPOINTS: Final = (
-    "must be False: a model would be on the disk before a lease names it; the run's own checkpoints are train.resume in "
-    "the job"
-)
 
 
 class FencedLogger(Logger):
@@ -95,7 +89,10 @@ class LedgerCallback(Callback):
         if trainer.progress_bar_callback is not None:
             raise Malformed("trainer.enable_progress_bar", "must be False: it would write before a lease names it")
         if trainer.checkpoint_callbacks:
-            raise Malformed("trainer.enable_checkpointing", _CHECKPOINTS)
+            raise Malformed(
+                "trainer.enable_checkpointing",
+                "must be False: a model would be on the disk before a lease names it; use train.resume in the job",
+            )
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Replace the gradient; without one the step that follows changes nothing. Raises: Malformed, OSError."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from transformers import (
     PrinterCallback,
@@ -32,11 +31,6 @@ from transformers import (
 
 from ledger.wire.malformed import Malformed
 from trainer_adapter.training.model_run import ModelRun
-
-_SAVED: Final = (
-    'must be "no": a model would be on the disk before a lease names it; the run\'s own checkpoints are train.resume in '
-    "the job"
-)
 
 
 class LedgerTrainerCallback(TrainerCallback):
@@ -71,7 +65,10 @@ class LedgerTrainerCallback(TrainerCallback):
                     "arguments.report_to", "must be []: give LedgerTrainerCallback a report, which waits for a lease"
                 )
             if args.save_strategy != "no":
-                raise Malformed("arguments.save_strategy", _SAVED)
+                raise Malformed(
+                    "arguments.save_strategy",
+                    'must be "no": a model would be on the disk before a lease names it; use train.resume in the job',
+                )
         self._run.open()
 
     def on_pre_optimizer_step(self, args: object, state: object, control: TrainerControl, **_: object) -> None:

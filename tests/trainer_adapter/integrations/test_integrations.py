@@ -162,7 +162,7 @@ def test_of_a_leased_run_a_logger_of_lightning_waits_for_its_fence(place: Place,
 
 
 def test_of_a_leased_run_the_trainer_of_transformers_prints_and_saves_nothing(place: Place, tmp_path: Path) -> None:
-    """A callback that was added otherwise, and a Trainer that saves by itself, are refused before anything is charged."""
+    """A callback that was added otherwise, and a Trainer that saves by itself, are refused before the charge."""
     from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
     from trainer_adapter.integrations.transformers import LedgerTrainerCallback
