@@ -19,7 +19,8 @@ class Estimator:
 
     Attributes:
         file: where it is. function: its name.
-        milliseconds: of each chunk; one that takes longer counts as the fixed answer, and one that does not waits.
+        milliseconds: of each chunk; one that takes more than nine tenths of them counts as the fixed answer, and one
+            that takes less waits.
     """
 
     file: Path

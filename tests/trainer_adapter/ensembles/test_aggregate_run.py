@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -56,10 +58,20 @@ def test_whatever_a_program_does_is_one_chunks_affair(tmp_path: Path) -> None:
     found = estimates(known, read_source(known), [_chunk(one) for one in range(9)], 1, waited.append)
     assert found[[0, 6, 8], 0].tolist() == [0, np.inf, 4]
     assert np.isnan(found[[1, 2, 3, 4, 5, 7], 0]).all()
-    # Each waits for what is left of its slot; the one that was late for nothing.
+    # Each waits for what is left of its slot: the one that was late was killed and cleared away before its end.
     assert len(waited) == 9
-    assert waited[2] == 0
-    assert all(0 < one < 5 for place, one in enumerate(waited) if place != 2)
+    assert 0 < waited[2] < 0.5
+    assert all(0 < one < 5 for one in waited)
+
+
+def test_a_slot_begins_before_its_process(tmp_path: Path) -> None:
+    """What it takes to write a chunk down is the chunk's own: no process gets more than its slot has left."""
+    path, waited = tmp_path / "estimate.py", list[float]()
+    path.write_text(SOURCE)
+    known, begun = Estimator(path, "odd", 5_000), itertools.chain([0.0], itertools.repeat(4.6))
+    found = estimates(known, read_source(known), [_chunk(0)], 1, waited.append, begun.__next__)
+    assert np.isnan(found).all()
+    assert waited == [pytest.approx(0.4)]
 
 
 HOLDING: Final = """
@@ -76,6 +88,13 @@ def held(inputs, targets):
         os.set_inheritable(one, True)
     os.execv(sys.executable, [sys.executable, "-c", waits, "{lock}"])
 
+def replaced(inputs, targets):
+    # What is to be cleared away is no folder any more.
+    here = os.getcwd()
+    os.rmdir(here)
+    open(here, "w").close()
+    return [1.0]
+
 def flooding(inputs, targets):
     os.write(1, bytes(1 << 20))
     writes = [one for one in range(2, 64) if os.path.exists(f"/proc/self/fd/{one}")]
@@ -88,9 +107,15 @@ def flooding(inputs, targets):
 """
 
 
-@pytest.mark.parametrize(("function", "number"), [("held", 1.0), ("flooding", np.nan)])
-def test_no_program_holds_the_room_up(tmp_path: Path, function: str, number: float) -> None:
-    """By a process that it leaves behind with its pipes, or by output without end: the next chunk has its slot."""
+@pytest.mark.parametrize(("function", "number"), [("held", 1.0), ("flooding", np.nan), ("replaced", 1.0)])
+def test_no_program_holds_the_room_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, number: float
+) -> None:
+    """By a process that it leaves behind with its pipes, by output without end, or by a folder that is none any more.
+
+    The next chunk has its slot.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     lock, path, waited = tmp_path / "lock", tmp_path / "estimate.py", list[float]()
     path.write_text(HOLDING.replace("{lock}", str(lock)))
     known = Estimator(path, function, 600_000)
