@@ -57,8 +57,14 @@ LOG_KEY_ROTATION: Final = "log_key_rotation"
 LOG_KEY_SUSPENSION: Final = "log_key_suspension"
 _OWN_KINDS: Final = ("lapse", "statement", LOG_KEY_ROTATION, LOG_KEY_SUSPENSION)
 _KEY_BYTES: Final = 32
+_ENTRIES_MAX: Final = 10**16
 _SIZE: Final = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 _NAME: Final = re.compile(r"[^\s+\x00-\x1f]+\Z")
+_HOLDER: Final = re.compile(r"(global|lineage:(0|[1-9][0-9]{0,15}))\Z")
+_PLACE: Final = r"did:[a-z0-9]{1,32}:[A-Za-z0-9._%-]{1,200}(:[A-Za-z0-9._%-]{1,200}){0,8}"
+_PART: Final = r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}"
+_PARTITION: Final = re.compile(rf"{_PLACE}/{_PART}/{_PART}\Z")
+"""Every reference that the ledger ever accepted; the first books had no limit on a whole DID."""
 
 
 class VerificationError(ValueError):
@@ -973,7 +979,7 @@ class EntryTimes:
         # Whoever repeats a signed command as another entry needs no key. Half a digest takes less memory than an id.
         hashed = hashlib.sha256(entry["id"].encode()).digest()[:16]
         if hashed in self._ids:
-            raise VerificationError("", f"the id {entry['id']} is of an earlier entry")
+            raise VerificationError("", f"the id {str(entry['id'])[:128]} is of an earlier entry")
         self._ids.add(hashed)
         actor, key_id = entry["actor"], entry["key_id"]
         request = entry["body"]["request"]
@@ -1126,7 +1132,7 @@ class ProvenAccount:
 
     Attributes:
         size: of the log that the statement describes.
-        stated: the balance then; None if the account had no charge.
+        stated: the balance then; None if there was no record of the account.
         since: how many entries that change the account are shown after that.
         hidden: how many more there are that the proof's receiver may not see, or that may have changed it otherwise;
             one more where the lineage began after the statement, and the proof does not show that by a registration.
@@ -1140,7 +1146,8 @@ class ProvenAccount:
         foreign: how many of the entries since settle runs of other lineages. That the account knew them no entry shows,
             so what was posted counts, and what was pending stays: too much rather than too little, until the next
             statement.
-        balance: with the entries that are shown; None if there is no charge yet.
+        balance: with the entries that are shown; None if there is no record. That shows no account without loss: a
+            name that the ledger never gave has none either.
         newest: the newest checkpoint of the proof.
         note: the checkpoint that the statement is under, as it is signed.
     """
@@ -1167,6 +1174,7 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
         VerificationError: naming the field that does not prove what it claims.
     """
     proof = _account_proof(text)
+    _require_names(proof)
     position, newest, statement = _proven_entry(proof["statement"], "statement", trust)
     request = _fields(_request(statement, "statement", "statement"), "statement.request", {"root": str, "size": int})
     size, partition, holder = request["size"], proof["partition"], proof["holder"]
@@ -1176,11 +1184,11 @@ def verify_account(text: str, trust: LogKey | Policy) -> ProvenAccount:
     stated = root.balance(proof, "proof")
     newest, known = _merged_balances(proof, newest, root, trust)
     runs = _RunsSince(partition, _opened(proof, trust), _authors(holder, known))
-    began = holder.removeprefix("lineage:")
-    began_since = not proof["merged"] and began.isdecimal() and int(began) >= size
+    began = -1 if holder == "global" else int(holder.removeprefix("lineage:"))
+    began_since = not proof["merged"] and began >= size
     if began_since and proof["charges"] and not proof["hidden"]:
         raise VerificationError("charges", f"are older than {holder}: the merger that made it is missing")
-    unknown = int(began_since and not _is_registered(proof["origin"], int(began), trust))
+    unknown = int(began_since and not _is_registered(proof["origin"], began, trust))
     for place, one in enumerate(proof["charges"]):
         index, _, entry = _proven_entry(one, f"charges[{place}]", trust)
         if index >= size:
@@ -1252,10 +1260,22 @@ def _account_proof(text: str) -> dict[str, Any]:
     proof = _fields(whole, "proof", _ACCOUNT_PROOF)
     if proof["v"] != 1:
         raise VerificationError("v", "must be 1")
-    # A count below nothing would hide what this verifier counts itself.
-    if proof["hidden"] < 0:
-        raise VerificationError("hidden", "must not be negative")
+    # A count below nothing would hide what this verifier counts itself; no log has so many entries as the limit.
+    if not 0 <= proof["hidden"] < _ENTRIES_MAX:
+        rule = "must not be negative" if proof["hidden"] < 0 else "is more than any log has entries"
+        raise VerificationError("hidden", rule)
     return proof
+
+
+def _require_names(proof: Mapping[str, Any]) -> None:
+    """Check that an account has names that the ledger gives. Raises: VerificationError.
+
+    The tree shows no record of any other name, and so of one that only looks like an account's to people.
+    """
+    if not _HOLDER.match(proof["holder"]):
+        raise VerificationError("holder", "must be 'global', or 'lineage:' and the index of an entry")
+    if not _PARTITION.match(proof["partition"]):
+        raise VerificationError("partition", "must be 'provider/dataset/partition'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -1297,7 +1317,7 @@ def _merged_balances(
             found = _fields(leaf, f"{where}.accounts", _LEAF)
             # A lineage that began after the statement may have no leaf.
             if found["holder"] not in {f"lineage:{parent}" for parent in parents if parent < root.size}:
-                raise VerificationError(f"{where}.accounts", f"holds {found['holder']}, which is none of the merged")
+                raise VerificationError(f"{where}.accounts", "holds an account that is none of the merged")
             known[found["holder"]] = root.balance(found, f"{where}.accounts")
         names = [f"lineage:{parent}" for parent in parents]
         if missing := [name for name in names if name not in known]:
@@ -1596,9 +1616,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(stream: TextIO, line: str) -> None:
-    """A line; names in other letters than the terminal has are escaped."""
+    """A line; what is not printed is escaped, as are letters that the terminal has not.
+
+    An error quotes what was checked, which could erase the error on a terminal and write another result.
+    """
     encoding = stream.encoding or "ascii"
-    stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+    stream.write(shown.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -1692,6 +1716,7 @@ def _check_account(options: argparse.Namespace) -> dict[str, object]:
         "partition": found.partition,
         "pending": [list(balance.pending), list(balance.pending_unbounded)],
         "posted": [list(balance.posted), list(balance.posted_unbounded)],
+        "recorded": found.balance is not None,
         "since": found.since,
         "stated": found.size,
     }
@@ -1727,9 +1752,10 @@ def _account_in_words(result: Mapping[str, Any]) -> str:
     ranged = assumed if result["assumed"] else ""
     foreign = f", {result['foreign']} of them of other lineages, whose pending loss stays" if result["foreign"] else ""
     hidden = f" ({result['hidden']} more that may have changed it are not shown)" if result["hidden"] else ""
+    has = f"has posted {posted}, and {pending} pending" if result["recorded"] else "has no record"
     return (
-        f"holds: {result['log']} signed that {result['account']} on {result['partition']} has posted {posted}, and "
-        f"{pending} pending: stated for the first {result['stated']} entries, with {result['since']} entries since"
+        f"holds: {result['log']} signed that {result['account']} on {result['partition']} {has}: "
+        f"stated for the first {result['stated']} entries, with {result['since']} entries since"
         f"{counted}{ranged}{foreign}{merged}{hidden}. That the stated root is right, and that no entry since is left "
         "out, 'epsilon verify' shows"
     )

@@ -155,6 +155,17 @@ def test_what_does_not_hold(folder: Path, arguments: str, fault: str) -> None:
     assert told(folder, *arguments.split())["fault"] == done.stderr.removesuffix("\n")
 
 
+def test_an_error_is_one_line_of_what_is_printed(folder: Path) -> None:
+    """What it quotes of a file could else erase the error on a terminal, and write that all holds in its place."""
+    name = "\r\x1b[2K\x1b[1Gholds: all\nholds: all\u202e\u200b\u2028\x7f"
+    done = run(folder, "checkpoint", name, "--log", "log.vkey")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (7, "", 1)
+    assert done.stderr.removesuffix("\n").isprintable()
+    assert done.stderr.startswith(r"\r\x1b[2K\x1b[1Gholds: all\nholds: all\u202e\u200b\u2028\x7f: No such file")
+    told_too = run(folder, "checkpoint", name, "--log", "log.vkey", "--json").stdout
+    assert json.loads(told_too)["fault"] == f"{name}: No such file or directory"
+
+
 def test_wrong_arguments(folder: Path) -> None:
     """No key to trust is not a finding."""
     assert run(folder, "checkpoint", "now").returncode == 2

@@ -6,8 +6,9 @@ import copy
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -385,10 +386,81 @@ def test_settlements_of_others_take_nothing_away(world: StoredWorld) -> None:
     assert found.balance.posted > honest.balance.posted
 
 
-@pytest.mark.parametrize("field", ["record", "holder", "partition"])
-def test_half_a_character_in_a_proof_is_named(world: StoredWorld, field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "rule"),
+    [("record", "holds a lone surrogate"), ("holder", "must be 'global'"), ("partition", "must be 'provider/")],
+)
+def test_half_a_character_in_a_proof_is_named(world: StoredWorld, field: str, rule: str) -> None:
     """JSON can spell it, and no text holds it: a sentence, and no traceback."""
     furnish(world)
     forged = {**proof_of(world, GLOBAL).to_json(), field: "\ud800"}
-    with pytest.raises(VerificationError, match="holds a lone surrogate"):
+    with pytest.raises(VerificationError, match=rule):
         verify_account(json.dumps(forged), LOG)
+
+
+def shown_absent(proof: dict[str, Any], names: Iterator[tuple[str, str]]) -> dict[str, Any]:
+    """What the leaf of a genuine proof shows too: that the first of these names that lies beside it has no record."""
+    own = verifier._canonical(["accounts", [proof["partition"], proof["holder"]]])  # noqa: SLF001 - as it computes it
+    place, beside = verifier.state_place(verifier.state_key(own)), proof["siblings"]
+    deepest = max(one["depth"] for one in beside)
+    for partition, holder in names:
+        name = verifier._canonical(["accounts", [partition, holder]])  # noqa: SLF001
+        shared = verifier.STATE_DEPTH - (place ^ verifier.state_place(verifier.state_key(name))).bit_length()
+        if shared > deepest:
+            break
+    # Below the place where the two ways part, the genuine leaf is all there is.
+    leaf, hashes = verifier._account_leaves(proof, own), {}  # noqa: SLF001
+    hashes[verifier.STATE_DEPTH] = verifier.state_place_hash(leaf)
+    for depth in range(verifier.STATE_DEPTH - 1, shared, -1):
+        pair = [verifier.EMPTY_STATE, hashes[depth + 1]]
+        right = place >> (verifier.STATE_DEPTH - 1 - depth) & 1
+        hashes[depth] = verifier.state_node_hash(*(pair if right else pair[::-1]))
+    siblings = [*beside, {"depth": shared, "hash": to_base64(hashes[shared + 1])}]
+    empty: dict[str, Any] = {name: [] for name in ("beside", "charges", "since", "merged", "opened")}
+    leaf_of = {"holder": holder, "partition": partition, "record": None, "salt": None, "siblings": siblings}
+    return {**proof, **empty, **leaf_of, "hidden": 0}
+
+
+def invisible() -> Iterator[str]:
+    """Endings that no screen shows."""
+    return ("".join("\u200b\u200c"[int(one)] for one in f"{number:b}") for number in count())
+
+
+LOOKALIKES: Final[dict[str, Callable[[], Iterator[tuple[str, str]]]]] = {
+    "holder": lambda: ((PARTITION, f"{GLOBAL}{end}") for end in invisible()),
+    "partition": lambda: ((f"{PARTITION}{end}", GLOBAL) for end in invisible()),
+    "a hundred zeros": lambda: ((PARTITION, f"lineage:{'0' * 100}{number}") for number in count()),
+    "digits of another script": lambda: ((PARTITION, f"lineage:\u0663{end}") for end in invisible()),
+    "digits without end": lambda: ((PARTITION, f"lineage:{'9' * 5_000}{number}") for number in count()),
+}
+
+
+@pytest.mark.parametrize("made", LOOKALIKES)
+def test_no_name_that_only_looks_like_an_accounts_is_proven_absent(world: StoredWorld, made: str) -> None:
+    """One genuine proof shows nearly any other name absent: 'global' with what no screen shows would have no loss."""
+    furnish(world)
+    forged = shown_absent(json.loads(write(proof_of(world, GLOBAL))), LOOKALIKES[made]())
+    with pytest.raises(VerificationError, match=r"^(holder: must be 'global', or|partition: must be 'provider/)"):
+        verify_account(json.dumps(forged), LOG)
+
+
+def test_an_absent_record_is_called_so(world: StoredWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """'has no record', for a lineage that never was: only an account has posted nothing."""
+    furnish(world)
+    genuine = json.loads(write(proof_of(world, GLOBAL)))
+    never = shown_absent(genuine, ((PARTITION, f"lineage:{number}") for number in count(10**6)))
+    (tmp_path / "log.vkey").write_text(LOG.vkey)
+    said = []
+    for proof in (never, genuine):
+        (tmp_path / "proof").write_text(json.dumps(proof))
+        code = verifier.main(["account", str(tmp_path / "proof"), "--log", str(tmp_path / "log.vkey")])
+        said.append((code, "has no record" in (printed := capsys.readouterr().out), "has posted" in printed))
+    assert said == [(0, True, False), (0, False, True)]
+
+
+@pytest.mark.parametrize("more", [10**16, int("9" * 4_000)])
+def test_a_count_beyond_any_log_is_refused(world: StoredWorld, more: int) -> None:
+    """One more than the greatest number that Python writes would end in a traceback."""
+    furnish(world)
+    with pytest.raises(VerificationError, match=r"^hidden: is more than any log has entries"):
+        verified({**proof_of(world, GLOBAL).to_json(), "hidden": more})
