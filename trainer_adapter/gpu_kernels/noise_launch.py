@@ -25,7 +25,9 @@ def noisy_mean(total: Tensor, seed: bytes, scales: tuple[float, float], piece: i
         seed: key and nonce of a stream that gives nothing else, 44 bytes.
         scales: noise_std and expected. piece: pairs of a piece, a multiple of ``WIDTH``.
     """
-    mean = torch.empty(total.shape, dtype=torch.float32, device=total.device)
+    # A value that no program writes must neither be what the memory held before, which may be a sum before noise, nor a
+    # number: NaN ends as a model of NaN, and costs one pass of writing.
+    mean = torch.full(total.shape, torch.nan, dtype=torch.float32, device=total.device)
     if total.numel():
         _launch(total, mean, seed, scales, (), MEAN, piece)
     return mean

@@ -120,7 +120,8 @@ def noise_step(  # noqa: PLR0913, PLR0917 - a launch has no objects
     """``numbers`` holds, of each program, which weight its first cosine and its first sine belong to."""
     program = (skipped + tl.program_id(0)).to(tl.int64)
     width: tl.constexpr = 8 * lanes
-    pairs = (count + 1) // 2
+    # Not of ``count + 1``: a count that fits 32 bits is passed in them, and one more than the greatest does not.
+    pairs = count // 2 + count % 2
     start = program * width
     begin = start // piece * piece
     size = tl.minimum(pairs - begin, piece)

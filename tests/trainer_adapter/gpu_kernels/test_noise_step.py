@@ -17,16 +17,19 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from ledger.mechanisms.plan import Plan
-from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, CsprngRandomness, Stream
+from trainer_adapter.dpsgd.csprng import PAIRS_AT_ONCE, CsprngRandomness, NormalPiece, PieceBuffer, Stream
 from trainer_adapter.dpsgd.engine import Engine
 from trainer_adapter.dpsgd.known_updates import begin_updates, known_kind
 from trainer_adapter.dpsgd.noisy_mean import noisy_mean
 from trainer_adapter.gpu_kernels.availability import has_kernels
+from trainer_adapter.per_sample.model_checks import PARAMETERS_MAX
 
 pytestmark = pytest.mark.kernels
 KEY = bytes(range(7, 39))
 NONCE = (5).to_bytes(12, "little")
 SCALES = (0.7, 9.0)
+WIDTH = 1024
+"""Pairs of a program."""
 MakeModel = Callable[[], nn.Module]
 Data = tuple[Tensor, Tensor]
 NormalsOf = Callable[[list[int], list[int]], list[float]]
@@ -72,6 +75,57 @@ def test_the_noisy_mean_is_the_cpus(size: int, dtype: torch.dtype) -> None:
     found = _kernel_mean(total, Stream(KEY, NONCE))
     assert found.dtype == torch.float32
     assert torch.allclose(found, noisy_mean(total, Stream(KEY, NONCE), *_scales()), rtol=2.0**-23, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [(1 << 31) - 2, (1 << 31) - 1, 1 << 31, PARAMETERS_MAX - 1, PARAMETERS_MAX])
+def test_the_first_and_the_last_values_of_the_widest_models_are_the_cpus(tmp_path: Path, count: int) -> None:
+    """Where a count needs 32 bits or more: both halves of the first program and of the last, and no value after them.
+
+    The values lie in files of which only what is touched is there.
+    """
+    total, mean = (
+        torch.from_numpy(np.memmap(tmp_path / name, np.float32, "w+", shape=(count + 8,))) for name in ("total", "mean")
+    )
+    pairs = -(-count // 2)
+    for program in (0, (pairs - 1) // WIDTH):
+        begin = program * WIDTH // PAIRS_AT_ONCE * PAIRS_AT_ONCE
+        size = min(PAIRS_AT_ONCE, pairs - begin)
+        _one_program(total, mean, count, program, aligned=size % 8 == 0)
+        piece = NormalPiece(Stream(KEY, NONCE, begin // 4), begin, size, pairs, count)
+        for place, normals in piece.normals(PieceBuffer()):
+            first = place.start + program * WIDTH - begin
+            known = normals[first - place.start : first - place.start + WIDTH] * SCALES[0] / SCALES[1]
+            assert torch.allclose(mean[first : first + len(known)], known.to(torch.float32), rtol=2.0**-23, atol=1e-12)
+            assert bool(known.abs().min() > 0)
+    assert mean[count:].tolist() == [0] * 8
+
+
+def _one_program(total: Tensor, mean: Tensor, count: int, program: int, *, aligned: bool) -> None:
+    """One program of the kernel, as a launch has it."""
+    from trainer_adapter.gpu_kernels.noise_step import LANES, noise_step
+
+    scales, starts = torch.tensor(SCALES, dtype=torch.float64), torch.tensor([0, count])
+    numbers = torch.from_numpy(np.zeros((program + 1, 2), dtype=np.int64))
+    no_weights, no_factors = torch.tensor([[0]]), torch.zeros((1, 9), dtype=torch.float64)
+    noise_step[1,](
+        total, mean, _key(), scales, starts, numbers, no_weights, no_factors, count, 1, program,
+        kind=0, aligned=aligned, piece=PAIRS_AT_ONCE, lanes=LANES, enable_fp_fusion=False,
+    )  # fmt: skip
+
+
+class _WritesNothing:
+    """A kernel on a device that does not do its work."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def test_what_no_program_writes_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never what lay in that memory, such as a sum before noise: the mean of a kernel that writes nothing is NaN."""
+    from trainer_adapter.gpu_kernels import noise_launch
+
+    monkeypatch.setattr(noise_launch, "noise_step", _WritesNothing())
+    assert _kernel_mean(torch.ones(2_000), Stream(KEY, NONCE)).isnan().all()
 
 
 def _scales() -> tuple[float, int]:
