@@ -1,12 +1,15 @@
 r"""Checks a report of one dataset: every file beside it, and every number on it that names a file.
 
-    python check.py --log LOG.VKEY
+    python check.py FOLDER --log LOG.VKEY
 
-It needs Python 3.11, the package ``cryptography`` and the files of this folder, and no network. Bring the log's key as
-you keep it yourself: the one in this folder lay beside the book, and who forges a book replaces it too.
+It needs Python 3.11, the package ``cryptography``, ``check_page.py`` and ``verifier.py`` beside it, and no network.
+Bring the log's key as you keep it yourself, and the project's own copies of these three files: those in the folder of a
+report come from who gives the report, and who forges one replaces them too. Without FOLDER it checks the report that it
+lies beside.
 
-It ends with 0 if all of it holds, and with 7 and the first thing that does not otherwise. A number that names no file
-is computed from those that do by the rules of the ledger: ``epsilon report`` makes it again from the book.
+It lists each value that it proved, with its file and field. It ends with 0 if all of it holds, and with 7 and the first
+thing that does not otherwise. A number that names no file is computed from those that do by the rules of the ledger:
+``epsilon report`` makes it again from the book.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ import importlib
 import io
 import json
 import math
+import re
 import sys
 from datetime import UTC, datetime
 from fractions import Fraction
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -31,50 +34,35 @@ ROUNDED_AT_MOST = Fraction(1, 1000)
 """Four digits are shown: what is shown differs from the exact value by less than this part of it."""
 
 
+DIGEST_SHOWN = 12
+"""Characters of a digest that are shown."""
+DECIMAL = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?")
+
+
 class Wrong(Exception):  # noqa: N818 - what is the case
     """The first thing that does not hold."""
-
-
-class Numbers(HTMLParser):
-    """The numbers of a page that name a file: where each was read, its exact value, and what is shown."""
-
-    def __init__(self) -> None:
-        """None yet."""
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[list[str], str, str]] = []
-        self._open: tuple[list[str], str] | None = None
-        self._shown = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a number."""
-        known = dict(attrs)
-        if known.get("data-source"):
-            value = known.get("value" if tag == "data" else "datetime") or ""
-            self._open, self._shown = (json.loads(known["data-source"] or ""), value), ""
-
-    def handle_data(self, data: str) -> None:
-        """What is shown."""
-        self._shown += data
-
-    def handle_endtag(self, tag: str) -> None:
-        """End a number."""
-        if self._open is not None and tag in {"data", "time"}:
-            self.found.append((*self._open, self._shown))
-            self._open = None
 
 
 class Report:
     """The folder of one report."""
 
-    def __init__(self, folder: Path, log: Path, verifier: Any, *, quiet: bool = False) -> None:  # noqa: ANN401 - a module
-        """Check by the key in ``log`` with the module ``verifier``."""
-        self._folder, self._verifier, self._quiet = folder, verifier, quiet
+    def __init__(
+        self,
+        folder: Path,
+        log: Path,
+        verifier: Any,  # noqa: ANN401 - a module
+        reader: Any,  # noqa: ANN401 - a module
+        *,
+        quiet: bool = False,
+    ) -> None:
+        """Check by the key in ``log`` with the modules ``verifier`` and ``check_page``."""
+        self._folder, self._verifier, self._reader, self._quiet = folder, verifier, reader, quiet
         rotations = folder / "rotations.json"
         self._trust = ["--log", str(log), *(["--rotations", str(rotations)] if rotations.exists() else [])]
         self._known: dict[str, Any] = {}
 
     def check(self) -> str:
-        """Check all of it; what was checked, in words. Raises: Wrong."""
+        """Check all of it; what was checked, in words. Raises: Wrong, ValueError, OSError, KeyError."""
         head = self._verified("checkpoint", "checkpoint")
         entries = sorted(self._folder.glob("entries/*.entry"), key=lambda one: int(one.stem))
         named: set[str] = set()
@@ -90,10 +78,14 @@ class Report:
         accounts = sorted(self._folder.glob("accounts/*.json"))
         for one in accounts:
             self._known[f"accounts/{one.name}"] = self._account(one, head)
-        numbers = self._numbers()
+        page = self._reader.Page((self._folder / "report.html").read_text("utf-8"))
+        self._compare(page.found)
+        tables = self._reader.check_tables(page, self._folder)
         return (
-            f"holds: {numbers} numbers of the report are those of {len(entries)} entries, {documents} documents and "
-            f"{len(accounts)} accounts, all under the checkpoint of {head['size']} entries of {head['log']}"
+            f"holds: {len(page.found)} numbers of the report are those of {len(entries)} entries, {documents} "
+            f"documents and {len(accounts)} accounts, all under the checkpoint of {head['size']} entries of "
+            f"{head['log']}, and its {tables} tables are as the page. Nothing else on the page is proven here, and no "
+            "PDF: go by the values that are listed"
         )
 
     def _account(self, file: Path, head: Any) -> Any:  # noqa: ANN401 - JSON
@@ -149,9 +141,12 @@ class Report:
         found = json.loads(printed.getvalue())
         if code:
             raise Wrong(f"{', '.join(names)}: {found['fault']}")
-        if not self._quiet:
-            print(f"python verifier.py {' '.join([what, *names])}: holds")  # noqa: T201 - a command of its own
+        self._say(f"python verifier.py {' '.join([what, *names])}: holds")
         return found
+
+    def _say(self, line: str) -> None:
+        if not self._quiet:
+            print(printed(line))  # noqa: T201 - a command of its own
 
     def _documents(self, named: set[str]) -> int:
         """Each must be the one that an entry names by its digest."""
@@ -165,14 +160,18 @@ class Report:
                 self._known[f"documents/{one.name}"] = json.loads(data)
         return len(found)
 
-    def _numbers(self) -> int:
-        page = Numbers()
-        page.feed((self._folder / "report.html").read_text("utf-8"))
-        for (name, *path), value, shown in page.found:
+    def _compare(self, numbers: list[tuple[list[str], str, str]]) -> None:
+        for (name, *path), value, shown in numbers:
             read = _resolve(self._known.get(name), path)
             if not _is_same(read, value) or not _is_shown(shown, value):
                 raise Wrong(f"report.html: {shown!r} ({value}) is not what {name} says of {'.'.join(path)}: {read!r}")
-        return len(page.found)
+        for name, *path, value in sorted({(*names, value) for names, value, _ in numbers}):
+            self._say(f"{name} {'.'.join(path)}: {value}")
+
+
+def printed(line: str) -> str:
+    """A line as any terminal may show it: names in entries are others' own, escape sequences included."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
 
 
 def _ref(opening: Any) -> str:  # noqa: ANN401 - JSON
@@ -225,28 +224,31 @@ def _is_shown(shown: str, value: str) -> bool:
     if shown.endswith(" UTC"):
         return shown == f"{value[:10]} {value[11:16]} UTC"
     if shown.endswith("…"):
-        return value.startswith(shown[:-1])
-    try:
-        exact, seen = Fraction(value), Fraction(shown)
-    except ValueError:
+        return shown[:-1] == value[:DIGEST_SHOWN] and len(value) > DIGEST_SHOWN
+    if not DECIMAL.fullmatch(shown) or shown == value:
         return shown == value
-    return abs(exact - seen) <= exact * ROUNDED_AT_MOST
+    exact = Fraction(value)
+    return abs(exact - Fraction(shown)) <= exact * ROUNDED_AT_MOST
 
 
 def main() -> int:
     """Run the check."""
     parser = argparse.ArgumentParser(description="Check every file and number of a report.")
+    parser.add_argument(
+        "folder", nargs="?", type=Path, metavar="FOLDER", help="the report; default: this file's folder"
+    )
     parser.add_argument("--log", required=True, type=Path, metavar="FILE", help="the log's key, as you keep it")
     parser.add_argument("--quiet", action="store_true", help="print the end only")
     options = parser.parse_args()
-    # The one beside this file, which Python finds first.
-    verifier = importlib.import_module("verifier")
+    # Those beside this file, which Python finds first.
+    verifier, reader = (importlib.import_module(name) for name in ("verifier", "check_page"))
+    folder = options.folder or Path(__file__).resolve().parent
     try:
-        report = Report(Path(__file__).resolve().parent, options.log, verifier, quiet=options.quiet)
-        print(report.check())  # noqa: T201 - a script of its own
+        report = Report(folder, options.log, verifier, reader, quiet=options.quiet)
+        print(printed(report.check()))  # noqa: T201 - a script of its own
     except (Wrong, OSError, ValueError, KeyError) as error:
-        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else error
-        print(reason, file=sys.stderr)  # noqa: T201 - a script of its own
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+        print(printed(reason), file=sys.stderr)  # noqa: T201 - a script of its own
         return FAILED
     return 0
 

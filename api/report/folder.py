@@ -107,7 +107,8 @@ section.partition { border-top: 2px solid var(--line); margin-top: 2rem; }
 
 def _files(evidence: Evidence, report: DatasetReport, key: LogKey, page: bytes) -> Iterator[tuple[str, bytes]]:
     yield PAGE, page
-    yield "check.py", (files("api.report") / "check.py").read_bytes()
+    for name in ("check.py", "check_page.py"):
+        yield name, (files("api.report") / name).read_bytes()
     yield "verifier.py", Path(ledger.verifier.__file__).read_bytes()
     yield "checkpoint", evidence.book.note.encode()
     yield "log.vkey", f"{key.vkey}\n".encode()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,9 @@ from typer.testing import CliRunner, Result
 
 import ledger.verifier
 from api.cli.report import app
-from api.report.check import Numbers, Report, Wrong
+from api.report import check_page
+from api.report.check import Report, Wrong
+from api.report.check_page import Changed, Page
 from ledger.cli.main import app as ledger_app
 from ledger.domain.exit_codes import ExitCode
 from ledger.domain.facts import GLOBAL
@@ -74,7 +77,7 @@ def _page(folder: Path) -> str:
 
 
 def _check(folder: Path, log: Path) -> str:
-    return Report(folder, log, ledger.verifier, quiet=True).check()
+    return Report(folder, log, ledger.verifier, check_page, quiet=True).check()
 
 
 def test_a_sum_beyond_what_canonical_json_holds_is_reported(tmp_path: Path) -> None:
@@ -114,6 +117,7 @@ def test_the_folder_checks_itself_with_python_and_cryptography_alone(reported: R
     words = [sys.executable, "-I", "-c", _ALONE, str(reported.folder), "--log", str(reported.book.parent / "log.vkey")]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd="/", timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+    assert f"entries/{_index_of(reported.book, 'one')}.entry id: one\n" in done.stdout
     checked = set(re.findall(r"^python verifier\.py (.+): holds$", done.stdout, re.MULTILINE))
     entries = {one.stem for one in reported.folder.glob("entries/*.entry")}
     expected = {f"receipt entries/{one}.tlog-proof entries/{one}.entry" for one in entries}
@@ -145,8 +149,7 @@ def test_the_numbers_are_those_of_another_command(reported: Reported) -> None:
     """The ε and the losses of every account, and the states of all runs, as ``epsilon standing`` computes them."""
     done = CliRunner().invoke(ledger_app, ["standing", str(reported.book), "--json"])
     known = json.loads(done.stdout)
-    page = Numbers()
-    page.feed(_page(reported.folder))
+    page = Page(_page(reported.folder))
     units = [json.loads(value) for path, value, _ in page.found if path[0].startswith("accounts/")]
     expected = [
         [[*map(int, one[part]["finite"])], one[part]["infinite"]]
@@ -195,7 +198,43 @@ FORGERIES: Final[dict[str, tuple[Callable[[Path], object], str]]] = {
         "lacks 1 entries that may have changed it",
     ),
     "checkpoint": (lambda at: _edited(at / "checkpoint", "\n", "\n1"), "checkpoint"),
+    "a proven number is hidden": (lambda at: _shown_as(at, _STEPS, "hidden "), "has what no report has"),
+    "it is without size": (lambda at: _shown_as(at, _STEPS, 'style="font-size:0" '), "has what no report has"),
+    "it is in a drawing": (lambda at: _shown_as(at, _STEPS, around="svg"), "has what no report has"),
+    "it is in a title": (lambda at: _shown_as(at, _STEPS, around="title"), "has what no report has"),
+    "another is in it": (lambda at: _edited(at / "report.html", ">40</data>", "><bdi>3</bdi>40</data>"), "no report"),
+    "its exact number is another": (lambda at: _shown_as(at, _STEPS, 'title="30" '), "has what no report has"),
+    "it is a comment": (lambda at: _edited(at / "report.html", "<h1>", "<!-- <h1>"), "has what no report has"),
+    "digits of another script": (
+        lambda at: _edited(at / "report.html", ">40</data>", ">\u0664\u0660</data>"),
+        "is not",
+    ),
+    "a script": (lambda at: _edited(at / "report.html", "</main>", "<script>0</script></main>"), "no report has"),
+    "another style": (lambda at: _edited(at / "report.html", "</style>", "data{display:none}</style>"), "has a style"),
+    "a second style": (lambda at: _edited(at / "report.html", "</main>", "<style>u{}</style></main>"), "has a style"),
+    "another page": (lambda at: _edited(at / "report.html", "<!doctype html>", "<!doctype xml>"), "is no page"),
+    "a link elsewhere": (lambda at: _edited(at / "report.html", 'href="checkpoint"', 'href="//a"'), "no report has"),
+    "a cell of a table": (lambda at: _edited(at / "tables" / "partitions.csv", '"open"', '"1"'), "not what"),
+    "whose an account is": (
+        lambda at: _edited(next(at.glob("tables/*-accounts.csv")), "lineage:2", "lineage:9"),
+        "not",
+    ),
+    "a row of a table": (lambda at: _edited(next(at.glob("tables/*-runs.csv")), '"one"', '"two"'), "not what"),
+    "a table more": (lambda at: (at / "tables" / "summary.csv").write_text("epsilon\n0"), "tables: are "),
+    "a table less": (lambda at: (at / "tables" / "odds.csv").unlink(), "tables: are "),
 }
+_STEPS: Final = '<data value="40"'
+
+
+def _shown_as(folder: Path, number: str, attribute: str = "", around: str = "") -> None:
+    """A number that is proven, and not seen; beside it one that is seen, and underlined."""
+    page = folder / "report.html"
+    text = page.read_text("utf-8")
+    start = text.index(number)
+    end = text.index("</data>", start) + len("</data>")
+    hidden = text[start:end].replace("<data ", f"<data {attribute}", 1)
+    hidden = f"<{around}>{hidden}</{around}>" if around else hidden
+    page.write_text(f'{text[:start]}{hidden}<data value="30">30</data>{text[end:]}', "utf-8")
 
 
 @pytest.mark.parametrize("name", FORGERIES)
@@ -207,8 +246,25 @@ def test_what_is_changed_is_found(reported: Reported, tmp_path: Path, name: str)
     log = reported.book.parent / "log.vkey"
     assert _check(copied, log).startswith("holds: ")
     change(copied)
-    with pytest.raises(Wrong, match=words):
+    with pytest.raises((Wrong, Changed), match=words):
         _check(copied, log)
+
+
+def test_it_is_checked_by_ones_own_copies(reported: Reported, tmp_path: Path) -> None:
+    """Those beside the page are of who gives the report, and say whatever they like."""
+    own, copied = tmp_path / "own", tmp_path / "copy"
+    own.mkdir()
+    shutil.copytree(reported.folder, copied)
+    for name, source in (("check", "api.report"), ("check_page", "api.report"), ("verifier", "ledger")):
+        (own / f"{name}.py").write_bytes((files(source) / f"{name}.py").read_bytes())
+        (copied / f"{name}.py").write_text("print('holds: all')\nraise SystemExit(0)\n")
+    words = [sys.executable, "-s", str(own / "check.py"), str(copied), "--log", str(reported.book.parent / "log.vkey")]
+    said = []
+    for shown in ("40", "30"):
+        _edited(copied / "report.html", ">40</data>", f">{shown}</data>")
+        done = subprocess.run([*words, "--quiet"], capture_output=True, text=True, check=False, cwd=copied)
+        said.append((done.returncode, done.stdout[:6], done.stderr.partition(" is not")[0]))
+    assert said == [(0, "holds:", ""), (7, "", "report.html: '30' (40)")]
 
 
 @pytest.mark.parametrize(("account", "lie_here"), [("global", 2), ("lineage-2", 1), ("lineage-3", 1)])
