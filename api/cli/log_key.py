@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy.exc import SQLAlchemyError
 
 from api.cli.settings import Settings
 from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
@@ -19,35 +21,64 @@ from ledger.book.submitted_command import BookPaused
 from ledger.book.wall_clock import unix_ms
 from ledger.domain.outcomes import Code
 from ledger.log.checkpoint import sign
-from ledger.verifier import EMPTY_ROOT, Checkpoint, LogKey
+from ledger.store.engine import engine_of
+from ledger.store.merkle_tables import latest_checkpoint
+from ledger.verifier import EMPTY_ROOT, Checkpoint, LogKey, Note
 from policy.decisions.gate import gate
 
 
-def rotate(settings: Settings, log_key: Ed25519PrivateKey, terms: Replacement, new: Path) -> None:
+def rotate(profile: Path, settings: Settings, log_key: Ed25519PrivateKey, terms: Replacement, new: Path) -> None:
     """Replace the key of a profile's log, with its witnesses shown the log before and after.
 
     Args:
-        settings: the profile's.
+        profile: the profile's file.
+        settings: what it says.
         log_key: the key in force.
         terms: the key that follows, and the terms.
         new: the new key's file, for the message.
 
     Raises:
-        typer.Exit: if it is not replaced; the reason was printed.
+        typer.Exit: if it is not replaced, or not all that follows was done; the reason was printed.
     """
     old, after = (LogKey(settings.origin, key.public_key().public_bytes_raw()) for key in (log_key, terms.key))
     kept = settings.kept_file(old), settings.kept_file(after)
+    beside = f", and the old one beside it, old_log_key = {_named(profile, settings.log_key)}, while the window lasts"
+    destroy = "destroy the old one" if terms.overlap is None else "destroy the old one after the window"
+    following = (
+        f"The new key is {after.vkey}\n"
+        f"Name it in the profile, log_key = {_named(profile, new)}{beside if terms.overlap else ''}, and start the "
+        f"service. Then publish the new key where the old one is published, give it to each witness, and {destroy}."
+    )
     with _place(settings, log_key) as (place, submission):
-        done = rotate_log_key(place, terms, None if kept[0] is None or kept[1] is None else (kept[0], kept[1]))
-        window = f', and the old one beside it, old_log_key = "{settings.log_key.name}", while the window lasts'
-        destroy = "destroy the old one" if terms.overlap is None else "destroy the old one after the window"
-        typer.echo(
-            f"Entry {done.entry} has replaced the log's key. The new key is {done.key.vkey}\n"
-            f'Name it in the profile, log_key = "{new}"{window if terms.overlap else ""}, and start the service. Then '
-            f"publish the new key where the old one is published, give it to each witness, and {destroy}.",
-        )
+        try:
+            done = rotate_log_key(place, terms, None if kept[0] is None or kept[1] is None else (kept[0], kept[1]))
+        except BookUnusable:
+            # It may be recorded, and its checkpoint not kept: from then on the service starts by the new key alone.
+            if _has_signed(settings.book, after):
+                typer.echo(following)
+            raise
+        typer.echo(f"Entry {done.entry} has replaced the log's key. {following}")
         # Witnesses that know the old key alone cosign this one checkpoint too: both keys have signed it.
         submission.show()
+
+
+def _named(profile: Path, file: Path) -> str:
+    """A file as a profile names it: relative to the profile's folder where it lies in there, in a string of TOML."""
+    home, place = profile.parent.resolve(), file.parent.resolve() / file.name
+    return json.dumps(str(place.relative_to(home) if place.is_relative_to(home) else place), ensure_ascii=False)
+
+
+def _has_signed(book: str, key: LogKey) -> bool:
+    """Whether a key has signed the newest checkpoint of a book; False where the book cannot be read."""
+    engine = engine_of(book, writes=False)
+    try:
+        with engine.begin() as connection:
+            note = latest_checkpoint(connection)
+        return note is not None and Note.parse(note).signature_of(key) is not None
+    except SQLAlchemyError:
+        return False
+    finally:
+        engine.dispose()
 
 
 def suspend(settings: Settings, log_key: Ed25519PrivateKey, reason: str, *, resume: bool) -> None:

@@ -109,7 +109,8 @@ def rotate_log_key(
     with errors_reported():
         if since is not None and since > unix_ms():
             raise Malformed("--stolen-since", "lies in the future: nothing that the key has signed would be revoked")
-        rotate(settings, log_key, Replacement(new_key, overlap, None if since is None else which, since or 0), new)
+        terms = Replacement(new_key, overlap, None if since is None else which, since or 0)
+        rotate(profile, settings, log_key, terms, new)
 
 
 @_GROUP.command('profile.toml --reason "a laptop is missing"', 'profile.toml --reason "it was found" --resume')

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner
 
+import ledger
 from api.cli.main import app
 from api.cli.settings import Settings
 from client.keys.signer import Signer
@@ -60,6 +66,77 @@ def test_the_command_replaces_the_key_of_a_profile(tmp_path: Path) -> None:
         assert (code, "has replaced the log's key" in said) == (5, True), said
         opened(log_key=NEW_KEY, kept=after).close()
         assert verify_book(url, LOG, no_step, gate=gate).decided
+
+
+def _in(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Run the command there, by a process that may write no more than the files' modes say, whoever runs it."""
+    words = [sys.executable, "-c", _AS_AN_OWNER, *arguments]
+    path = f"{Path(ledger.__file__).parents[1]}"
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+_AS_AN_OWNER: Final = """
+import ctypes, sys
+from api.cli.main import app
+# Root may write anything; without its capabilities (capset(2), version 3) it is an owner like every other.
+header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+assert ctypes.CDLL(None, use_errno=True).capset(header, none) == 0
+app(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(("place", "named"), [("server/sub", "sub/log-2.pem"), ("elsewhere", None)])
+def test_both_keys_are_named_as_the_profile_reads_them(tmp_path: Path, place: str, named: str | None) -> None:
+    """Typed from another folder: what it prints, put into the profile, is found from the profile's folder."""
+    with founded_book(tmp_path) as url:
+        everybody = Everybody(ISSUER, ORIGIN, machine_clock())
+        profile = write_profile(tmp_path / "server", url, Signer(LOG_KEY), everybody, 'kept = "kept"')
+        for folder in (tmp_path / "server" / "old", tmp_path / place):
+            folder.mkdir()
+        (tmp_path / "server" / "log.pem").rename(tmp_path / "server" / "old" / "log.pem")
+        profile.write_text(profile.read_text().replace('"log.pem"', '"old/log.pem"'))
+        Signer(NEW_KEY).save(tmp_path / place / "log-2.pem")
+        kept = Settings.load(profile).kept_file(LOG)
+        Book.open(url, gate=gate, origin=ORIGIN, clock=unix_ms, log_key=LOG_KEY, kept=kept, first_start=True).close()
+        typed = os.path.relpath(profile, tmp_path / place)
+        code, said = _in(tmp_path / place, "rotate-log-key", typed, "log-2.pem", "--overlap", "3")
+        assert code == 0, said
+        new = re.findall(r' log_key = ("[^"]+")', said)
+        assert new == [f'"{named or tmp_path / place / "log-2.pem"}"']
+        lines = "\n".join(("log_key = " + new[0], *re.findall(r'old_log_key = "[^"]+"', said)))
+        profile.write_text(profile.read_text().replace('log_key = "old/log.pem"', lines))
+        settings = Settings.load(profile)
+        assert settings.log_key.read_bytes() == (tmp_path / place / "log-2.pem").read_bytes()
+        assert settings.old_log_key == tmp_path / "server" / "old" / "log.pem"
+
+
+def test_the_new_key_is_named_though_its_checkpoint_cannot_be_kept(tmp_path: Path) -> None:
+    """The entry is recorded: without the new key's name nobody could start the service, or check its log."""
+    with founded_book(tmp_path) as url:
+        everybody = Everybody(ISSUER, ORIGIN, machine_clock())
+        keeping = tmp_path / "keeping"
+        keeping.mkdir()
+        profile = write_profile(tmp_path / "server", url, Signer(LOG_KEY), everybody, f'kept = "{keeping / "kept"}"')
+        Signer(NEW_KEY).save(tmp_path / "server" / "log-2.pem")
+        kept = Settings.load(profile).kept_file(LOG)
+        Book.open(url, gate=gate, origin=ORIGIN, clock=unix_ms, log_key=LOG_KEY, kept=kept, first_start=True).close()
+        command = ("rotate-log-key", "server/profile.toml", "server/log-2.pem")
+        keeping.chmod(0o500)
+        try:
+            tried = [_in(tmp_path, *command) for _ in range(2)]
+        finally:
+            keeping.chmod(0o700)
+        for code, said in tried:
+            assert (code, LogSigner(NEW_KEY, ORIGIN).key.vkey in said, 'log_key = "log-2.pem"' in said) == (
+                5,
+                True,
+                True,
+            )
+        assert "has replaced the log's key, but the newest checkpoint cannot be kept" in tried[0][1]
+        Book.open(url, gate=gate, origin=ORIGIN, clock=unix_ms, log_key=NEW_KEY, kept=kept).close()
 
 
 def cosigned(world: StoredWorld, key: LogKey, witness: third_party.Witness) -> int:
