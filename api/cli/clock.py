@@ -9,6 +9,7 @@ import typer
 
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
+from ledger.command_line.printable_text import say
 
 CLOCK: Final = CommandGroup("clock", "The clock of a service: accept it after a jump, or take the log's time back.")
 
@@ -41,4 +42,4 @@ def accept(
             question = f"The clock reads {time:%Y-%m-%d %H:%M:%S} UTC. Entries' times never go back: is that right?"
             typer.confirm(question, abort=True, err=True)
         accept_clock(settings.clock)
-    typer.echo(f"Accepted, in {settings.clock}. A service that pauses goes on within seconds; one that starts uses it.")
+    say(f"Accepted, in {settings.clock}. A service that pauses goes on within seconds; one that starts uses it.")

@@ -19,6 +19,7 @@ from ledger.book.log_key.rotation import Replacement, rotate_log_key
 from ledger.book.log_key.suspension import suspend_log_key
 from ledger.book.submitted_command import BookPaused
 from ledger.book.wall_clock import unix_ms
+from ledger.command_line.printable_text import say
 from ledger.domain.outcomes import Code
 from ledger.log.checkpoint import sign
 from ledger.store.engine import engine_of
@@ -55,9 +56,9 @@ def rotate(profile: Path, settings: Settings, log_key: Ed25519PrivateKey, terms:
         except BookUnusable:
             # It may be recorded, and its checkpoint not kept: from then on the service starts by the new key alone.
             if _has_signed(settings.book, after):
-                typer.echo(following)
+                say(following)
             raise
-        typer.echo(f"Entry {done.entry} has replaced the log's key. {following}")
+        say(f"Entry {done.entry} has replaced the log's key. {following}")
         # Witnesses that know the old key alone cosign this one checkpoint too: both keys have signed it.
         submission.show()
 
@@ -90,7 +91,7 @@ def suspend(settings: Settings, log_key: Ed25519PrivateKey, reason: str, *, resu
     log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
     with _place(settings, log_key) as (place, submission):
         done = suspend_log_key(place, reason, settings.kept_file(log), resume=resume)
-        typer.echo(
+        say(
             f"Entry {done.entry} has {'resumed' if resume else 'suspended'} the log's key."
             + ("" if resume else " A service that is started now answers reads, and records nothing.")
         )
@@ -114,7 +115,7 @@ def _place(settings: Settings, log_key: Ed25519PrivateKey) -> Iterator[tuple[Boo
     try:
         yield place, submission
     except (BookUnusable, BookPaused, FileNotFoundError, WitnessContradicts, WitnessMissing) as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(getattr(error, "exit_code", Code.CONFLICT.exit_code)) from None
     finally:
         submission.close()

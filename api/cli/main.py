@@ -16,6 +16,7 @@ from api.cli.planning import PLAN, POLICY
 from client.cli.arguments import milliseconds, time_of
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
+from ledger.command_line.printable_text import say
 from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 
@@ -148,7 +149,7 @@ def _listening(host: str, port: int, *, anywhere: bool = False) -> socket.socket
     except OSError as error:
         if error.errno != EADDRINUSE:
             raise
-        typer.echo(f"port {port} of {host} is in use: stop what listens there, or choose another port", err=True)
+        say(f"port {port} of {host} is in use: stop what listens there, or choose another port", err=True)
         raise typer.Exit(Code.CONFLICT.exit_code) from None
 
 
@@ -167,7 +168,7 @@ def dev_issuer(
         listener = _listening(settings.host, settings.port)
         url = f"http://{settings.host}:{listener.getsockname()[1]}"
         issuer = settings.issuer(profile.parent, url, unix_ms)
-    typer.echo(f"Development issuer (no real authentication) at {url} until interrupted.", err=True)
+    say(f"Development issuer (no real authentication) at {url} until interrupted.", err=True)
     run(create_issuer_app(issuer), listener)
 
 
@@ -191,7 +192,7 @@ def up(
     from api.cli.interrupts import interrupts
 
     with interrupts() as received, errors_reported():
-        typer.echo(f"Starting in {folder}; Ctrl-C stops it.")
+        say(f"Starting in {folder}; Ctrl-C stops it.")
         from api.cli.up import run_development
         from api.middleware.json_log import log_to
         from api.setup.development_folder import FolderTaken
@@ -200,9 +201,9 @@ def up(
 
         try:
             log_to(sys.stderr, logging.INFO if verbose else logging.ERROR)
-            run_development(folder, port, issuer_port, typer.echo, received)
+            run_development(folder, port, issuer_port, say, received)
         except (FolderTaken, BookUnusable) as error:
-            typer.echo(str(error), err=True)
+            say(str(error), err=True)
             raise typer.Exit(Code.CONFLICT.exit_code) from None
 
 
@@ -219,9 +220,9 @@ def demo(
     An earlier demonstration and its book are kept: their folder gets another name.
     """
     if folder.exists() and not folder.is_dir():
-        typer.echo(f"FOLDER: {folder} is a file: name a folder, which is made if it is not there", err=True)
+        say(f"FOLDER: {folder} is a file: name a folder, which is made if it is not there", err=True)
         raise typer.Exit(ExitCode.INVALID)
-    typer.echo(f"Starting the demonstration in {folder}.")
+    say(f"Starting the demonstration in {folder}.")
     from rich.console import Console
 
     from api.demo.stage import StageTaken, perform
@@ -230,5 +231,5 @@ def demo(
     try:
         perform(folder, Console(), replace=replace)
     except (StageTaken, TrainerFailed, OSError) as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(1) from None

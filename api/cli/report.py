@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from ledger.cli.book_access import AsJson, BookName, LogFile, book_engine
 from ledger.cli.command_errors import failure
 from ledger.cli.terminal_output import examples, progress
 from ledger.cli.verbose_option import verbosely
+from ledger.command_line.printable_text import json_text, say
 from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 
@@ -83,7 +83,7 @@ def report(  # noqa: PLR0913 - one argument an option
         f"wrote {page} and {done.files - 1} files beside it, of {done.entries} entries: "
         f"check it by `python {check} --log log.vkey`"
     )
-    typer.echo(json.dumps(result) if as_json else words)
+    say(json_text(result) if as_json else words)
 
 
 def _names(text: str) -> tuple[str, str]:

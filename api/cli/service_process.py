@@ -25,6 +25,7 @@ from api.setup.key_files import service_secret
 from client.keys.signer import load_private
 from ledger.book.book import Book, BookUnusable
 from ledger.book.wall_clock import unix_ms
+from ledger.command_line.printable_text import say
 from ledger.domain.outcomes import Code
 from ledger.log.checkpoint import sign
 from ledger.store.engine import name_of
@@ -55,7 +56,7 @@ def run_service(
     log = LogKey(settings.origin, log_key.public_key().public_bytes_raw())
     store = FileKeyStore(settings.keys) if settings.keys else KeyStore()
     if settings.keys:
-        typer.echo(f"Data keys are stored unencrypted in {settings.keys}: for demonstrations only.", err=True)
+        say(f"Data keys are stored unencrypted in {settings.keys}: for demonstrations only.", err=True)
     log_to(sys.stderr)
     with ExitStack() as opened:
         try:
@@ -64,11 +65,11 @@ def run_service(
             book = _open_book(settings, log_key, log, submission, first_start=first_start)
             opened.callback(book.close)
         except (BookUnusable, FileNotFoundError, WitnessContradicts, WitnessMissing) as error:
-            typer.echo(str(error), err=True)
+            say(str(error), err=True)
             raise typer.Exit(getattr(error, "exit_code", Code.CONFLICT.exit_code)) from None
         url = settings.url or base_url(listener)
-        typer.echo(f"Its console, for browsers: {url}/", err=True)
-        typer.echo(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
+        say(f"Its console, for browsers: {url}/", err=True)
+        say(f"Serving {name_of(settings.book)} at {url} until interrupted.", err=True)
         app = _app_of(settings, log_key, book, store, issuers, url)
         preload_pricing()
         server = server_of(app, settings.proxies, settings.quotas)
@@ -84,7 +85,7 @@ def run_service(
         server.run(sockets=[listener])
         submission.close()
     if submission.failure is not None:
-        typer.echo(f"The service stopped: {submission.failure}.", err=True)
+        say(f"The service stopped: {submission.failure}.", err=True)
         raise typer.Exit(submission.failure.exit_code)
 
 
@@ -145,16 +146,16 @@ def _say_what_is_kept(kept: Path | None, *, beside: bool) -> None:
     """Say, and log if not, whether an older copy of the book would be noticed."""
     if kept is None:
         logging.getLogger("api.rollback").warning("no checkpoint is kept: allow_rollback")
-        typer.echo(
+        say(
             "WARNING: the profile says allow_rollback: an older copy of this book would be served, and would give "
             "spent budgets back.",
             err=True,
         )
         return
-    typer.echo(f"The newest checkpoint is kept at {kept}: no older copy of this book is served.", err=True)
+    say(f"The newest checkpoint is kept at {kept}: no older copy of this book is served.", err=True)
     if beside:
         logging.getLogger("api.rollback").warning("the newest checkpoint is kept in the book's folder")
-        typer.echo(
+        say(
             f"WARNING: {kept} lies in the folder of the book: an older copy of that folder would be served, and would "
             "give spent budgets back. Name a file elsewhere in the profile (kept), or leave it out.",
             err=True,

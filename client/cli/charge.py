@@ -21,8 +21,8 @@ from client.cli.command_group import TOP_LEVEL, CommandGroup
 from client.cli.error_report import errors_reported
 from client.cli.output import epsilon_lines, print_fields, print_json, print_outcome
 from client.cli.planned_run.charge_file import Body, Changes, Contract, Noise, Partitions, Steps, read_charge
-from client.cli.wording.printable_text import printable, say
 from client.cli.wording.refunds import refund_lines
+from ledger.command_line.printable_text import printable, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

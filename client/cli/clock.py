@@ -11,7 +11,7 @@ from client.cli.arguments import AsJson, DryRun, ProfilePath
 from client.cli.command_group import CommandGroup, Result
 from client.cli.error_report import errors_reported
 from client.cli.output import print_outcome
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from client.profile.profile import Profile

@@ -21,8 +21,8 @@ from client.cli.output import print_exposures, print_fields, print_json, print_o
 from client.cli.wording.confirmation import confirm
 from client.cli.wording.organisation_names import learn_names
 from client.cli.wording.outcome_names import named_document, subject_of
-from client.cli.wording.printable_text import say
 from client.service.command_documents import BodyWithDocuments, Sent, SignedDocument
+from ledger.command_line.printable_text import say
 from ledger.command_line.verbosity import HELP, set_verbose
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import typer
 
 from client.cli.command_group import CommandGroup, Result
 from client.cli.wording.organisation_names import learn_names, organisation
-from client.cli.wording.printable_text import say
 from client.service.command_documents import SignedDocument
+from ledger.command_line.printable_text import say
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import typer
 from client.cli.arguments import PartitionRef, read_object
 from client.cli.command_group import CommandGroup
 from client.cli.output import print_fields, print_rows
-from client.cli.wording.printable_text import say
 from client.service.command_documents import BodyWithDocuments, SignedDocument
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from client.service.service import Service

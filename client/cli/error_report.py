@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from client.cli.wording.printable_text import printable, say
+from ledger.command_line.printable_text import printable, say
 from ledger.command_line.verbosity import plain
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 

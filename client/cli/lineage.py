@@ -10,7 +10,7 @@ import typer
 from client.cli.arguments import ChargeId, Time, milliseconds, read_object
 from client.cli.command_group import CommandGroup, Result
 from client.cli.output import cell, objects, print_rows, time_text
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from client.cli.command_group import TOP_LEVEL, Result
 from client.cli.output import cell, objects, print_rows
 from client.cli.signing_keys import recovery
 from client.cli.streams import advance, show
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from client.profile.profile import Profile

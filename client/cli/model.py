@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from client.cli.arguments import ChargeId
 from client.cli.command_group import CommandGroup
 from client.cli.output import cell, epsilon_lines, objects, print_rows
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from client.service.service import Service

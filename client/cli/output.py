@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from client.cli.arguments import EPOCH
 from client.cli.wording.organisation_names import organisation
-from client.cli.wording.printable_text import printable, printable_lines, say
+from ledger.command_line.printable_text import printable, printable_lines, say
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from client.cli.error_report import errors_reported
 from client.cli.output import cell, objects, print_json, print_outcome, print_rows, time_text
 from client.cli.wording.confirmation import confirm
 from client.cli.wording.outcome_names import named_document
-from client.cli.wording.printable_text import printable_lines
+from ledger.command_line.printable_text import printable_lines
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 from client.cli import dataset
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 from ledger.command_line.verbosity import is_verbose
 
 if TYPE_CHECKING:

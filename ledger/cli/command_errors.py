@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 
 import typer
 
+from ledger.command_line.printable_text import json_text, printable, say
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
 
 
@@ -43,7 +43,7 @@ def errors_reported(*, as_json: bool = False, system: ExitCode = ExitCode.INVALI
     except VerificationFailed as error:
         if not as_json:
             raise failure(str(error), ExitCode.VERIFICATION_FAILED) from None
-        typer.echo(json.dumps(error.to_json()))
+        say(json_text(error.to_json()))
         raise typer.Exit(ExitCode.VERIFICATION_FAILED) from None
     except Exception as error:
         code = exit_code_of(error, system)
@@ -54,5 +54,5 @@ def errors_reported(*, as_json: bool = False, system: ExitCode = ExitCode.INVALI
 
 def failure(message: str, code: ExitCode) -> typer.Exit:
     """Print a sentence on standard error; raise what is returned to end with the exit code."""
-    typer.echo(message, err=True)
+    say(printable(message), err=True)
     return typer.Exit(code)

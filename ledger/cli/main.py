@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -16,6 +16,7 @@ from ledger.cli import proofs
 from ledger.cli.book_access import AsJson, AsOf, BookName, LogFile, book_engine, book_snapshot, book_url, require_size
 from ledger.cli.terminal_output import examples, print_tables, progress
 from ledger.cli.verbose_option import verbosely
+from ledger.command_line.printable_text import json_text, printable, printable_json, say
 from ledger.command_line.verbosity import plain
 from ledger.domain.command import LEDGER_ACTOR
 
@@ -83,9 +84,9 @@ def verify(  # noqa: PLR0913 - one argument an option
             "" if log is not None else "; the log's key was read from beside the book: compare it with the one you keep"
         )
         if as_json:
-            typer.echo(json.dumps({**finding.to_json(), **({} if log is not None else {"log_key_beside_book": True})}))
+            say(json_text({**finding.to_json(), **({} if log is not None else {"log_key_beside_book": True})}))
         else:
-            typer.echo(f"{finding.in_words()}{whose}")
+            say(f"{finding.in_words()}{whose}")
 
 
 @app.command(epilog=examples("log", "demo/book.sqlite", "demo/book.sqlite --refused --as-of 12 --json"))
@@ -113,11 +114,13 @@ def log(
             if refused and not entry.code.refused:
                 continue
             if as_json:
-                typer.echo(entry.to_bytes().decode())
+                exact = entry.to_bytes().decode()
+                # A program gets the bytes that the log holds, and a terminal the same value.
+                typer.echo(printable_json(exact) if sys.stdout.isatty() else exact)
             else:
                 entries.append((index, entry))
         if refused and not as_json:
-            typer.echo("\n".join(_refusals(entries, names)) or "no entry is a refusal")
+            say("\n".join(map(printable, _refusals(entries, names))) or "no entry is a refusal")
         elif not as_json:
             print_tables((["entry", "time (UTC)", "what", "id", "sent by", "outcome"], _rows(entries, names)))
 
@@ -136,7 +139,7 @@ def standing(book: BookName, as_of: AsOf = None, *, as_json: AsJson = False) -> 
             {organisation.did: organisation.name for organisation in facts.organisations.values()}
         )
         if as_json:
-            typer.echo(json.dumps({"accounts": accounts, "charges": charges, "entries": facts.size}))
+            say(json_text({"accounts": accounts, "charges": charges, "entries": facts.size}))
             return
         print_tables(
             _table([*map(_for_people, accounts)], "partition", "account_of", "used_of_the_budget", "ε_at_most"),

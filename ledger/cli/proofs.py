@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from ledger.cli.book_access import AsJson, BookName, LogFile, book_engine
 from ledger.cli.command_errors import failure
 from ledger.cli.terminal_output import examples, progress
 from ledger.cli.verbose_option import verbosely
+from ledger.command_line.printable_text import json_text, printable, say
 from ledger.domain.exit_codes import ExitCode
 from ledger.wire.malformed import Malformed
 
@@ -46,7 +46,7 @@ def publish(
         done = tile_publishing.publish(Log(connection), folder, key, step)
     result = {"entries": done.entries, "files": done.files, "folder": str(folder)}
     words = f"{folder} now holds {done.entries} entries; {done.files} files were written"
-    typer.echo(json.dumps(result) if as_json else words)
+    say(json_text(result) if as_json else words)
 
 
 @app.command(
@@ -76,12 +76,10 @@ def witness(
         with engine.begin() as connection:
             note = cosigned_checkpoint(connection, Log(connection).size)
     if as_json:
-        typer.echo(
-            json.dumps({"checkpoint": note, "witnesses": [{"exit": code, "told": what} for code, what in answers]})
-        )
+        say(json_text({"checkpoint": note, "witnesses": [{"exit": code, "told": what} for code, what in answers]}))
     else:
         for code, what in answers:
-            typer.echo(what, err=code != 0)
+            say(printable(what), err=code != 0)
     # A history that a witness refuses comes before a witness that cannot be reached.
     codes = [code for code, _ in answers if code]
     if codes:
@@ -111,7 +109,7 @@ def receipt(
         entry.write_bytes(facts.entry(index))
         proof.write_bytes(cosigned_receipt(facts, index).encode())
     result = {"entry": str(entry), "index": index, "receipt": str(proof)}
-    typer.echo(json.dumps(result) if as_json else f"wrote entry {index} to {entry} and its receipt to {proof}")
+    say(json_text(result) if as_json else f"wrote entry {index} to {entry} and its receipt to {proof}")
 
 
 def _request_cosignature(engine: Engine, witness: Witness) -> tuple[int, str]:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import typer
 
+from ledger.command_line.printable_text import printable
+
 
 def print_tables(*tables: tuple[Sequence[str], Iterable[Sequence[object]]]) -> None:
     """Print tables with column names and rows; an unknown value is an empty cell, and no cell is truncated."""
@@ -21,7 +23,7 @@ def print_tables(*tables: tuple[Sequence[str], Iterable[Sequence[object]]]) -> N
             for name in names:
                 table.add_column(name, overflow="fold")
             for row in rows:
-                table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+                table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in row))
             console.print(table)
     typer.echo(printed.get(), nl=False)
 

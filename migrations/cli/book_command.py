@@ -6,7 +6,6 @@ its arguments ``place`` and ``target`` as books, and adds --lock-timeout, --stat
 
 from __future__ import annotations
 
-import json
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -15,6 +14,7 @@ import typer
 
 from client.cli.command_group import CommandGroup, Decorator, Function, Result, as_command
 from ledger.cli.command_errors import errors_reported
+from ledger.command_line.printable_text import json_text, say
 from ledger.domain.exit_codes import ExitCode
 
 LogFile = Annotated[
@@ -78,7 +78,7 @@ def book_command(*examples: str, statement_s: float = WHOLE_S) -> Decorator:
                 places = {name: Place.parse(own[name]) for name in _PLACES if name in own}
                 result: Result | None = function(Limits(lock_timeout, statement_timeout), **{**own, **places})
                 if result is not None:
-                    typer.echo(json.dumps(result.value) if as_json else result.text)
+                    say(json_text(result.value) if as_json else result.text)
 
         GROUP.add(function, as_command(function, run, after=added, skip=1, types=_PLACES), examples, _CODES)
         return function

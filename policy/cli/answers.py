@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ledger.command_line.printable_text import json_text, printable, say
 from ledger.domain.exit_codes import ExitCode
 
 At = Annotated[str, typer.Option(help="Evaluate at this time, as 2026-01-01T00:00:00Z; now if omitted.")]
@@ -36,7 +36,7 @@ def moment(at: str) -> int:
 
 def print_answer(value: Any, lines: Iterator[str], *, as_json: bool, refused: bool = False) -> None:  # noqa: ANN401 - JSON
     """Print an answer as text or as JSON, and end with the exit code of a refusal if it is one."""
-    for line in (json.dumps(value, ensure_ascii=False),) if as_json else lines:
-        typer.echo(line)
+    for line in (json_text(value, ensure_ascii=False),) if as_json else map(printable, lines):
+        say(line)
     if refused:
         raise typer.Exit(ExitCode.REFUSED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from ledger.cli.terminal_output import examples
 from ledger.cli.verbose_option import verbosely
+from ledger.command_line.printable_text import json_text, printable, printable_lines, say
 from policy.cli.depa_adaptation import ADAPT_EXAMPLES, LEVEL_MAX, RECORDS_MAX, adapt, read_file
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def check(  # noqa: PLR0913 - what neither file says
     from policy.depa.import_check import check as run_check
 
     if receipt is not None and service is None:
-        typer.echo("--receipt: needs --contract-service, the service that must have signed it", err=True)
+        say("--receipt: needs --contract-service, the service that must have signed it", err=True)
         raise typer.Exit(Code.MALFORMED.exit_code)
 
     try:
@@ -130,13 +130,13 @@ def check(  # noqa: PLR0913 - what neither file says
         registration = None if service is None else _registration(service, receipt)
         checked = run_check(read_file(contract), read_file(pipeline), terms, documents, registration)
     except Malformed as error:
-        typer.echo(str(error), err=True)
+        say(printable(str(error)), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
     except OSError as error:
-        typer.echo(f"{error.filename}: {error.strerror}", err=True)
+        say(f"{error.filename}: {error.strerror}", err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
     if as_json:
-        typer.echo(json.dumps(checked.to_json(), indent=2, ensure_ascii=False))
+        say(json_text(checked.to_json(), indent=2, ensure_ascii=False))
     else:
         _print(checked, terms)
     raise typer.Exit(checked.code.exit_code)
@@ -181,12 +181,12 @@ def _print(checked: Checked, terms: Terms) -> None:
     for reason in checked.reasons:
         effect = ("refused", "red") if reason.refused else ("warned", "yellow")
         where = "\n".join(line for line in (reason.field, reason.value, reason.text) if line)
-        table.add_row(Text.assemble(reason.code, "\n", effect, f" ({reason.phase})"), Text(where))
+        table.add_row(Text.assemble(reason.code, "\n", effect, f" ({reason.phase})"), Text(printable_lines(where)))
     console = Console()
     if checked.reasons:
         console.print(table)
     for line in _in_words(checked, terms):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def _in_words(checked: Checked, terms: Terms) -> list[str]:

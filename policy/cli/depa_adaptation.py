@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ledger.cli.terminal_output import examples
+from ledger.command_line.printable_text import printable, printable_lines, say
 
 if TYPE_CHECKING:
     from policy.depa.adaptation import Adapted
@@ -90,7 +91,7 @@ def adapt(  # noqa: PLR0913 - what neither file says
                 made = job_file(read_file(job), adapted.checked, "pipeline.json", read_file(pipeline))
             _write(into, adapted, made)
     except (Malformed, OSError) as error:
-        typer.echo(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error), err=True)
+        say(printable(f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)), err=True)
         raise typer.Exit(Code.MALFORMED.exit_code) from None
     _print_changes(adapted, into, has_job=job is not None)
     raise typer.Exit(adapted.checked.code.exit_code)
@@ -138,13 +139,16 @@ def _write(into: Path, adapted: Adapted, job: bytes | None) -> None:
 def _print_changes(adapted: Adapted, into: Path, *, has_job: bool) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     table = Table("field", "from", "to", "because it", show_lines=True)
     for place in range(4):
         table.columns[place].overflow = "fold"
     for change in adapted.changes:
-        table.add_row(change.field, change.before, change.after, change.reason)
+        table.add_row(
+            *(Text(printable_lines(text)) for text in (change.field, change.before, change.after, change.reason))
+        )
     if adapted.changes:
         console.print(table)
     refused = [reason for reason in adapted.checked.reasons if reason.refused]
@@ -159,4 +163,4 @@ def _print_changes(adapted: Adapted, into: Path, *, has_job: bool) -> None:
         if has_job:
             lines.append(f"Once all signed and it is entered: epsilon train {into / 'job.toml'}")
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from ledger.cli.terminal_output import examples
 from ledger.cli.verbose_option import verbosely
+from ledger.command_line.printable_text import json_text, printable, say
 from ledger.command_line.verbosity import is_verbose
 from ledger.domain.exit_codes import ExitCode
 
@@ -54,26 +54,28 @@ def check(
         caps = _caps(kind, data, policy, plan)
         warnings = _warnings(kind, data)
     except OSError as error:
-        typer.echo(f"{error.filename}: {error.strerror}: name a document's file", err=True)
+        say(printable(f"{error.filename}: {error.strerror}: name a document's file"), err=True)
         raise typer.Exit(ExitCode.NOT_FOUND) from None
     except Malformed as error:
-        typer.echo(
-            json.dumps({"field": error.field, "ok": False, "rule": error.rule}) if as_json else f"{file}: {error}"
+        say(
+            json_text({"field": error.field, "ok": False, "rule": error.rule})
+            if as_json
+            else printable(f"{file}: {error}")
         )
         if not as_json:
-            typer.echo("Fix the field named above and check it again.", err=True)
+            say("Fix the field named above and check it again.", err=True)
         raise typer.Exit(ExitCode.INVALID) from None
     same = digest(canonical_form(data, POLICY_DOCUMENT_BYTES_MAX))
     result = {"canonical": same, "document": digest(data), "kind": kind, "ok": True, "source": source}
     if as_json:
-        typer.echo(json.dumps({**result, "caps": [cap.to_json() for cap in caps], "warnings": warnings}))
+        say(json_text({**result, "caps": [cap.to_json() for cap in caps], "warnings": warnings}))
         return
     digest_shown = f", document {result['document']}" if is_verbose() else ""
-    typer.echo(f"{file}: {source}{digest_shown}")
+    say(f"{file}: {source}{digest_shown}")
     for report in caps:
-        typer.echo(report.text if report.fits else f"warning: {report.text}", err=not report.fits)
+        say(printable(report.text if report.fits else f"warning: {report.text}"), err=not report.fits)
     for warning in warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
 
 
 def _read(file: Path) -> bytes:
@@ -129,6 +131,6 @@ def schema(
     from policy.documents.json_schemas import KINDS, schema_of
 
     if kind not in KINDS:
-        typer.echo(f"{kind}: must be one of {', '.join(KINDS)}", err=True)
+        say(f"{kind}: must be one of {', '.join(KINDS)}", err=True)
         raise typer.Exit(ExitCode.INVALID)
-    typer.echo(json.dumps(schema_of(kind), indent=2, sort_keys=True))
+    say(json_text(schema_of(kind), indent=2, sort_keys=True))

@@ -14,7 +14,7 @@ from client.cli.command_group import Result
 from client.cli.error_report import errors_reported
 from client.cli.key import Organisation, Reason
 from client.cli.output import cell, print_json, print_outcome, print_rows, time_text
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

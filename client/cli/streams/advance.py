@@ -12,7 +12,7 @@ from client.cli import seal
 from client.cli.arguments import AsJson, ProfilePath
 from client.cli.error_report import errors_reported
 from client.cli.output import print_json
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from client.dataset_files.stream_advance import Advanced

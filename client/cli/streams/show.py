@@ -9,8 +9,8 @@ import typer
 
 from client.cli.command_group import CommandGroup
 from client.cli.output import cell, print_rows, time_text
-from client.cli.wording.printable_text import say
 from client.service.command_documents import SignedDocument
+from ledger.command_line.printable_text import say
 
 if TYPE_CHECKING:
     from client.service.service import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from client.cli.wording.printable_text import say
+from ledger.command_line.printable_text import say
 
 
 def confirm(question: str, refused: str, *, required: str) -> None:

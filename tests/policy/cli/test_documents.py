@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -45,6 +45,29 @@ def test_a_fault_tells_where_it_is(tmp_path: Path) -> None:
     done = RUN.invoke(app, ["document", "check", str(tmp_path / "p.yaml"), "--json"])
     assert (done.exit_code, json.loads(done.output)["field"]) == (2, "kind")
     assert RUN.invoke(app, ["document", "check", str(tmp_path / "none.yaml")]).exit_code == 4
+
+
+EVIL: Final = "x\x1b[2K\x1b[1G\r\u202e\npolicy.json: policy health v1, valid"
+
+
+@pytest.mark.parametrize("place", ["a field", "a word", "the file"])
+def test_what_a_document_of_others_quotes_moves_no_cursor(tmp_path: Path, place: str) -> None:
+    """Its error could else erase itself on a terminal, and say that the document is valid."""
+    file = tmp_path / (EVIL.replace("/", "") if place == "the file" else "p.json")
+    document: dict[str, Any] = dict(FULL["policy"])
+    if place == "a field":
+        document[EVIL] = 1
+    elif place == "a word":
+        document["mechanisms"] = [EVIL]
+    else:
+        document["v"] = 9
+    file.write_text(json.dumps(document))
+    done = RUN.invoke(app, ["document", "check", str(file)])
+    assert done.exit_code == 2, done.output
+    assert {one for one in done.output if not one.isprintable()} == {"\n"}
+    assert not [line for line in done.output.splitlines() if line.startswith("policy.json: ")]
+    found = json.loads(RUN.invoke(app, ["document", "check", str(file), "--json"]).stdout)
+    assert found["ok"] is False
 
 
 def test_a_schema_is_written_out() -> None:

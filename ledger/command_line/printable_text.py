@@ -1,10 +1,11 @@
-"""Text of a service as a terminal may show it: what it names was registered by others, escapes included."""
+"""Text as a terminal may show it: what it names was registered or written by others, escapes included."""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -23,6 +24,19 @@ def printable_lines(text: str) -> str:
     if _CERTAIN.match(text):
         return text
     return "".join(one if one == _LINE or _is_printed(one) else "?" for one in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON of the same value, in which what is not printed is escaped; the ends of its lines stay."""
+    if _CERTAIN.match(text):
+        return text
+    # Outside its strings JSON has no such character.
+    return "".join(one if one == _LINE or _is_printed(one) else json.dumps(f"{one}")[1:-1] for one in text)
+
+
+def json_text(value: object, **form: Any) -> str:  # noqa: ANN401 - as json.dumps takes it
+    """A value as JSON that a terminal may show."""
+    return printable_json(json.dumps(value, **form))
 
 
 def say(text: str, *, nl: bool = True, err: bool = False) -> None:
