@@ -21,7 +21,8 @@ from ledger.store.append_only_triggers import altered_trigger, foreign_object
 from ledger.store.cosignatures import newest_cosigned
 from ledger.store.database_grants import rights_problem
 from ledger.store.database_state import check_documents, check_open_rows
-from ledger.store.engine import is_postgres, name_of, url_of, volatile_setting
+from ledger.store.engine import is_postgres, name_of, url_of
+from ledger.store.postgres.server_settings import encoding_problem, volatile_setting
 from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError
@@ -68,6 +69,8 @@ def usable_state(
         raise BookUnusable(str(error)) from None
     try:
         with engine.begin() as connection:
+            if (wrong := encoding_problem(connection)) is not None:
+                raise BookUnusable(wrong)
             check_schema(connection)
             _check_guarded(connection)
             successor = successor_of(connection)

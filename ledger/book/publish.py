@@ -24,8 +24,9 @@ from ledger.book.prepare import AGAIN_MAX
 from ledger.book.submitted_command import PricesChange
 from ledger.log.checkpoint import LogSigner
 from ledger.store.database_state import PROJECTIONS
-from ledger.store.engine import is_postgres, lock_log, sent_together
+from ledger.store.engine import is_postgres, lock_log
 from ledger.store.merkle_tables import LogTail, appended, lock_and_read
+from ledger.store.postgres.pipeline import committed_together
 from ledger.store.projection_table import put_rows, rows_of
 from ledger.store.schema_revision import BookUnusable, check_revision
 from ledger.store.sqlite_file.file_lock import FileLock
@@ -70,13 +71,12 @@ def commit_batch(connection: Connection, batch: Batch) -> None:
         raise Malformed("checkpoint", f"is of {batch.start} entries, the book has {found} others")
     # Made before any is sent: the server does not count a session as idle that has sent half of a batch.
     changed = [(PROJECTIONS[name].table, rows_of(PROJECTIONS[name], values)) for name, values in batch.changes.items()]
-    with sent_together(connection):
+    with committed_together(connection):
         for table, rows in changed:
             put_rows(connection, table, rows, replaces=True)
         put_rows(connection, ENTRY, batch.rows)
         put_rows(connection, TREE_NODE, batch.tree.added)
         put_rows(connection, CHECKPOINT, [(batch.tree.size, batch.receipts.note)])
-        connection.commit()
 
 
 def answers_of(batch: Batch) -> tuple[list[tuple[Call, Answer]], list[Call]]:

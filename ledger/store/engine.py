@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
@@ -49,6 +49,8 @@ _NOT_WRITABLE: Final = (8, 14)
 """Result codes of SQLite: read-only, cannot open."""
 _LINK: Final = {
     "connect_timeout": CONNECT_S,
+    # From the first statement on: without one of its own a server decides what characters a client understands.
+    "client_encoding": "UTF8",
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
@@ -248,8 +250,7 @@ def run_plainly(connection: Connection, statement: str, values: Sequence[_Any] =
     assert dialect.dbapi is not None
     cursor = connection.connection.cursor()
     try:
-        for listener in connection.engine.dispatch.before_cursor_execute:
-            listener(connection, cursor, statement, values, None, False)  # noqa: FBT003 - as SQLAlchemy calls it
+        announce(connection, cursor, statement, values)
         cursor.execute(statement, values)
         return [*cursor.fetchall()] if cursor.description else []
     except dialect.dbapi.Error as error:
@@ -258,22 +259,10 @@ def run_plainly(connection: Connection, statement: str, values: Sequence[_Any] =
         cursor.close()
 
 
-@contextmanager
-def sent_together(connection: Connection) -> Iterator[None]:
-    """Send the statements of the block, which return no rows, without waiting for each (a pipeline of PostgreSQL).
-
-    A commit is the last of them: psycopg ends a pipeline with a message after which the server does not count the
-    session as idle, however long nothing follows.
-
-    Raises:
-        psycopg.Error: the first error of any, at the end of the block.
-    """
-    driver = connection.connection.driver_connection
-    if isinstance(driver, psycopg.Connection):
-        with driver.pipeline():
-            yield
-    else:
-        yield
+def announce(connection: Connection, cursor: object, statement: str, values: Sequence[_Any] = ()) -> None:
+    """Tell those who listen which statement is sent now without SQLAlchemy, as it tells them of its own."""
+    for listener in connection.engine.dispatch.before_cursor_execute:
+        listener(connection, cursor, statement, values, None, False)  # noqa: FBT003 - as SQLAlchemy calls it
 
 
 def limits_transactions(connection: Connection) -> bool:
@@ -284,13 +273,3 @@ def limits_transactions(connection: Connection) -> bool:
 
 _LIMITS_SINCE: Final = 170_000
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(:key)")
-
-
-def volatile_setting(connection: Connection) -> str | None:
-    """The first setting of a server under which a commit that returned may yet be lost; None if there is none."""
-    if not is_postgres(connection):
-        return None
-    for name in ("fsync", "full_page_writes", "synchronous_commit"):
-        if connection.exec_driver_sql(f"SHOW {name}").scalar_one() == "off":
-            return name
-    return None

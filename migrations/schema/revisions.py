@@ -14,6 +14,7 @@ from sqlalchemy import Connection, inspect, text
 from ledger.store.append_only_triggers import altered_triggers
 from ledger.store.database_grants import REVISION_TABLE
 from ledger.store.engine import is_postgres
+from ledger.store.postgres.server_settings import encoding_problem
 from ledger.store.tables import SCHEMA_REVISION
 from migrations.connect.book_location import Place
 from migrations.connect.errors import NotDone, SchemaUnknown
@@ -86,12 +87,14 @@ def bring_to(connection: Connection, revision: str, name: str, history: Path = H
 
     Raises:
         SchemaUnknown: if the book is unknown, or lacks a trigger afterwards.
-        NotDone: if there is no such revision, the application's role is missing and may not be created, or going down
-            would delete append-only rows.
+        NotDone: if there is no such revision, the database lacks characters, the application's role is missing and may
+            not be created, or going down would delete append-only rows.
     """
     revisions = known_revisions(history)
     if revision not in revisions:
         raise NotDone(f"there is no revision {revision[:40]!r}: the revisions are {', '.join(revisions)}")
+    if (wrong := encoding_problem(connection)) is not None:
+        raise NotDone(f"{name}: {wrong}")
     current = revision_of(connection, name, history)
     if is_postgres(connection) and connection.execute(_ROLE_LACKING).scalar_one():
         raise NotDone(

@@ -16,6 +16,7 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import Book, BookBusy, BookStopped, Outcome
 from ledger.domain.facts import Facts
 from ledger.domain.gate import Request, Verdict
+from ledger.store.postgres.pipeline import COMMIT
 from policy.decisions.gate import gate
 from tests.factories.documents import SMALL
 from tests.factories.people import BANK_A, BANK_B, LOG
@@ -56,6 +57,11 @@ class Doors:
         if self.error is not None:
             raise self.error
 
+    def execute(self, connection: Connection, _cursor: object, statement: str, *_rest: object) -> None:
+        """The same where the commit is a statement of the batch, which is sent before SQLAlchemy knows of it."""
+        if statement == COMMIT:
+            self.commit(connection)
+
 
 @contextmanager
 def held(world: StoredWorld) -> Iterator[Doors]:
@@ -65,11 +71,13 @@ def held(world: StoredWorld) -> Iterator[Doors]:
     world.book = world.open(gate=doors.gate)
     world.submit(world.charge("warm", run=SMALL))
     event.listen(Engine, "commit", doors.commit)
+    event.listen(Engine, "before_cursor_execute", doors.execute)
     try:
         yield doors
     finally:
         doors.open.set()
         event.remove(Engine, "commit", doors.commit)
+        event.remove(Engine, "before_cursor_execute", doors.execute)
 
 
 def test_nobody_is_answered_before_the_commit(world: StoredWorld) -> None:

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from ledger.store import engine, merkle_tables
-from ledger.store.engine import WRITE_LOCK, engine_of, limits_transactions, run_plainly, sent_together
+from ledger.store.engine import WRITE_LOCK, engine_of, limits_transactions, run_plainly
 from ledger.store.merkle_tables import lock_and_read
+from ledger.store.postgres.pipeline import committed_together
 from tests.postgres import new_book
 
 LONG: Final = "600s"
@@ -43,7 +44,7 @@ def writer() -> Iterator[Callable[[], Connection]]:
 @contextmanager
 def in_a_pipeline(connection: Connection) -> Iterator[None]:
     """A part of a batch is sent, and what would end it is not."""
-    with sent_together(connection):
+    with committed_together(connection):
         run_plainly(connection, "SELECT 1")
         yield
 

@@ -38,7 +38,8 @@ def counted(*others: str) -> Iterator[list[str]]:
 def by_table(statements: list[str]) -> dict[str, int]:
     """How many of them begin alike, and are of one table."""
     found = (
-        re.match(r"(INSERT INTO \w+|SELECT .*? FROM \w+|SELECT \w+\(|BEGIN)", one, re.DOTALL) for one in statements
+        re.match(r"(INSERT INTO \w+|SELECT .*? FROM \w+|SELECT \w+\(|BEGIN|COMMIT)", one, re.DOTALL)
+        for one in statements
     )
     return Counter(" ".join(one[0].split()) if one else "other" for one in found)
 
@@ -46,11 +47,12 @@ def by_table(statements: list[str]) -> dict[str, int]:
 BEFORE: Final = {
     "sqlite": {"BEGIN": 1, "SELECT max(position) FROM entry": 1},
     "postgresql": {
+        "COMMIT": 1,
         "SELECT pg_advisory_xact_lock(": 1,
         "SELECT (SELECT set_config('transaction_timeout', %s, true)), (SELECT version_num FROM alembic_version": 1,
     },
 }
-"""What a batch asks: whether the log is as it was left; of several processes, what the others appended."""
+"""What a batch asks: whether the log is as it was left; of several processes, what the others appended, and to commit."""
 WRITTEN: Final = {
     "charge": ("signing_key", "contract", "charge", "account", "entry", "tree_node", "checkpoint"),
     "post": ("charge", "account", "entry", "tree_node", "checkpoint"),

@@ -1,0 +1,1 @@
+"""What only a PostgreSQL server has: pipelines, and settings that a book depends on."""
