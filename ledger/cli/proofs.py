@@ -96,6 +96,7 @@ def receipt(
     as_json: AsJson = False,
 ) -> None:
     """Write an entry and its receipt, under the checkpoint that most witnesses cosigned (C2SP tlog-proof)."""
+    from ledger.files.atomic_file import SHARED, replace_file
     from ledger.store.cosignatures import cosigned_receipt
     from ledger.store.snapshot import Log
 
@@ -106,8 +107,9 @@ def receipt(
             raise failure(f"no entry has the id {name}", ExitCode.NOT_FOUND)
         folder.mkdir(parents=True, exist_ok=True)
         entry, proof = folder / f"{index}.entry", folder / f"{index}.tlog-proof"
-        entry.write_bytes(facts.entry(index))
-        proof.write_bytes(cosigned_receipt(facts, index).encode())
+        # Whole or as it was before, and never through a link to another file.
+        replace_file(entry, facts.entry(index), mode=SHARED)
+        replace_file(proof, cosigned_receipt(facts, index).encode(), mode=SHARED)
     result = {"entry": str(entry), "index": index, "receipt": str(proof)}
     say(json_text(result) if as_json else f"wrote entry {index} to {entry} and its receipt to {proof}")
 
