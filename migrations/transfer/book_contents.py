@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from itertools import islice
 from typing import Annotated, Any, Final, Literal, Protocol
 
 from sqlalchemy import Connection, Select, func, select
@@ -33,7 +32,9 @@ from ledger.wire.malformed import Malformed
 from ledger.wire.records import Record, read, write
 from migrations.transfer.log_check import Head, Step, check_note, streamed, trust_of
 
-_AT_ONCE: Final = 1_000
+AT_ONCE_MAX: Final = 1_000
+AT_ONCE_BYTES_MAX: Final = 1 << 24
+"""Items of a book that are in memory at a time, and their bytes before the last one of them."""
 Kind = Literal["documents", "entries", "checkpoints", "cosignatures"]
 
 
@@ -171,6 +172,14 @@ def _text_of(note: bytes) -> str:
 
 
 def _chunks(items: Generator[bytes]) -> Iterator[list[bytes]]:
+    """Some items after the others: a small backup may unpack to a thousand documents of the greatest size."""
+    some, size = list[bytes](), 0
     with closing(items) as rest:
-        while some := list(islice(rest, _AT_ONCE)):
-            yield some
+        for item in rest:
+            some.append(item)
+            size += len(item)
+            if len(some) == AT_ONCE_MAX or size >= AT_ONCE_BYTES_MAX:
+                yield some
+                some, size = [], 0
+    if some:
+        yield some

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import random
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from sqlalchemy import func, select
 
 from ledger.audit.replay import VerificationFailed
+from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 from ledger.log.checkpoint import sign
 from ledger.log.merkle import CompactRange
+from ledger.store.tables import DOCUMENT
 from ledger.verifier import Checkpoint, leaf_hash
 from ledger.wire.malformed import Malformed
+from migrations.connect.book_location import Place
+from migrations.connect.exclusive_access import Limits
 from migrations.transfer.archive import Archive, Manifest, write_archive
-from migrations.transfer.book_contents import Kind
+from migrations.transfer.book_contents import AT_ONCE_BYTES_MAX, Kind, fill
+from migrations.transfer.book_transfer import new_book
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG, LOG_KEY, ORIGIN
 from tests.factories.stored import no_step, open_world
@@ -43,6 +50,31 @@ def test_a_restored_book_goes_on(book: Spot, grown: Kept) -> None:
             assert (facts.size, facts.checkpoint) == (grown.size, grown.checkpoint.read_text())
     finally:
         opened.close()
+
+
+class _Unpacked:
+    """What a small backup may unpack to: no entry, and many documents as large as any may be."""
+
+    tree_size = 0
+
+    def items(self, kind: Kind) -> Generator[bytes]:
+        """Made one after another."""
+        for number in range(24 if kind == "documents" else 0):
+            yield number.to_bytes(4, "big") + bytes(POLICY_DOCUMENT_BYTES_MAX - 4)
+
+
+def test_no_more_of_a_backup_is_in_memory_than_its_bound(place: Spot) -> None:
+    """A thousand documents of the greatest size would be gigabytes, of a file of one megabyte."""
+    with new_book(Place.of(place.url), Limits()) as connection:
+        tracemalloc.start()
+        try:
+            fill(connection, _Unpacked(), LOG, no_step)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert connection.execute(select(func.count()).select_from(DOCUMENT)).scalar_one() == 24
+    # The chunk before is let go once the next is there.
+    assert most < 2.5 * AT_ONCE_BYTES_MAX < 24 * POLICY_DOCUMENT_BYTES_MAX
 
 
 def test_the_same_book_backs_up_to_the_same_bytes(book: Spot, grown: Kept, tmp_path: Path) -> None:
