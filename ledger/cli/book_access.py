@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +46,8 @@ def book_url(book: str, *, as_json: bool = False) -> Iterator[str]:
     with errors_reported(as_json=as_json):
         if "://" not in book and not Path(book).is_file():
             raise failure(f"there is no book at {book}: name its SQLite file, or a database's URL", ExitCode.NOT_FOUND)
+        if "://" not in book and not os.access(book, os.R_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), book)
         try:
             yield url_of(book)
         except DatabaseError as error:

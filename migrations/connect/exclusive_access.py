@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, event, inspect, text
@@ -22,6 +25,7 @@ from migrations.connect.errors import Absent, NotDone
 
 _RETRY_S: Final = 0.05
 """The interval at which a held lock is retried."""
+_NOT_WRITABLE: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _OPCODES: Final = 10_000
 """The number of instructions after which SQLite checks a statement's timeout."""
@@ -113,14 +117,31 @@ def tables_in(place: Place, limits: Limits | None = None) -> frozenset[str]:
             return frozenset(inspect(connection).get_table_names())
     if not place.path.exists():
         return frozenset()
-    if place.path.is_dir():
-        raise NotDone(f"there is no book at {place.display_name}: it is a folder; name the SQLite file in it")
+    if not place.path.is_file():
+        what = "it is a folder; name the SQLite file in it" if place.path.is_dir() else "it is no file that can be kept"
+        raise NotDone(f"there is no book at {place.display_name}: {what}")
+    # Asked, and not opened: closing a file ends every lock that SQLite holds on it in this process.
+    if not os.access(place.path, os.R_OK, effective_ids=True):
+        raise NotDone(f"{place.display_name} cannot be read: {os.strerror(errno.EACCES)}")
     try:
-        with closing(sqlite3.connect(f"{place.path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-            return frozenset(str(name) for (name,) in names)
+        return _file_tables(place.path, "mode=ro")
+    except sqlite3.Error as error:
+        log = Path(f"{place.path}-wal")
+        where_read_only = getattr(error, "sqlite_errorcode", 0) & 0xFF in _NOT_WRITABLE
+        if not where_read_only or (log.exists() and log.stat().st_size):
+            raise NotDone(f"there is no book at {place.display_name}: {error}") from None
+    # SQLite makes files beside a book even to read it. Where it cannot, and no log lies there, no writer is left.
+    try:
+        return _file_tables(place.path, "mode=ro&immutable=1")
     except sqlite3.Error as error:
         raise NotDone(f"there is no book at {place.display_name}: {error}") from None
+
+
+def _file_tables(path: Path, how: str) -> frozenset[str]:
+    """The tables of an SQLite file, opened as the query of its URI says. Raises: sqlite3.Error."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as file:
+        names = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        return frozenset(str(name) for (name,) in names)
 
 
 @contextmanager
