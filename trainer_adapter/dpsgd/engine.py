@@ -267,8 +267,8 @@ class Engine:
         ``keys`` are those of :meth:`keys`, for a model that drops something.
 
         A unit whose gradient has a value that is not finite gives zero, and so does one that has none, as for a
-        label of no class: one bad record neither leaks by turning the model into NaN nor stops the run. (On a GPU
-        the latter ends the process; range-check labels and tokens there.)
+        label of no class: one bad record neither leaks by turning the model into NaN nor stops the run. (On a GPU, and
+        compiled, the graph holds the latter to their range itself: see ``index_guard``.)
 
         Raises:
             Malformed: without keys for a model that needs them. MemoryError: rather than leave out a record.

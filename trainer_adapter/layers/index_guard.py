@@ -1,12 +1,14 @@
-"""Indices held to their range before a kernel reads them: on a GPU one that is not would end the process.
+"""Indices held to their range before a kernel reads them: on a GPU, or compiled, one that is not would end the process.
 
 On a CPU a token of no word or a label of no class raises, and its unit is left out of the sum. A kernel of CUDA asserts
-instead, and nothing of the process's context works afterwards: the run would end, and its end would tell of a record.
-So there each such index is replaced by 0 and noted in the record's own factor, NaN in place of 1, which its loss is
-multiplied by: the gradient is not finite, and the unit counts for nothing. Nothing waits for a value of a record.
+instead, and nothing of the process's context works afterwards; one that TorchInductor compiles for a CPU throws inside
+a thread of OpenMP's, which ends the process. The run would end, and its end would tell of a record. So there each such
+index is replaced by 0 and noted in the record's own factor, NaN in place of 1, which its loss is multiplied by: the
+gradient is not finite, and the unit counts for nothing. Nothing waits for a value of a record.
 
-Held are embeddings, cross-entropy and its like, ``gather``, ``take_along_dim``, ``index_select``, ``one_hot`` and
-indexing by tensors of integers. Another operation that is given a record's indices reads them as they are.
+Held are embeddings, cross-entropy and its like, ``gather``, ``take``, ``take_along_dim``, ``index_select``,
+``one_hot``, ``scatter``, ``index_add`` and their like, and reading and writing by tensors of integers. Another
+operation that is given a record's indices reads them as they are.
 """
 
 from __future__ import annotations
@@ -57,7 +59,15 @@ def _hot(call: Bound) -> _Range:
     return _Range(call.get("num_classes", -1))
 
 
+def _from_the_end(call: Bound) -> _Range:
+    """As :func:`_along`, where a negative index counts from the end."""
+    size = _along(call).high
+    return _Range(size, low=-size)
+
+
 _ALONG: Final = (("input", "dim", "index"), "index", _along)
+_FILLED: Final = (("input", "dim", "index"), "index", _from_the_end)
+_FLAT: Final = (("input", "index"), "index", _from_the_end)
 _TAKEN: Final = (("input", "indices", "dim"), "indices", _along)
 _CLASSES: Final = (("input", "target", "weight", "size_average", "ignore_index"), "target", _classes)
 _RULES: Final[dict[Any, tuple[tuple[str, ...], str, RangeOf]]] = {
@@ -74,7 +84,18 @@ _RULES: Final[dict[Any, tuple[tuple[str, ...], str, RangeOf]]] = {
     Tensor.index_select: _ALONG,
     torch.take_along_dim: _TAKEN,
     Tensor.take_along_dim: _TAKEN,
+    torch.take: _FLAT,
+    Tensor.take: _FLAT,
+    torch.index_fill: _FILLED,
+    Tensor.index_fill: _FILLED,
+    Tensor.index_fill_: _FILLED,
+    **{
+        getattr(of, name): _ALONG
+        for name in ("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_reduce")
+        for of, name in ((torch, name), (Tensor, name), (Tensor, f"{name}_"))
+    },
 }
+_PUT: Final = (torch.index_put, Tensor.index_put, Tensor.index_put_)
 
 
 class IndexGuard(FunctionMode):
@@ -95,6 +116,10 @@ class IndexGuard(FunctionMode):
         """Run the call, its indices held to their range."""
         if function is Tensor.__getitem__:
             return function(args[0], self._subscript(args[0], args[1]))
+        if function is Tensor.__setitem__:
+            return function(args[0], self._subscript(args[0], args[1]), args[2])
+        if function in _PUT:
+            return self._put(function, args, kwargs)
         rule = _RULES.get(function)
         if rule is None:
             return function(*args, **kwargs)
@@ -109,6 +134,12 @@ class IndexGuard(FunctionMode):
             *args[len(names) :],
             **{name: value for name, value in call.items() if name not in given},
         )
+
+    def _put(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as replace
+        """A write by indices. As :meth:`replace`."""
+        call = {**dict(zip(("input", "indices", "values", "accumulate"), args, strict=False)), **kwargs}
+        value, indices = call.pop("input"), call.pop("indices")
+        return function(value, self._subscript(value, tuple(indices)), **call)
 
     def _held(self, index: Tensor, within: _Range) -> Tensor:
         inside = (index >= within.low) & (index < within.high)

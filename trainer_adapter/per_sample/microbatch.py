@@ -102,8 +102,8 @@ class MicrobatchGradientSum:
 
         Args:
             compiled, runs: whether the graph is compiled, and how often it will run: see ``graph_execution``.
-            guarded: whether the graph itself holds indices to their range (``index_guard``); None: not on a CPU, where
-                one that is outside raises.
+            guarded: whether the graph itself holds indices to their range (``index_guard``); None: not where it runs as
+                it is on a CPU, where one that is outside raises.
 
         Raises:
             Malformed: if the model does not run record by record, writes into one of ``values``, or cannot be traced or
@@ -114,7 +114,8 @@ class MicrobatchGradientSum:
         self._on_disk = compiled is not False
         self._names = list(values)
         self._device = dummies.mask.device
-        self._guarded = self._device.type != "cpu" if guarded is None else guarded
+        # A kernel that is compiled for a CPU ends the process as well, where several threads run it.
+        self._guarded = self._device.type != "cpu" or self._on_disk if guarded is None else guarded
         flat, self._form = tree_flatten(dummies)
         self._layers: list[Factors] = []
         self.drops = 0

@@ -43,6 +43,30 @@ def _gather(table: Tensor, tokens: Tensor) -> Tensor:
     return table.gather(0, tokens.flatten()[:, None].expand(-1, 4)).reshape(*tokens.shape, 4)
 
 
+def _hot(write: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Rows of the table by ones that are written, one row a token; of (rows, words) and the tokens, (rows,)."""
+
+    def look(table: Tensor, tokens: Tensor) -> Tensor:
+        flat = tokens.flatten()
+        return (write(table.new_zeros(len(flat), WORDS), flat) @ table).reshape(*tokens.shape, 4)
+
+    return look
+
+
+def _counted(write: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The same for each token, by the words that a record has; of (words,) and the tokens, (rows,)."""
+
+    def look(table: Tensor, tokens: Tensor) -> Tensor:
+        return (write(table.new_zeros(WORDS), tokens.flatten()) @ table).expand(*tokens.shape, 4)
+
+    return look
+
+
+def _set(hot: Tensor, flat: Tensor) -> Tensor:
+    hot[torch.arange(len(flat)), flat] = 1.0
+    return hot
+
+
 LOOKS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "subscript": lambda table, tokens: table[tokens],
     "subscript after others": lambda table, tokens: table[None, ..., :][0, tokens],
@@ -51,6 +75,16 @@ LOOKS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "take_along_dim": lambda table, tokens: table.T.take_along_dim(tokens.expand(4, -1), dim=1).T[None],
     "embedding": lambda table, tokens: functional.embedding(tokens, table),
     "one_hot": lambda table, tokens: functional.one_hot(tokens, WORDS).to(table.dtype) @ table,
+    "take": lambda table, tokens: table.take(tokens[..., None].expand(*tokens.shape, 4)),
+    "scatter": _hot(lambda hot, flat: hot.scatter(1, flat[:, None], 1.0)),
+    "scatter_": _hot(lambda hot, flat: hot.scatter_(1, flat[:, None], 1.0)),
+    "scatter_add": _hot(lambda hot, flat: torch.scatter_add(hot, 1, flat[:, None], torch.ones(len(flat), 1))),
+    "scatter_reduce": _hot(lambda hot, flat: hot.scatter_reduce(1, flat[:, None], torch.ones(len(flat), 1), "sum")),
+    "index_add": _counted(lambda counts, flat: counts.index_add(0, flat, torch.ones(len(flat)))),
+    "index_copy": _counted(lambda counts, flat: counts.index_copy(dim=0, index=flat, source=torch.ones(len(flat)))),
+    "index_fill": _counted(lambda counts, flat: counts.index_fill(0, flat, 1.0)),
+    "index_put": _hot(lambda hot, flat: hot.index_put((torch.arange(len(flat)), flat), torch.ones(()))),
+    "a subscript that is written to": _hot(_set),
 }
 
 
