@@ -24,6 +24,7 @@ from ledger.wire.malformed import Malformed
 from trainer_adapter.cli.train import best_device, device_in_words, measure_in_words
 from trainer_adapter.job.job_spec import Job
 from trainer_adapter.job_models.job_model import JobModel
+from trainer_adapter.run.core_dumps import leave_no_core
 from trainer_adapter.session.clean_room_identity import CleanRoomIdentity, DevelopmentAttester
 from trainer_adapter.session.model_release import (
     MODEL_FILE,
@@ -142,6 +143,7 @@ def open_sealed(job: Job, service: Service, say: Say) -> tuple[str, SealedConten
     # A service that gives no keys has none for this model: it says so before an opening is recorded.
     service.deposit_key()
     name = c.digest(sealed)
+    leave_no_core()
     contents = SealedContents.parse(open_model(sealed, _key(job, service, name, say), job.id))
     # The post binds the model that is sealed; what holds another was sealed by a copy of the run.
     if service.charge(job.id).get("model") not in {None, c.digest(contents.model)}:

@@ -23,6 +23,7 @@ from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.layers.memory_shortage import NO_ROOM, is_out_of_memory
 from trainer_adapter.run.checkpointing import restore_state
+from trainer_adapter.run.core_dumps import leave_no_core
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.run_options import Loss, Options
 
@@ -78,6 +79,8 @@ class FollowingRun:
         Raises:
             Malformed: where the ranks disagree, or the model is refused. RankLost.
         """
+        # Before a shard comes: as the run of rank 0 does before it has keys.
+        leave_no_core()
         agree(self.ranks, terms_of(self.assignment, self.model, self.optimiser, self.options))
         # A signal to all of a run's processes is rank 0's to act upon: this one ends when that one says so.
         self._stack.enter_context(stop_signals())

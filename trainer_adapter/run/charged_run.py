@@ -27,6 +27,7 @@ from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.job.signals import stop_signals
 from trainer_adapter.run.block_leases import BlockLeases
 from trainer_adapter.run.checkpointing import CheckpointStore
+from trainer_adapter.run.core_dumps import leave_no_core
 from trainer_adapter.run.declared_records import check_declared
 from trainer_adapter.run.fenced_output import FencedOutput, may_quote_records
 from trainer_adapter.run.progress import ProgressReporter
@@ -135,6 +136,8 @@ class Run:
         """
         if self._session is not None:
             raise Malformed("run", "is open already: one clean room, one run")
+        # Before it holds the keys that open the data: a core would be of these, and of records.
+        leave_no_core()
         self.checkpoints = store = CheckpointStore(self.assignment) if self.assignment.resume else None
         identity = store.load_identity() if store and self._resume else None
         # What can fail before the charge fails before there is a folder.
