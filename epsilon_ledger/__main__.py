@@ -4,9 +4,12 @@ A package's `cli` modules are imported for every command, `--help` included, so 
 functions. This module imports none of the packages.
 """
 
+import errno
 import os
 import re
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from importlib.metadata import distribution
 from importlib.util import find_spec
@@ -40,6 +43,9 @@ Examples:
   epsilon account demo/profile.toml --json
 """
 """The exit codes of :mod:`ledger.domain.outcomes` and of the packages' commands."""
+BROKEN_PIPE: Final = 141
+"""128 and the number of SIGPIPE."""
+UNWRITTEN: Final = 75
 INTERRUPTED: Final = 130
 """128 and the number of SIGINT: how a shell, and Typer, end an interrupted command."""
 PACKAGES: Final = ("ledger", "policy", "api", "client", "migrations", "trainer_adapter")
@@ -57,6 +63,37 @@ class Group(TyperGroup):
 
 def main() -> None:
     """Run the command line."""
+    _written(_run)
+
+
+def _written(run: Callable[[], None]) -> None:
+    """Run what prints; where its output cannot be written, say so and end with its exit code, whatever printed it."""
+    try:
+        try:
+            run()
+        finally:
+            # What is buffered is written here, and not when the interpreter ends and can only complain.
+            sys.stdout.flush()
+    except (OSError, SystemExit) as ended:
+        # Click ends a command with 1 on a broken pipe, without a word.
+        error = ended if isinstance(ended, OSError) else ended.__context__
+        if not isinstance(error, OSError) or error.filename is not None or error.errno not in _UNWRITTEN:
+            raise
+        if isinstance(ended, SystemExit) and (error.errno != errno.EPIPE or ended.code != 1):
+            raise
+        # What is still buffered goes nowhere, and raises nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if error.errno == errno.EPIPE:
+            sys.exit(BROKEN_PIPE)
+        with suppress(OSError):
+            typer.echo(f"What was printed could not be written: {error.strerror}", err=True)
+        sys.exit(UNWRITTEN)
+
+
+_UNWRITTEN: Final = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def _run() -> None:
     try:
         problem = installation_problem()
         if problem is not None:

@@ -45,8 +45,14 @@ def new(
     with errors_reported():
         signer = Signer.generate()
         signer.save(file)
-    typer.echo(json.dumps(signer.jwk))
     typer.echo(f"Private key written to {file} (key ID {signer.key_id}). Back it up: it cannot be recovered.", err=True)
+    public = json.dumps(signer.jwk)
+    try:
+        typer.echo(public)
+    except OSError:
+        # The private key is there, and no command prints the public half of one.
+        typer.echo(f"Its public half could not be written where it was to go: {public}", err=True)
+        raise
 
 
 @group.command(
