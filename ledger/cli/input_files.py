@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ledger.files.named_file import open_named
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def read_bytes(path: Path, field: str, bytes_max: int = FILE_BYTES_MAX) -> bytes
         FileNotFoundError: if there is none; its message is a sentence too.
     """
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             data = file.read(bytes_max + 1)
     except FileNotFoundError:
         raise FileNotFoundError(f"{field}: there is no file {path}") from None

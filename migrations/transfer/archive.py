@@ -122,6 +122,8 @@ class Archive:
     @contextmanager
     def open(cls, path: Path) -> Iterator[Self]:
         """Open a backup. Raises: Malformed, if it is not a backup or of a newer form; OSError."""
+        if path.exists() and not path.is_file():
+            raise Malformed("file", f"{path} is not a backup: it is no file that can be kept")
         try:
             with zipfile.ZipFile(path) as file:
                 yield cls(file, _read_manifest(file))

@@ -11,6 +11,7 @@ import typer
 
 from ledger.cli.terminal_output import examples
 from ledger.command_line.printable_text import printable, printable_lines, say
+from ledger.files.named_file import open_named
 
 if TYPE_CHECKING:
     from policy.depa.adaptation import Adapted
@@ -101,7 +102,7 @@ def read_file(path: Path) -> bytes:
     """A file's bytes, one more than any reader takes at most."""
     from policy.depa.contract.cose_sign import ENVELOPE_BYTES_MAX
 
-    with path.open("rb") as file:
+    with open_named(path) as file:
         return file.read(ENVELOPE_BYTES_MAX + 1)
 
 

@@ -13,6 +13,7 @@ from ledger.cli.verbose_option import verbosely
 from ledger.command_line.printable_text import json_text, printable, say
 from ledger.command_line.verbosity import is_verbose
 from ledger.domain.exit_codes import ExitCode
+from ledger.files.named_file import open_named
 
 if TYPE_CHECKING:
     from policy.planning.usable_caps import CapReport
@@ -81,7 +82,7 @@ def check(
 def _read(file: Path) -> bytes:
     from ledger.domain.gate import POLICY_DOCUMENT_BYTES_MAX
 
-    with file.open("rb") as opened:
+    with open_named(file) as opened:
         return opened.read(POLICY_DOCUMENT_BYTES_MAX + 1)
 
 
