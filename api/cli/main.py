@@ -17,7 +17,7 @@ from client.cli.arguments import milliseconds, time_of
 from client.cli.command_group import CommandGroup
 from client.cli.error_report import errors_reported
 from ledger.command_line.printable_text import say
-from ledger.domain.exit_codes import ExitCode
+from ledger.domain.exit_codes import ExitCode, describe_error
 from ledger.wire.malformed import Malformed
 
 if TYPE_CHECKING:
@@ -222,6 +222,12 @@ def demo(
     if folder.exists() and not folder.is_dir():
         say(f"FOLDER: {folder} is a file: name a folder, which is made if it is not there", err=True)
         raise typer.Exit(ExitCode.INVALID)
+    try:
+        # It is written into the demonstration's files, and its commands.
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        say(f"FOLDER: {describe_error(error)}", err=True)
+        raise typer.Exit(ExitCode.INVALID) from None
     say(f"Starting the demonstration in {folder}.")
     from rich.console import Console
 

@@ -20,6 +20,7 @@ from typer.models import ArgumentInfo, OptionInfo
 from ledger.command_line.printable_text import printable, say
 from ledger.command_line.verbosity import plain
 from ledger.domain.exit_codes import ExitCode, describe_error, exit_code_of
+from ledger.files.state_folder import NoStateFolder
 
 if TYPE_CHECKING:
     from client.http.problems import Refused
@@ -59,6 +60,7 @@ _COMMITTED: Final = (
     "partition under a new --id."
 )
 _FILE: Final = "Nothing was recorded: check the file and retry."
+_HOMELESS: Final = "Nothing was recorded: set one of them and retry."
 _THERE: Final = "Nothing was recorded: nothing is overwritten, so name a file that is not there yet."
 
 BODY: Final = "body"
@@ -142,8 +144,8 @@ def _next_step(error: Exception, name: str) -> str:
         return _after_refusal(error, name)
     if isinstance(error, Unreachable):
         return _UNKNOWN.format(id=name) if name else _NEXT[ExitCode.RETRY]
-    if isinstance(error, FileExistsError):
-        return _THERE
+    if isinstance(error, FileExistsError | NoStateFolder):
+        return _THERE if isinstance(error, FileExistsError) else _HOMELESS
     return _NEXT[exit_code_of(error) or ExitCode.INVALID] if isinstance(error, Malformed) else _FILE
 
 
@@ -181,6 +183,7 @@ def _report(error: Exception, name: str) -> Object:
     code, field = (
         ("malformed", error.field) if isinstance(error, Malformed) else ("file", getattr(error, "filename", ""))
     )
+    code = "environment" if isinstance(error, NoStateFolder) else code
     # An error of the operating system need not concern a file.
     return {"code": code, "detail": describe_error(error), "field": str(field or "")}
 

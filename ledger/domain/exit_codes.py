@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+_QUOTED: Final = 200
 
 
 class ExitCode(IntEnum):
@@ -28,6 +31,8 @@ class ExitCode(IntEnum):
 
 def describe_error(error: Exception) -> str:
     """An error in one sentence: for an error of the operating system, the file and the reason, without its number."""
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object[:_QUOTED]!a} is not UTF-8, which a name must be that is written down here"
     if not isinstance(error, OSError):
         return str(error)
     where, what = str(error.filename or ""), error.strerror or str(error)
