@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import partial, wraps
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+from anyio.to_thread import run_sync
 
 from api.auth.authorisation import Caller
 from api.auth.bad_signatures import BadSignatures
+from api.http.caller_places import PLACE_WAIT_S, READING, READING_MAX, CallerPlaces
 from api.http.problems import Problem, ServiceCode
 from api.http.quota_terms import QuotaTerms
 from api.http.refilling_buckets import RefillingBuckets
@@ -29,6 +33,8 @@ from api.http.sender_address import Senders
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3_600
 Headers = list[tuple[bytes, bytes]]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,11 @@ class Quota:
 
 
 class CallerQuotas:
-    """The quotas of one process, used from any thread."""
+    """The quotas of one process, used from any thread.
+
+    Attributes:
+        place_wait_s: seconds that a request waits for a place to read the book.
+    """
 
     def __init__(
         self,
@@ -103,6 +113,8 @@ class CallerQuotas:
             "anonymous", "requests without a valid token", buckets(terms.anonymous_per_minute, _MINUTE_S)
         )
         self._of_caller = self._commands, self._questions, self._refusals, self._pricing
+        self._readers = CallerPlaces(READING_MAX, READING)
+        self.place_wait_s = PLACE_WAIT_S
         self._caller_policy = ", ".join(key.policy for key in self._of_caller).encode()
         self._anonymous_policy = self._anonymous.policy.encode()
 
@@ -139,6 +151,33 @@ class CallerQuotas:
     def count_pricing(self, organisation: str, seconds: float) -> None:
         """Count seconds of a processor that a price took which an organisation needed."""
         self._pricing.buckets.charge((organisation, ""), seconds)
+
+    def reading(self, caller: Caller, scope: Mapping[str, Any]) -> AbstractAsyncContextManager[None]:
+        """A place among the requests that read the book, which a coroutine waits for. Raises: Problem (429, 503).
+
+        An organisation has its places, all its clean rooms together have theirs, and so has an address without a token;
+        those whose address is unknown have theirs together.
+        """
+        if caller.organisation:
+            return self._readers.awaited((caller.organisation, bool(caller.charge)), self.place_wait_s)
+        return self._readers.awaited(self._senders.of(scope), self.place_wait_s)
+
+    @property
+    def readers_waiting(self) -> int:
+        """How many requests wait at this moment to read the book."""
+        return self._readers.waiting
+
+    def in_turn(self, endpoint: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+        """An endpoint with a ``caller`` as a coroutine: it runs in a thread once its caller has a place to read."""
+
+        @wraps(endpoint)
+        async def run(*positional: P.args, **named: P.kwargs) -> T:
+            caller = named["caller"]
+            assert isinstance(caller, Caller)
+            async with self.reading(caller, {}):
+                return await run_sync(partial(endpoint, *positional, **named))
+
+        return run
 
     @contextmanager
     def metered(self, caller: Caller) -> Iterator[None]:

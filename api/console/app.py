@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from anyio.to_thread import run_sync
 from starlette.exceptions import HTTPException
@@ -28,21 +29,18 @@ from api.console.frame.problem_pages import ProblemPage
 from api.console.frame.reader import Reader
 from api.console.frame.tables import CSV_TYPE
 from api.console.frame.templates import render
+from api.console.session.form_body import FIELDS_MAX, form_of
 from api.console.session.login import LOGIN, SESSION, Logins, LoginTerms
 from api.console.session.sealed_cookies import SealedCookies
 from api.console.session.session import Session, form_token, is_form_token
 from api.console.view_list import NAVIGATION, PAGES
 from api.console.views.live.run_streams import RunStreams
-from api.http.body import bounded
 from api.http.problems import Problem
 from api.routes.events import Streams
 from api.routes.read_routes import ReadContext, View
 from api.routes.search_budget import SearchBudget
 from ledger.store.snapshot import Snapshot
 
-FORM_BYTES_MAX: Final = 1 << 20
-"""A form with a document in it."""
-FIELDS_MAX: Final = 32
 ANYONE: Final = Caller("", ())
 _HTML: Final = "text/html; charset=utf-8"
 _SAME_SITE: Final = frozenset({"", "none", "same-origin"})
@@ -126,9 +124,13 @@ class Console:
 
     def _page_route(self, page: ConsolePage) -> ConsoleRoute:
         async def endpoint(request: Request) -> Response:
+            session = self._session(request)
             # A form is a session's: without one it is not read, and the page says what is missing.
-            form = await _form(request) if request.method == "POST" and self._session(request) is not None else {}
-            return await run_sync(self._page, page, request, form)
+            form = await form_of(request) if request.method == "POST" and session is not None else {}
+            person = ANYONE if session is None else Caller(session.token.organisation, ())
+            # What is slow has a place of another kind.
+            async with nullcontext() if page.slow else self._context.quotas.reading(person, request.scope):
+                return await run_sync(self._page, page, request, form)
 
         methods = ("GET", "POST") if page.form else ("GET",)
         return self._route(page.path, page.show.__name__, endpoint, *methods)
@@ -279,7 +281,7 @@ class Console:
     async def _logout(self, request: Request) -> Response:
         session = self._session(request)
         if session is not None:
-            self._check_form(request, session, await _form(request))
+            self._check_form(request, session, await form_of(request))
         return _redirect(address("login"), *(self._cookies.set(name, "", 0) for name in (SESSION, LOGIN)))
 
 
@@ -288,18 +290,6 @@ def _in_thread(endpoint: Callable[[Request], Response]) -> Endpoint:
         return await run_sync(endpoint, request)
 
     return run
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises: Problem, if it is too long or does not arrive; ProblemPage."""
-    body = await bounded(request, FORM_BYTES_MAX)
-    try:
-        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, max_num_fields=FIELDS_MAX)
-    except ValueError:
-        pairs = []
-    if len(dict(pairs)) != len(pairs) or not pairs:
-        raise ProblemPage(422, "malformed", "The form cannot be read", "Open the page again, and fill it in.")
-    return dict(pairs)
 
 
 def _redirect(location: str, *cookies: str) -> Response:

@@ -1,7 +1,7 @@
 """Snapshots for reads: the current state, or the state at a size of the log, under snapshot isolation.
 
 A past state is rebuilt by applying its entries one after another, so the service answers one such request at a time,
-and none about more entries than :data:`AS_OF_MAX`. A caller has one place of its own: :mod:`api.http.slow_places`.
+and none about more entries than :data:`AS_OF_MAX`. A caller has one place of its own: :mod:`api.http.caller_places`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from api.http.slow_places import PLACE_WAIT_S, SlowPlaces
+from anyio import CapacityLimiter
+
+from api.http.caller_places import PLACE_WAIT_S, CallerPlaces
 from ledger.book.book import Book
 from ledger.book.past_snapshot import PastSnapshot
 from ledger.store.snapshot import Snapshot
@@ -18,6 +20,8 @@ from ledger.wire.malformed import Malformed
 
 AS_OF_MAX: Final = 50_000
 """Entries that are applied to answer one request."""
+STEPS_MAX: Final = 4
+"""Streams of events that read the book at once."""
 LONG_MAX: Final = 2
 """Concurrent requests that take seconds of a processor."""
 
@@ -29,8 +33,10 @@ class SnapshotProvider:
         """``clock`` gives Unix milliseconds."""
         self.book = book
         self._clock = clock
-        self.long = SlowPlaces(LONG_MAX)
-        self.past = SlowPlaces(1)
+        # Those that wait for their next read hold no thread.
+        self.steps = CapacityLimiter(STEPS_MAX)
+        self.long = CallerPlaces(LONG_MAX)
+        self.past = CallerPlaces(1)
 
     @contextmanager
     def read(
@@ -40,7 +46,7 @@ class SnapshotProvider:
 
         Raises:
             Malformed: if the log is shorter.
-            Problem: if other requests read the past, see :meth:`SlowPlaces.taken`.
+            Problem: if other requests read the past, see :meth:`CallerPlaces.taken`.
         """
         if as_of is None:
             with self.book.read() as now:
@@ -57,7 +63,7 @@ class SnapshotProvider:
 
     @contextmanager
     def read_long(self, caller: Hashable) -> Iterator[Snapshot]:
-        """A snapshot for a request that takes seconds. Raises: as :meth:`SlowPlaces.taken`."""
+        """A snapshot for a request that takes seconds. Raises: as :meth:`CallerPlaces.taken`."""
         with self.long.taken(caller), self.book.read() as facts:
             yield facts
 

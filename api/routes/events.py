@@ -35,6 +35,7 @@ from api.http.snapshots import SnapshotProvider
 from api.middleware.request_limits_and_log import HEAD
 from api.routes.overviews.alerts import visible_alerts
 from api.wire.responses import shows_text
+from ledger.book.submitted_command import BookBusy
 from ledger.commands.entry import Entry
 from ledger.domain.facts import Facts
 from ledger.wire import canonical_json as c
@@ -155,9 +156,12 @@ async def events(
     yield b": open\n\n"
     while clock() < ends:
         try:
-            lines, after = await run_sync(_next, snapshots, authenticate, place)
+            lines, after = await run_sync(_next, snapshots, authenticate, place, limiter=snapshots.steps)
         except Problem:
             return
+        except BookBusy:
+            # The stream is read on when the database answers.
+            lines, after = b"", place
         if lines:
             yield lines
             pinged = clock()

@@ -11,10 +11,13 @@ that it returns is the answer of the OpenAPI document.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from functools import partial
 from inspect import Parameter, Signature, signature
 from typing import Any, Final, NamedTuple, TypeVar
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -185,18 +188,26 @@ def _next_page(request: Request, page: Record) -> dict[str, str]:
 
 def _within_quotas(
     endpoint: Callable[..., Response], quotas: CallerQuotas, takes: dict[str, Any] | None, *, slow: bool
-) -> Callable[..., Response]:
-    """The endpoint within its caller's quotas."""
+) -> Callable[..., Awaitable[Response]]:
+    """The endpoint within its caller's quotas, in a thread once its caller has a place."""
 
-    def within_quotas(caller: Caller = _ANONYMOUS, **parameters: Any) -> Response:  # noqa: ANN401 - as the endpoint's
-        if takes is not None:
-            quotas.admit_questions(caller)
-        # Entries since a time are searched through the log.
-        if not slow and parameters.get("as_of") is None and parameters.get("since") is None:
-            return endpoint(caller=caller, **parameters)
+    def metered(caller: Caller, **parameters: Any) -> Response:  # noqa: ANN401 - as the endpoint's
         quotas.check_pricing(caller)
         with quotas.metered(caller):
             return endpoint(caller=caller, **parameters)
+
+    async def within_quotas(
+        request: Request,
+        caller: Caller = _ANONYMOUS,
+        **parameters: Any,  # noqa: ANN401 - as the endpoint's
+    ) -> Response:
+        if takes is not None:
+            quotas.admit_questions(caller)
+        # What is slow or of the past has a place of another kind. Entries since a time are searched through the log.
+        has_place = slow or parameters.get("as_of") is not None
+        answer = metered if has_place or parameters.get("since") is not None else endpoint
+        async with nullcontext() if has_place else quotas.reading(caller, request.scope):
+            return await run_sync(partial(answer, request=request, caller=caller, **parameters))
 
     return within_quotas
 

@@ -27,7 +27,7 @@ from ledger.book.document_store import DocumentStore, Storer
 from ledger.book.group_commit import Writer
 from ledger.book.log_key.overlap_window import signer_of_both
 from ledger.book.lost_database import busy_where_lost
-from ledger.book.opening_checks import begin_clock, begin_epoch, take_lock, usable_state
+from ledger.book.opening_checks import begin_clock, begin_epoch, engines_of, take_lock, usable_state
 from ledger.book.past_snapshot import PastSnapshot, sign_past
 from ledger.book.pricing.quotes import Quotes
 from ledger.book.state.row_comparison import RowComparison
@@ -50,7 +50,6 @@ from ledger.domain.charge_record import Charge
 from ledger.domain.facts import Partition
 from ledger.domain.gate import Gate
 from ledger.log.checkpoint import LogSigner
-from ledger.store.engine import engine_of
 from ledger.store.snapshot import Snapshot
 
 __all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Outcome", "RowsDiffer", "Submission"]
@@ -59,10 +58,13 @@ __all__ = ["Book", "BookBusy", "BookPaused", "BookStopped", "BookUnusable", "Out
 class Book:
     """An open book. Open it with :meth:`open`: one process an SQLite book, any number a PostgreSQL one."""
 
-    def __init__(self, engines: tuple[Engine, Engine], recorder: Recorder, writer: Writer, rows: RowComparison) -> None:
+    def __init__(
+        self, engines: tuple[Engine, Engine, Engine], recorder: Recorder, writer: Writer, rows: RowComparison
+    ) -> None:
         """Use :meth:`open`."""
         self._rows = rows
-        self._writes, self._reads = engines
+        self._engines = engines
+        self._writes, _, self._reads = engines
         self._recorder, self._writer = recorder, writer
         self._quotes = Quotes(recorder, writer, rows, self.read)
         self._documents = DocumentStore(self._writes, writer.check_storage, self._snapshot, recorder.clock.wall)
@@ -107,7 +109,7 @@ class Book:
             BookUnusable: if there is no book of this program's schema, log and history, or none that may be written.
         """
         lock = take_lock(url)
-        engines = engine_of(url, writes=True), engine_of(url, writes=False)
+        engines = engines_of(url)
         UNCOLLECTED.hold()
         try:
             recorder = Recorder(gate, WallClock(clock, watch), LogSigner(log_key, origin))
@@ -119,7 +121,7 @@ class Book:
             if keeping is not None:
                 keeping.begin()
             begin_epoch(engines[0], lock)
-            writer = Writer(engines, recorder, state, keeping, lock)
+            writer = Writer(engines[:2], recorder, state, keeping, lock)
             UNCOLLECTED.hold_more()
             return cls(engines, recorder, writer, RowComparison(writer.pin, state.records))
         except BaseException:
@@ -310,5 +312,5 @@ class Book:
         if not self._closed:
             UNCOLLECTED.release()
         self._closed = True
-        self._writes.dispose()
-        self._reads.dispose()
+        for engine in self._engines:
+            engine.dispose()

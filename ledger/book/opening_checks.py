@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.pricing.pricing_turns import AT_ONCE
 from ledger.book.state.snapshot_file import SnapshotFile
 from ledger.book.wall_clock import WallClock
 from ledger.book.writer_state import WriterState
@@ -21,7 +22,7 @@ from ledger.store.append_only_triggers import altered_trigger, foreign_object
 from ledger.store.cosignatures import newest_cosigned
 from ledger.store.database_grants import rights_problem
 from ledger.store.database_state import check_documents, check_open_rows
-from ledger.store.engine import is_postgres, name_of, url_of
+from ledger.store.engine import engine_of, is_postgres, name_of, url_of
 from ledger.store.postgres.server_settings import encoding_problem, volatile_setting
 from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
@@ -31,6 +32,12 @@ from ledger.store.successor_book import successor_of
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
+WRITERS_MAX: Final = 5
+"""Connections that write: the batch that is decided, the one that is committed, a document, and one to spare."""
+OWN_READERS_MAX: Final = AT_ONCE + 4
+"""Connections that the writer reads by: itself, each worker that prices, the kept checkpoint and the comparison."""
+READERS_MAX: Final = 28
+"""Connections of all who read: the places of a service, as many as its slow requests need, and some for short reads."""
 _LOG: Final = logging.getLogger("ledger.book")
 _SNAPSHOT_ERRORS: Final = (
     ValueError,
@@ -45,6 +52,16 @@ _SNAPSHOT_ERRORS: Final = (
 
 That the log's key was replaced is one: the file may say so falsely, and the whole log says it again if it is true.
 """
+
+
+def engines_of(url: str) -> tuple[Engine, Engine, Engine]:
+    """What a book is written by, what its writer reads by, and what everyone else reads by.
+
+    However many read, the writer finds a connection of its own: under the lock of the log it waits for no reader.
+    """
+    writes = engine_of(url, writes=True, connections=WRITERS_MAX)
+    own, readers = (engine_of(url, writes=False, connections=most) for most in (OWN_READERS_MAX, READERS_MAX))
+    return writes, own, readers
 
 
 def usable_state(

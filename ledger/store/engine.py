@@ -42,7 +42,12 @@ LOCK_S: Final = 60
 WRITE_S: Final = 120
 READ_S: Final = 600
 CONNECT_S: Final = 10
+"""How long a connection is waited for: that the server takes it, and that another user of the pool gives it back."""
+CONNECTIONS_MAX: Final = 15
+"""Connections of one engine, where its user does not say how many it needs."""
 
+_KEPT: Final = 5
+"""Connections of a pool that stay open."""
 _POSTGRES: Final = "postgresql+psycopg"
 _SQLITE: Final = ("synchronous=FULL", "busy_timeout=5000", "recursive_triggers=ON")
 _NOT_WRITABLE: Final = (8, 14)
@@ -103,14 +108,17 @@ def name_of(url: str | URL) -> str:
     return str(made.database) if made.get_backend_name() == "sqlite" else made.render_as_string(hide_password=True)
 
 
-def engine_of(url: str, *, writes: bool) -> Engine:
-    """An engine with the settings that durability rests on."""
+def engine_of(url: str, *, writes: bool, connections: int = CONNECTIONS_MAX) -> Engine:
+    """An engine with the settings that durability rests on, and a pool of so many connections at most."""
     made = make_url(url_of(url))
-    return _sqlite_engine(made, writes=writes) if made.drivername == "sqlite" else _postgres_engine(made, writes=writes)
+    make = _sqlite_engine if made.drivername == "sqlite" else _postgres_engine
+    kept = min(_KEPT, connections)
+    pool = {"pool_size": kept, "max_overflow": connections - kept, "pool_timeout": CONNECT_S}
+    return make(made, {} if made.database in {None, "", ":memory:"} else pool, writes=writes)
 
 
-def _sqlite_engine(url: URL, *, writes: bool) -> Engine:
-    engine = create_engine(url)
+def _sqlite_engine(url: URL, pool: dict[str, Any], *, writes: bool) -> Engine:
+    engine = create_engine(url, **pool)
     pragmas = (*_SQLITE, "journal_mode=WAL") if writes else (*_SQLITE, "query_only=ON")
     connection_of = _write_connection if writes else _read_connection
 
@@ -166,9 +174,10 @@ def _read_connection(dialect: Dialect, path: str, settings: dict[str, Any]) -> D
     return connection
 
 
-def _postgres_engine(url: URL, *, writes: bool) -> Engine:
+def _postgres_engine(url: URL, pool: dict[str, Any], *, writes: bool) -> Engine:
     engine = create_engine(
         url,
+        **pool,
         connect_args={name: value for name, value in _LINK.items() if name not in url.query},
         isolation_level="READ COMMITTED" if writes else "REPEATABLE READ",
         # A connection that died while idle is replaced; nothing was sent on it.

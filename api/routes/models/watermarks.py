@@ -64,6 +64,7 @@ def watermark_router(book: Book, keys: WatermarkKeys, quotas: CallerQuotas) -> A
         operation_id="read_watermark_key",
         responses=shows(WatermarkKey, 401, 403, 404, 409, 422, 503, description="Sealed to the clean room"),
     )
+    @quotas.in_turn
     def read(id: PathName, caller: Calling) -> Response:  # noqa: A002 - the wire's name
         with book.read() as facts:
             charge = get_visible(facts.charges.get(c.name(id, "id")), caller.sees_charge, facts, f"charge {id}")
@@ -83,6 +84,7 @@ def watermark_router(book: Book, keys: WatermarkKeys, quotas: CallerQuotas) -> A
         responses=shows(MarksFound, 401, 403, 404, 408, 413, 415, 422, 429, 503, description="The marks found"),
         openapi_extra=takes(BINARY, BYTES_TYPE),
     )
+    @quotas.in_turn
     def find(raw: Fingerprint, caller: Calling) -> Response:
         quotas.admit_questions(caller)
         quotas.check_pricing(caller)

@@ -35,6 +35,7 @@ def document_router(book: Book, binding: Binding, limits: CallerLimits) -> APIRo
         responses=shows(Stored, 401, 403, 408, 413, 422, 429, description="Stored, now or before"),
         openapi_extra=takes(BINARY, BYTES_TYPE, [SIGNATURE_PARAMETER]),
     )
+    @limits.quotas.in_turn
     def put(sha256: PathDigest, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")

@@ -43,6 +43,7 @@ def proposal_router(context: ReadContext, binding: Binding, limits: CallerLimits
         responses=shows(ContractProposal, *_PROBLEMS, description="Proposed, now or before"),
         openapi_extra=takes(BINARY, BYTES_TYPE, [SIGNATURE_PARAMETER]),
     )
+    @limits.quotas.in_turn
     def put(sha256: PathDigest, raw: Document, jws: Signature, caller: Calling) -> Response:
         if c.sha256(sha256, "sha256") != c.digest(raw):
             raise Malformed("sha256", "is not the SHA-256 digest of the body")

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from api.http.caller_places import WAITING_MAX, CallerPlaces
 from api.http.problems import Problem
-from api.http.slow_places import WAITING_MAX, SlowPlaces
 
 WAIT_S = 60.0
 
@@ -17,7 +17,7 @@ class Door:
     """Places, and who took them in which order; each stays until it is let go."""
 
     def __init__(self, places: int) -> None:
-        self.places = SlowPlaces(places)
+        self.places = CallerPlaces(places)
         self.entered: list[str] = []
         self.began, self.go = threading.Semaphore(0), threading.Semaphore(0)
 

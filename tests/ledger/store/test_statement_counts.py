@@ -52,7 +52,7 @@ BEFORE: Final = {
         "SELECT (SELECT set_config('transaction_timeout', %s, true)), (SELECT version_num FROM alembic_version": 1,
     },
 }
-"""What a batch asks: whether the log is as it was left; of several processes, what the others appended, and to commit."""
+"""What a batch asks: whether the log is as it was left; of several processes, what others appended, and to commit."""
 WRITTEN: Final = {
     "charge": ("signing_key", "contract", "charge", "account", "entry", "tree_node", "checkpoint"),
     "post": ("charge", "account", "entry", "tree_node", "checkpoint"),

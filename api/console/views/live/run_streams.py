@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,6 +26,7 @@ from api.middleware.request_limits_and_log import HEAD
 from api.routes.events import LIFE_S, EventStream, Streams
 from api.routes.progress import PACE_MS
 from api.routes.read_routes import ReadContext
+from ledger.book.submitted_command import BookBusy
 from ledger.domain.outcomes import ChargeState
 from ledger.wire import canonical_json as c
 
@@ -55,7 +57,7 @@ class RunStreams:
             return Response(headers={**EventStream.HEADERS, **headers.PAGE}, media_type=EventStream.media_type)
         life_s = min(LIFE_S, session.ends_s - self._clock() // 1000)
         self._streams.open(caller.organisation)
-        frames = run_events(partial(self._frame, name, caller), life_s)
+        frames = run_events(partial(self._frame, name, caller), life_s, limiter=self._context.snapshots.steps)
         return EventStream(frames, partial(self._streams.close, caller.organisation), headers.PAGE)
 
     def _frame(self, name: str, caller: Caller) -> Frame | None:
@@ -68,15 +70,28 @@ class RunStreams:
         return frame_event(frame), charge.state is not ChargeState.PENDING
 
 
-async def run_events(read: Callable[[], Frame | None], life_s: float, frame_s: float = FRAME_S) -> AsyncIterator[bytes]:
-    """The bytes of one stream: each frame that differs from the one before, every ``frame_s`` seconds at most."""
+async def run_events(
+    read: Callable[[], Frame | None], life_s: float, frame_s: float = FRAME_S, limiter: CapacityLimiter | None = None
+) -> AsyncIterator[bytes]:
+    """The bytes of one stream: each frame that differs from the one before, every ``frame_s`` seconds at most.
+
+    ``limiter``: how many streams read the book at once.
+    """
     clock = asyncio.get_running_loop().time
     ends, sent = clock() + life_s, b""
     yield _OPENING
-    while (frame := await run_sync(read)) is not None:
+    while (frame := await run_sync(partial(_unless_busy, read, (sent, False)), limiter=limiter)) is not None:
         event, last = frame
         yield _UNCHANGED if event == sent else event
         sent = event
         if last or clock() >= ends:
             return
         await asyncio.sleep(min(frame_s, max(0.0, ends - clock())))
+
+
+def _unless_busy(read: Callable[[], Frame | None], last: Frame) -> Frame | None:
+    """The newest frame, or the last one again where the database does not answer."""
+    try:
+        return read()
+    except BookBusy:
+        return last

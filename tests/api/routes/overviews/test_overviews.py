@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.http.slow_places import PLACE_WAIT_S, SlowPlaces
+from api.http.caller_places import PLACE_WAIT_S, CallerPlaces
 from api.routes.overviews import decision_checks
 from ledger.wire.exact_numbers import ceil_decimal
 from tests.api.two_of_each import TwoOfEach
@@ -139,13 +139,13 @@ def test_checks_of_the_past_are_read_in_their_own_callers_place(
     furnished: TwoOfEach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of another organisation's is taken for one of its own; with a slow place already, it waits for no other."""
-    taken, places = list[tuple[object, float]](), SlowPlaces.taken
+    taken, places = list[tuple[object, float]](), CallerPlaces.taken
 
-    def note(slow: SlowPlaces, caller: Hashable, wait_s: float = PLACE_WAIT_S) -> AbstractContextManager[None]:
+    def note(slow: CallerPlaces, caller: Hashable, wait_s: float = PLACE_WAIT_S) -> AbstractContextManager[None]:
         taken.append((caller, wait_s))
         return places(slow, caller, wait_s)
 
-    monkeypatch.setattr(SlowPlaces, "taken", note)
+    monkeypatch.setattr(CallerPlaces, "taken", note)
     _get(furnished, "TDC", "/v1/decisions/run-1/checks")
     assert taken == [(BANK_A, PLACE_WAIT_S), (BANK_A, 0)]
 
