@@ -27,8 +27,8 @@ read_contract = lru_cache(maxsize=_KEPT)(ContractDocument.parse)
 
 SLICE_CAPS_SINCE_MS: Final = 1_797_292_800_000
 """2026-12-15: from then on a slice of a stream whose persons may be in several slices has a part of each cap that is of
-one person, as of the stream's budget, and the stream's budget is compared with the recommended one. Entries of before are
-decided with the whole cap on each slice, and with the slice's budget."""
+one person, as of the stream's budget, and the stream's budget is compared with the recommended one. Entries of before
+are decided with the whole cap on each slice, and with the slice's budget."""
 
 
 @dataclass(frozen=True, slots=True)

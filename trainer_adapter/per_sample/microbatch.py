@@ -143,6 +143,11 @@ class MicrobatchGradientSum:
         """
         if torch.get_float32_matmul_precision() != "highest":
             raise Malformed("precision", "needs torch.set_float32_matmul_precision('highest'): products must be exact")
+        # On a processor with units of few bits; cuDNN is set for the pass. PyTorch's types lack it.
+        on_cpu: Any = torch.backends.mkldnn
+        if on_cpu.conv.fp32_precision not in {"none", "ieee"}:
+            rule = "needs torch.backends.mkldnn.conv.fp32_precision = 'ieee': convolutions must be exact"
+            raise Malformed("precision", rule)
         with self._exactly(), unwritten(values):
             return ClippedSum(*self._run(*(values[name] for name in self._names), *tree_flatten(batch)[0]))
 

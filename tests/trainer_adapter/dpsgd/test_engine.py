@@ -7,7 +7,7 @@ import resource
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -239,14 +239,20 @@ def test_products_that_round_more_than_the_bound_allows_are_refused(
 ) -> None:
     """Who tells PyTorch to multiply float32 in fewer bits is told why not, before and during a run."""
     engine = Engine(plan, make_model(), cross_entropy, data)
+    backend: Any = torch.backends.mkldnn
     try:
         torch.set_float32_matmul_precision("medium")
         with pytest.raises(Malformed, match=r"^precision: needs torch.set_float32_matmul_precision"):
             engine.clipped_sum(_batches([1, 2]))
         with pytest.raises(Malformed, match=r"^precision: needs torch.set_float32_matmul_precision"):
             Engine(plan, make_model(), cross_entropy, data)
+        torch.set_float32_matmul_precision("highest")
+        backend.conv.fp32_precision = "bf16"
+        with pytest.raises(Malformed, match=r"^precision: needs torch\.backends\.mkldnn\.conv"):
+            engine.clipped_sum(_batches([1, 2]))
     finally:
         torch.set_float32_matmul_precision("highest")
+        backend.conv.fp32_precision = "none"
     assert engine.clipped_sum(_batches([1, 2])).any()
 
 
