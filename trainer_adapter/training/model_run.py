@@ -32,9 +32,9 @@ from trainer_adapter.training.model_file import model_bytes
 from trainer_adapter.training.model_mark import check_markable, fingerprint_of, mark
 from trainer_adapter.training.preprocessing_constants import PreparedConstants
 from trainer_adapter.training.record_join import join_partitions
-from trainer_adapter.training.records_on_disk import records_of
+from trainer_adapter.training.records_on_disk import Miscounted, at_most_its_own, records_of
 from trainer_adapter.training.run_options import Loss, Options
-from trainer_adapter.training.training_records import counted_records, read_users
+from trainer_adapter.training.training_records import counted_records, read_users, stated_records
 
 
 class ModelRun(Run):
@@ -166,8 +166,17 @@ class ModelRun(Run):
         return PreparedConstants.load(assignment.preprocessing, self.service, assignment.log)
 
     def read_all(self, opened: Mapping[str, PartitionData]) -> Records:
-        """The records of all partitions, as the model sees them. Raises: as :func:`records_of`."""
-        return records_of(opened, self.options.read, self.constants.inputs, next(self.model.parameters()).device)
+        """The records of all partitions, as the model sees them.
+
+        Raises: as :func:`records_of`; Miscounted, of a reader that makes several of one. Refused, Unreachable.
+        """
+        read = at_most_its_own(self.options.read, lambda ref: stated_records(self.service.partition(ref)))
+        try:
+            return records_of(opened, read, self.constants.inputs, next(self.model.parameters()).device)
+        except Miscounted:
+            # How many a reader makes of a record may depend on it, so the end of the run counts as begun.
+            (self._budget or self.begin()).next_step()
+            raise
 
     def begin_at_saved(self) -> None:
         """Begin the run where its saved model is. Raises: as :meth:`begin`; Malformed, for a step log put back."""

@@ -18,13 +18,46 @@ from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
 from ledger.wire.malformed import Malformed
 from trainer_adapter.dpsgd.privacy_units import Records
-from trainer_adapter.layers.tensor_trees import TensorTree, concatenate, form, map_tensors, tensors, tree_of
+from trainer_adapter.layers.tensor_trees import (
+    TensorTree,
+    concatenate,
+    count_records,
+    form,
+    map_tensors,
+    tensors,
+    tree_of,
+)
+from trainer_adapter.training.training_records import own_records
 
 IN_MEMORY_BYTES_MAX: Final = 1 << 26
 """Of all sealed records of a run together; beyond it each is read when it is drawn."""
 Read = Callable[[Any, str], tuple[TensorTree, TensorTree]]
 Seen = Callable[[Any], TensorTree]
 """What the model sees of inputs, record by record."""
+
+
+class Miscounted(Malformed):
+    """A reader gave another number of records than it may; how many may depend on what they hold."""
+
+
+def at_most_its_own(read: Read, stated: Callable[[str], int]) -> Read:
+    """A reader held to the records of the data that it is given: more would be drawn, and clipped, one by one.
+
+    A record is charged as one. A copy of it, turned or altered, is drawn by itself and adds once more than that.
+
+    Args:
+        read: gives inputs and targets. stated: how many records a partition has, where its data are of another form.
+    """
+
+    def held(data: Any, ref: str) -> tuple[TensorTree, TensorTree]:  # noqa: ANN401 - a partition's data
+        inputs, targets = _read(read, data, ref)
+        own = own_records(data, ref)
+        if count_records(inputs, "inputs") > (stated(ref) if own is None else own):
+            rule = "is read as more records than it has: each of its records is charged as one, and may train as one"
+            raise Miscounted(ref, rule)
+        return inputs, targets
+
+    return held
 
 
 def records_of(
@@ -83,6 +116,9 @@ class RecordsOnDisk:
         self._starts = np.cumsum([0, *(len(part) for _, part in self._parts)])
         none = np.empty(0, np.int64)
         first = [self._of(number, none) for number in range(len(self._parts))]
+        for number, (_, part) in enumerate(self._parts):
+            # Of a reader that makes several of a record, or none, no step is begun.
+            self._of(number, np.arange(min(1, len(part)), dtype=np.int64))
         _check_alike([ref for ref, _ in self._parts], first)
         self.prototypes = concatenate([inputs for inputs, _ in first]), concatenate([inputs for _, inputs in first])
 
@@ -108,4 +144,7 @@ class RecordsOnDisk:
     def _of(self, number: int, places: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[TensorTree, TensorTree]:
         ref, records = self._parts[number]
         inputs, targets = _read(self._reader, records.chosen(places), ref)
+        if count_records(inputs, "inputs") != len(places):
+            # One that is read in place of several would take all of their places.
+            raise Miscounted(ref, "is read as another number of records than are drawn of it")
         return tree_of(self._seen(inputs), "inputs"), targets

@@ -30,7 +30,9 @@ class Options:
         read: from a partition's data, and its name for errors, to inputs and targets, each a tensor or a tree of them
             (:mod:`trainer_adapter.layers.tensor_trees`). The data are the bytes that were
             sealed in one piece, or the :class:`~client.dataset_files.sealed_records.SealedRecords` of
-            ``epsilon dataset seal``.
+            ``epsilon dataset seal``. It gives at most one record for each of the partition's, which is charged as one:
+            a reader that turns, alters or repeats them to more ends the run. It may leave some out of data that fit
+            memory (64 MiB); of larger data it is asked for some records at a time, and gives each of them.
         example: public records of the same shape, on which the model is checked, and what it costs reported to ``say``,
             before anything is charged; without them it is when the data are open.
         resume: resume the run of this assignment whose process died, if there is one.

@@ -15,9 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from client.dataset_files.record_parts import PARTS, assembled, names_of
+from client.dataset_files.declared.declaration import RECORDS_MAX
+from client.dataset_files.record_parts import PARTS, TARGETS, assembled, names_of
 from client.dataset_files.sealed_records import SealedRecords
 from client.dataset_files.stored_partition import PartitionData
+from client.service.registry_reads import unit_records
+from ledger.mechanisms.run_plan import RECORD
+from ledger.wire.canonical_json import Object, integer
 from ledger.wire.malformed import Malformed
 from trainer_adapter.layers.tensor_trees import count_records
 
@@ -110,6 +114,27 @@ def _first_of_each(users: NDArray[Any], most: int) -> Tensor:
     counted = np.empty(len(users), dtype=np.bool_)
     counted[order] = rank < most
     return torch.from_numpy(counted)
+
+
+def own_records(data: PartitionData, what: str) -> int | None:
+    """How many records a partition's data hold; None where they are no archive with targets, but bytes of another form.
+
+    Raises: Malformed.
+    """
+    if isinstance(data, SealedRecords):
+        return len(data)
+    try:
+        names = names_of(TARGETS, array_names(data, what))
+    except Malformed:
+        return None
+    shapes = {array.shape[:1] for array in read_arrays(data, what, *names).values()}
+    return shapes.pop()[0] if len(shapes) == 1 and () not in shapes else None
+
+
+def stated_records(partition: Object) -> int:
+    """How many records a partition has at most, as its provider opened it: its units, and the records of each."""
+    units = integer(partition["records"], "records", 0, RECORDS_MAX)
+    return units if partition["unit"] == RECORD else units * unit_records(partition)
 
 
 def array_names(data: PartitionData, what: str) -> tuple[str, ...]:
