@@ -19,6 +19,7 @@ from api.console.views.live.run_streams import run_events
 from api.http.quota_terms import STREAMS_PER_ORGANISATION_MAX
 from api.routes.events import EventStream
 from api.routes.progress import Progress
+from ledger.book.submitted_command import BookBusy
 from tests.api.console.conftest import Looked
 from tests.api.console.visitors import ANYONE, PEOPLE, browser, log_in
 from tests.factories.people import BANK_A, Clock
@@ -111,6 +112,22 @@ def test_a_frame_is_sent_once_and_the_last_one_ends_the_stream() -> None:
     assert opening == b"retry: 10000\n\n"
     assert events == [b"a", b": unchanged\n\n", b"b", b"c"]
     assert stream((b"a", False), None)[1:] == [b"a"]
+
+
+def test_a_stream_goes_on_when_the_database_answers_again() -> None:
+    """Meanwhile nothing has changed, from its first frame on."""
+    answers = iter([None, (b"a", False), None, (b"b", True)])
+
+    def frame() -> tuple[bytes, bool]:
+        if (answer := next(answers)) is None:
+            raise BookBusy
+        return answer
+
+    async def read() -> list[bytes]:
+        return [event async for event in run_events(frame, life_s=60, frame_s=0)]
+
+    unchanged = b": unchanged\n\n"
+    assert asyncio.run(read())[1:] == [unchanged, b"a", unchanged, b"b"]
 
 
 def test_a_stream_ends_with_its_life() -> None:

@@ -15,9 +15,11 @@ import pytest
 from api.auth.authorisation import Caller
 from api.auth.caller_quotas import CallerQuotas
 from api.http.caller_places import READERS_WAITING_EACH_MAX, READING_EACH_MAX, READING_MAX
+from api.http.snapshots import SnapshotProvider
+from api.routes.events import events
 from ledger.book.opening_checks import READERS_MAX
 from ledger.store import engine
-from tests.factories.people import BANK_A, HOSPITAL
+from tests.factories.people import BANK_A, HOSPITAL, SRO
 from tests.factories.service import ServedWorld, founded_world
 
 THREADS: Final = 40
@@ -70,6 +72,26 @@ def test_addresses_and_clean_rooms_have_places_of_their_own(tmp_path: Path) -> N
         assert _get(world, DECISIONS, BANK_A).status_code == 200
         assert _get(world, "/v1/log").status_code == 200
         assert quotas.readers_waiting == 0
+
+
+def test_a_stream_goes_on_when_there_is_a_connection_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded meanwhile is sent then."""
+    monkeypatch.setattr(engine, "CONNECT_S", 0.05)
+    with founded_world(tmp_path) as world, ExitStack() as held:
+        sro = Caller(SRO, ("SRO",))
+        snapshots, start = SnapshotProvider(world.book, world.clock), world.size - 1
+
+        async def read() -> bytes:
+            told = events(snapshots, lambda _facts: sro, start, ping_s=0)
+            assert await anext(told) == b": open\n\n"
+            for _ in range(READERS_MAX):
+                held.enter_context(world.book.read()).size  # noqa: B018 - the first read takes the connection
+            # Where nothing can be read it pings.
+            assert await anext(told) == f": ping\nid: {start - 1}\n\n".encode()
+            held.close()
+            return await anext(told)
+
+        assert asyncio.run(read()).startswith(f"id: {start}\n".encode())
 
 
 def test_without_a_free_connection_the_book_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
