@@ -404,12 +404,12 @@ def shown_absent(proof: dict[str, Any], names: Iterator[tuple[str, str]]) -> dic
     place, beside = verifier.state_place(verifier.state_key(own)), proof["siblings"]
     deepest = max(one["depth"] for one in beside)
     for partition, holder in names:
-        name = verifier._canonical(["accounts", [partition, holder]])  # noqa: SLF001
+        name = verifier._canonical(["accounts", [partition, holder]])  # noqa: SLF001 - likewise
         shared = verifier.STATE_DEPTH - (place ^ verifier.state_place(verifier.state_key(name))).bit_length()
         if shared > deepest:
             break
     # Below the place where the two ways part, the genuine leaf is all there is.
-    leaf, hashes = verifier._account_leaves(proof, own), {}  # noqa: SLF001
+    leaf, hashes = verifier._account_leaves(proof, own), {}  # noqa: SLF001 - likewise
     hashes[verifier.STATE_DEPTH] = verifier.state_place_hash(leaf)
     for depth in range(verifier.STATE_DEPTH - 1, shared, -1):
         pair = [verifier.EMPTY_STATE, hashes[depth + 1]]
