@@ -208,9 +208,9 @@ def test_one_layer_of_a_real_vocabulary_trains(tied: bool) -> None:  # noqa: FBT
 
 
 def test_long_records_are_refused_in_products_of_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """16,384 positions, where gradients are too large to be kept: more than 1 % would be lost, and float32 is not."""
+    """10,240 positions, where gradients are too large to be kept: more than 1 % would be lost, and float32 is not."""
     monkeypatch.setattr(autotune, "KEPT_BYTES_MAX", 0)
-    model, data = nn.Linear(2, 3), (torch.rand(2, 16_384, 2), torch.zeros(2, 16_384, dtype=torch.int64))
+    model, data = nn.Linear(2, 3), (torch.rand(2, 10_240, 2), torch.zeros(2, 10_240, dtype=torch.int64))
     assert Engine(PLAN, model, next_word, data, 1, precision="float32").margin < 0.01
     with pytest.raises(Malformed, match=r"^model: would lose [1-9].*% of each gradient to the margin for rounding"):
         Engine(PLAN, model, next_word, data, 1, precision="bfloat16_products")
