@@ -28,7 +28,7 @@ from ledger.store.schema_revision import BookUnusable, check_schema
 from ledger.store.snapshot import Log, Snapshot
 from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError
 from ledger.store.sqlite_file.mounted_filesystem import FilesystemRefusedError
-from ledger.store.successor_book import successor_of
+from ledger.store.successor_book import check_unmoved, successor_of
 from ledger.verifier import LogKey
 from ledger.wire.malformed import Malformed
 
@@ -90,13 +90,7 @@ def usable_state(
                 raise BookUnusable(wrong)
             check_schema(connection)
             _check_guarded(connection)
-            successor = successor_of(connection)
-            if successor is not None:
-                raise BookUnusable(
-                    f"the book was moved to {successor.book}, and goes on there. If that move was interrupted, the "
-                    "same 'epsilon db move' again finishes it. The seal is not signed: if no book was ever made there, "
-                    "make a new one of this with 'epsilon db rescue --ignore-seal'"
-                )
+            _check_not_moved(connection)
             setting = None if volatile else volatile_setting(connection)
             if setting is not None:
                 raise BookUnusable(f"the server has {setting} off, and may lose what it committed: turn it on")
@@ -156,15 +150,21 @@ def _check_guarded(connection: Connection) -> None:
         raise BookUnusable(f"{wrong}: open the book as a role that is a member of epsilon_writer and nothing more")
 
 
+def _check_not_moved(connection: Connection) -> None:
+    successor = successor_of(connection)
+    check_unmoved(None if successor is None else successor.book)
+
+
 def recheck(connection: Connection, lock: FileLock | None) -> None:
     """Check before a batch that the book is still the one that was opened, under the schema of this program.
 
     Raises:
-        BookUnusable: if another process has migrated it meanwhile.
+        BookUnusable: if another process has migrated or moved it meanwhile.
         FileChangedError: if its path leads to another file now, or another process has begun to write it.
     """
     if is_postgres(connection):
         check_schema(connection)
+        _check_not_moved(connection)
     if lock is not None:
         lock.check()
 

@@ -30,6 +30,7 @@ from ledger.store.postgres.pipeline import committed_together
 from ledger.store.projection_table import put_rows, rows_of
 from ledger.store.schema_revision import BookUnusable, check_revision
 from ledger.store.sqlite_file.file_lock import FileLock
+from ledger.store.successor_book import check_unmoved
 from ledger.store.tables import CHECKPOINT, ENTRY, TREE_NODE
 from ledger.wire.malformed import Malformed
 
@@ -141,6 +142,8 @@ class Committer:
             connection.begin()
             found = lock_and_read(connection, size)
             check_revision(found.revision)
+            # A batch that only repeats outcomes writes no row, which the trigger of the seal would refuse.
+            check_unmoved(found.successor)
         except BaseException:
             connection.close()
             raise

@@ -50,7 +50,8 @@ _NEWEST: Final = select(CHECKPOINT.c.note).order_by(CHECKPOINT.c.tree_size.desc(
 _LIMIT: Final = "(SELECT set_config('transaction_timeout', %s, true))"
 _NO_LIMIT: Final = "(SELECT %s::text)"
 _TAIL: Final = (
-    "(SELECT version_num FROM alembic_version), (SELECT note FROM checkpoint ORDER BY tree_size DESC LIMIT 1), "
+    "(SELECT version_num FROM alembic_version), (SELECT successor FROM seal), "
+    "(SELECT note FROM checkpoint ORDER BY tree_size DESC LIMIT 1), "
     "lacking.* FROM (VALUES (1)) AS one LEFT JOIN "
     "(SELECT position, data FROM entry WHERE position >= %s ORDER BY position LIMIT %s) AS lacking ON true "
     "ORDER BY position"
@@ -190,11 +191,13 @@ class LogTail(NamedTuple):
         revision: of the schema.
         entries: the indexes and exact bytes of the first thousand entries from one index on.
         note: the newest signed checkpoint, None for an empty book.
+        successor: the book that continues this one, None while it takes entries.
     """
 
     revision: str
     entries: list[tuple[int, bytes]]
     note: str | None
+    successor: str | None
 
     def all_entries(self, connection: Executor) -> Iterator[tuple[int, bytes]]:
         """The entries, and those after them where there are more than a thousand."""
@@ -212,9 +215,10 @@ def lock_and_read(connection: Connection, start: int) -> LogTail:
     run_plainly(connection, "SELECT pg_advisory_xact_lock(%s)", (WRITE_LOCK,))
     limit = _LIMIT if limits_transactions(connection) else _NO_LIMIT
     found = run_plainly(connection, f"SELECT {limit}, {_TAIL}", (f"{HOLD_S}s", start, _PAGE))
-    _, revision, note = found[0][:3]
+    _, revision, successor, note = found[0][:4]
     entries = [(int(index), bytes(data)) for *_, index, data in found if data is not None]
-    return LogTail(str(revision), entries, None if note is None else str(note))
+    noted, moved = (None if one is None else str(one) for one in (note, successor))
+    return LogTail(str(revision), entries, noted, moved)
 
 
 def entry_bytes(connection: Executor, index: int) -> bytes:

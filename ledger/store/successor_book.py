@@ -16,6 +16,7 @@ from sqlalchemy import select
 from ledger.log.verification_findings import VerificationFailed
 from ledger.store.engine import Executor
 from ledger.store.projection_table import append_rows
+from ledger.store.schema_revision import BookUnusable
 from ledger.store.tables import SEAL
 
 
@@ -31,6 +32,16 @@ def successor_of(connection: Executor) -> Successor | None:
     """The successor of a book, None while it takes entries."""
     found = connection.execute(select(SEAL.c.successor, SEAL.c.tree_size)).one_or_none()
     return None if found is None else Successor(str(found[0]), int(found[1]))
+
+
+def check_unmoved(successor: str | None) -> None:
+    """Check that a book that names this successor takes entries. Raises: BookUnusable, if it was moved."""
+    if successor is not None:
+        raise BookUnusable(
+            f"the book was moved to {successor}, and goes on there. If that move was interrupted, the same "
+            "'epsilon db move' again finishes it. The seal is not signed: if no book was ever made there, make a new "
+            "one of this with 'epsilon db rescue --ignore-seal'"
+        )
 
 
 def check_successor(connection: Executor, size: int) -> str | None:

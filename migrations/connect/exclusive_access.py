@@ -99,6 +99,21 @@ def is_held(place: Place, connection: Connection) -> bool:
     return is_locked(place.path)
 
 
+@contextmanager
+def unheld_transaction(place: Place, limits: Limits) -> Iterator[Connection]:
+    """As :func:`exclusive_transaction`, of a book that no other process has open. Raises: NotDone.
+
+    On PostgreSQL the lock of the log is held for a batch only: a service without one now would go on in this book.
+    """
+    with exclusive_transaction(place, limits) as connection:
+        if place.path is None and is_held(place, connection):
+            raise NotDone(
+                f"another process has the database of {place.display_name} open: stop it first, or two books would "
+                "spend one budget"
+            )
+        yield connection
+
+
 # Of another role's session an owner who is no superuser is not shown the type; a process of the server has no user.
 _OTHERS: Final = text(
     "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "

@@ -32,6 +32,7 @@ from migrations.connect.exclusive_access import (
     file_locked,
     refuse_leftovers,
     tables_in,
+    unheld_transaction,
 )
 from migrations.schema.revisions import bring_to, holds_book, revision_of
 from migrations.transfer.archive import Archive, write_archive
@@ -97,7 +98,7 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     Raises:
         Absent: if there is no book at ``source``.
         NotDone: if there is something at ``target``, if the source was moved elsewhere before, or if another
-            process writes either.
+            process writes either or, on PostgreSQL, has any session in the source.
         VerificationFailed: if the source does not verify.
     """
     if source.absolute == target.absolute:
@@ -107,7 +108,7 @@ def move(source: Place, target: Place, key: LogKey, limits: Limits, step: Step) 
     if before is not None:
         return before, True
     # The target's transaction is the outer one, so that it commits last.
-    with new_book(target, limits) as made, exclusive_transaction(source, limits) as old:
+    with new_book(target, limits) as made, unheld_transaction(source, limits) as old:
         successor = _successor_before(old, source, target)
         head = fill(made, BookContents(old), key, step)
         # What lies beside the target's name now is found before the source is sealed.

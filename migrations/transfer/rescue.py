@@ -20,7 +20,7 @@ from ledger.audit.replay import VerificationFailed
 from ledger.verifier import Checkpoint, LogKey
 from migrations.connect.book_location import Place
 from migrations.connect.errors import Absent, NotDone
-from migrations.connect.exclusive_access import Limits, connected, exclusive_transaction, file_locked, is_held
+from migrations.connect.exclusive_access import Limits, connected, file_locked, unheld_transaction
 from migrations.transfer.book_contents import fill
 from migrations.transfer.book_transfer import new_book, way_on
 from migrations.transfer.later_keys import LogKeys, keys_in
@@ -146,13 +146,7 @@ def _check_unproven(prefix: SoundPrefix, sizes: Mapping[str, int], name: str) ->
 def _evidence(source: Place, limits: Limits) -> Iterator[Connection]:
     """A connection that reads a book without changing a byte of its files. Raises: Absent, NotDone."""
     if source.path is None:
-        with exclusive_transaction(source, limits) as connection:
-            # The lock of the log is held for a batch only: a service without one now would go on in this book.
-            if is_held(source, connection):
-                raise NotDone(
-                    f"another process has the database of {source.display_name} open: stop it first, or two books "
-                    "would spend one budget"
-                )
+        with unheld_transaction(source, limits) as connection:
             yield connection
         return
     if not source.path.is_file():

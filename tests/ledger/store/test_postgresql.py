@@ -254,6 +254,19 @@ def test_a_newer_schema_stops_a_book_that_is_open(world: StoredWorld, database: 
     assert world.size == 10
 
 
+def test_a_seal_stops_each_process_that_has_the_book_open(
+    world: StoredWorld, other: StoredWorld, database: Database
+) -> None:
+    """One is stopped by a batch that only repeats an outcome, and writes no row; an idle one by its comparison."""
+    sent = world.charge("run-1", run=SMALL)
+    assert world.submit(sent)[0].code.word == "pending"
+    execute(database.owner, "INSERT INTO seal VALUES (0, 'elsewhere', 11)")
+    with pytest.raises(BookStopped, match="the book was moved to elsewhere, and goes on there"):
+        world.submit(sent)
+    other.book.compare_rows()
+    assert "the book was moved to elsewhere" in str(other.book.stopped)
+
+
 def test_a_server_that_is_not_there_is_named(world: StoredWorld) -> None:
     """One sentence, without the password."""
     url = make_url(world.url).set(host="127.0.0.1", port=1, query={})

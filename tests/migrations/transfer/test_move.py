@@ -124,6 +124,18 @@ def test_a_sealed_book_stays_at_its_schema(book: Spot, other: Spot) -> None:
     assert book.rows()["seal"] != []
 
 
+def test_no_book_is_moved_while_a_service_has_it_open(book: Spot, other: Spot, grown: Kept) -> None:
+    """The service would go on in the old one."""
+    opened = book.open()
+    try:
+        done = db("move", book.book, other.book, *book.log, "--lock-timeout", "0")
+    finally:
+        opened.close()
+    assert (done.code, "open" in done.out, "stop it first" in done.out) == (5, True, True), done.out
+    assert (book.rows()["seal"], book.rows()["entry"]) == ([], grown.rows["entry"])
+    assert db("status", other.book).code == 4
+
+
 def test_a_target_must_be_empty(book: Spot, other: Spot, grown: Kept) -> None:
     """Another book or other tables there: refused, and the source goes on."""
     other.run("CREATE TABLE sale (id int)")
