@@ -117,7 +117,7 @@ def witness_newest(  # noqa: PLR0913 - what a submission is held to
     """
     with (reads or engine).begin() as connection:
         size, _ = _newest(connection, empty)
-        stored = cosignature_line(connection, size, witness.key.vkey)
+        stored = cosignature_line(connection, size, witness.key)
         known_size = newest_size(connection, witness.key)
     if stored is not None and not again:
         return Cosigned(size, stored, repeated=True)

@@ -1,11 +1,17 @@
-"""Cosignatures of witnesses, stored beside the log: append-only, each verified before it is written."""
+"""Cosignatures of witnesses, stored beside the log: append-only, each verified before it is written.
+
+The database does not verify them, and the writer's role may append any row: a line is verified again when it is read,
+and one that is not a cosignature of the checkpoint of its size is passed over. :func:`check_cosignatures` reports it.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 
 from ledger.commands.entry import Entry
 from ledger.log.checkpoint import receipt
@@ -16,29 +22,61 @@ from ledger.store.engine import Executor
 from ledger.store.projection_table import append_rows
 from ledger.store.snapshot import Log
 from ledger.store.tables import CHECKPOINT, COSIGNATURE
-from ledger.verifier import WitnessKey
+from ledger.verifier import SIGNATURES_MAX, WitnessKey
 from ledger.wire.malformed import Malformed
+
+_LINES: Final = SIGNATURES_MAX - 2
+"""Cosignatures that a checkpoint is read with, beside the log's key and the one that it has replaced."""
+_ROWS: Final = 2 * _LINES
+"""Rows that are read of one size at most."""
+_SIZES: Final = 16
+"""Sizes that are tried at most, the best of them first."""
+_LINE_CHARS: Final = 4_096
+"""A longer line is not read."""
+_STORED: Final = COSIGNATURE.c.line, COSIGNATURE.c.vkey, CHECKPOINT.c.note, CHECKPOINT.c.tree_size
 
 
 def store_cosignature(connection: Executor, size: int, key: WitnessKey, line: str) -> None:
     """Store a witness's first cosignature of the checkpoint of one size. Raises: Malformed, KeyError."""
     read_cosignature(line.encode(), checkpoint_at(connection, size), key)
-    if cosignature_line(connection, size, key.vkey) is None:
+    at = COSIGNATURE.c.tree_size == size, COSIGNATURE.c.vkey == key.vkey
+    if connection.execute(select(COSIGNATURE.c.line).where(*at)).first() is None:
         append_rows(connection, COSIGNATURE, [{"tree_size": size, "vkey": key.vkey, "line": line}])
 
 
 def newest_size(connection: Executor, key: WitnessKey) -> int:
     """The size of the newest checkpoint that a witness cosigned; 0 if it has cosigned none."""
-    found = connection.execute(select(func.max(COSIGNATURE.c.tree_size)).where(COSIGNATURE.c.vkey == key.vkey)).scalar()
-    return int(found or 0)
+    chosen = _stored(_STORED).where(COSIGNATURE.c.vkey == key.vkey).order_by(COSIGNATURE.c.tree_size.desc())
+    found = connection.execute(chosen.limit(_SIZES))
+    return next((int(size) for line, vkey, note, size in found if _is_sound(note, vkey, line)), 0)
 
 
-def cosignature_line(connection: Executor, size: int, vkey: str) -> str | None:
-    """A witness's cosignature line at one size; None if there is none."""
-    found = connection.execute(
-        select(COSIGNATURE.c.line).where(COSIGNATURE.c.tree_size == size, COSIGNATURE.c.vkey == vkey)
-    ).scalar()
-    return None if found is None else str(found)
+def cosignature_line(connection: Executor, size: int, key: WitnessKey) -> str | None:
+    """A witness's cosignature line of the checkpoint of one size; None if there is none."""
+    chosen = _stored(_STORED).where(COSIGNATURE.c.tree_size == size, COSIGNATURE.c.vkey == key.vkey)
+    return next(iter(_sound(connection.execute(chosen))), None)
+
+
+def _stored(columns: Iterable[Any]) -> Select[tuple[Any, ...]]:
+    """Rows of cosignatures that have a checkpoint; none is ahead of the newest one."""
+    newest = select(func.max(CHECKPOINT.c.tree_size)).scalar_subquery()
+    joined = select(*columns).join(CHECKPOINT, CHECKPOINT.c.tree_size == COSIGNATURE.c.tree_size)
+    return joined.where(func.length(COSIGNATURE.c.line) <= _LINE_CHARS, COSIGNATURE.c.tree_size <= newest)
+
+
+def _sound(rows: Iterable[Any]) -> list[str]:
+    return [str(line) for line, vkey, note, _ in rows if _is_sound(note, vkey, line)]
+
+
+@lru_cache(maxsize=_SIZES * _ROWS)
+def _is_sound(note: str, vkey: str, line: str) -> bool:
+    """Whether a stored line is its own key's cosignature of a checkpoint."""
+    try:
+        key = parse_witness_key(vkey)
+        # Under the log's own name a line could have the id of the log's key, and spoil the checkpoint for readers.
+        return key.name != note.partition("\n")[0] and read_cosignature(line.encode(), note, key) == line
+    except Malformed:
+        return False
 
 
 def checkpoint_at(connection: Executor, size: int) -> str:
@@ -50,11 +88,13 @@ def checkpoint_at(connection: Executor, size: int) -> str:
 
 
 def cosigned_checkpoint(connection: Executor, size: int) -> str:
-    """The signed checkpoint of one size, with every cosignature that it has. Raises: KeyError."""
-    lines = connection.execute(
-        select(COSIGNATURE.c.line).where(COSIGNATURE.c.tree_size == size).order_by(COSIGNATURE.c.vkey)
-    ).scalars()
-    return checkpoint_at(connection, size) + "".join(lines)
+    """The signed checkpoint of one size, with the cosignatures that it has. Raises: KeyError."""
+    return checkpoint_at(connection, size) + "".join(_lines_at(connection, size))
+
+
+def _lines_at(connection: Executor, size: int) -> list[str]:
+    chosen = _stored(_STORED).where(COSIGNATURE.c.tree_size == size).order_by(COSIGNATURE.c.vkey).limit(_ROWS)
+    return _sound(connection.execute(chosen))[:_LINES]
 
 
 class CosignedCheckpoint(NamedTuple):
@@ -72,19 +112,25 @@ def newest_checkpoints(connection: Executor, before: int, most: int) -> list[Cos
     lines: dict[int, list[str]] = defaultdict(list)
     if found:
         within = COSIGNATURE.c.tree_size.between(int(found[-1].tree_size), int(found[0].tree_size))
-        kept = select(COSIGNATURE.c.tree_size, COSIGNATURE.c.line).where(within).order_by(COSIGNATURE.c.vkey)
-        for size, line in connection.execute(kept):
-            lines[int(size)].append(str(line))
-    return [CosignedCheckpoint(int(size), str(note), tuple(lines[int(size)])) for size, note in found]
+        kept = _stored(_STORED).where(within).order_by(COSIGNATURE.c.vkey).limit(most * _LINES)
+        for line, vkey, note, size in connection.execute(kept):
+            if _is_sound(note, vkey, line):
+                lines[int(size)].append(str(line))
+    return [CosignedCheckpoint(int(size), str(note), tuple(lines[int(size)][:_LINES])) for size, note in found]
 
 
 def best_size(connection: Executor, index: int, newest: int) -> int:
     """The newest size with most cosignatures that takes in an entry; the newest of all if none was cosigned."""
-    count = func.count()
-    chosen = select(COSIGNATURE.c.tree_size).where(COSIGNATURE.c.tree_size > index, COSIGNATURE.c.tree_size <= newest)
-    ordered = chosen.group_by(COSIGNATURE.c.tree_size).order_by(count.desc(), COSIGNATURE.c.tree_size.desc()).limit(1)
-    found = connection.execute(ordered).scalar()
-    return newest if found is None else int(found)
+    count, size = func.count(), COSIGNATURE.c.tree_size
+    chosen = _stored((size, count)).where(size > index, size <= newest).group_by(size)
+    most, best = 0, newest
+    for at, rows in connection.execute(chosen.order_by(count.desc(), size.desc()).limit(_SIZES)).all():
+        # So many are there at most, at this size and all after it.
+        if most >= min(int(rows), _LINES):
+            break
+        if (found := len(_lines_at(connection, int(at)))) > most:
+            most, best = found, int(at)
+    return best
 
 
 def cosigned_receipt(book: Log, index: int) -> str:

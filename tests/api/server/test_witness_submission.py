@@ -23,6 +23,7 @@ from ledger.cli.witness_client import Witness, witness_newest
 from ledger.log.checkpoint import sign
 from ledger.log.witness_protocol import SIZE_TYPE
 from ledger.store.engine import engine_of
+from ledger.store.projection_table import append_rows
 from ledger.store.tables import COSIGNATURE
 from ledger.verifier import EMPTY_ROOT, Checkpoint
 from ledger.wire.malformed import Malformed
@@ -133,6 +134,19 @@ def test_a_book_that_was_emptied_is_contradicted(
         told = "has cosigned 10 entries of this log, and the book has 0"
         with submitting(empty.url, witness.named) as submission, pytest.raises(WitnessContradicts, match=told):
             submission.show()
+
+
+def test_a_row_ahead_of_the_book_is_no_contradiction(world: StoredWorld) -> None:
+    """The writer's role may append one under a witness's key: what the witness itself has seen counts."""
+    engine = engine_of(world.url, writes=True)
+    with engine.begin() as connection:
+        ahead = [{"tree_size": 10 + more, "vkey": COSIGNER.key.vkey, "line": "x"} for more in (0, 1, 1 << 62)]
+        append_rows(connection, COSIGNATURE, ahead)
+    engine.dispose()
+    with answering(lambda requested: (200, PLAIN, line(COSIGNER, note_of(requested)))) as (url, requested):
+        with submitting(world.url, f"{COSIGNER.key.vkey}={url}", required=True) as submission:
+            assert submission.show() == [1_679_315_147_000]
+        assert requested[0].startswith(b"old 0\n\n")
 
 
 def test_a_witness_that_is_away_is_a_warning_or_a_reason_not_to_start(
