@@ -13,13 +13,13 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from importlib import import_module
 from math import sqrt
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
-from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from ledger.files.atomic_file import replace_file
 from trainer_adapter.per_sample.gradient_factors import (
@@ -125,7 +125,8 @@ def _digest(key: tuple[object, ...]) -> str:
 
 
 def _file() -> Path:
-    return Path(cache_dir()) / CHOICES_FILE
+    # Loading the compiler takes as long as the rest of PyTorch, and a run that is not compiled needs none of it.
+    return Path(import_module("torch._inductor.runtime.cache_dir_utils").cache_dir()) / CHOICES_FILE
 
 
 def _load_choices() -> dict[str, str]:
