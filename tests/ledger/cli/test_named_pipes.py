@@ -36,7 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(command, marks=[] if n % 2 == 0 else pytest.mark.soak) for n, command in enumerate(COMMANDS)],
+)
 def test_it_is_refused_at_once(folder: Path, command: str) -> None:
     """In a sentence, with the exit code of what is wrong with a file."""
     words = [sys.executable, "-m", "epsilon_ledger", *command.split()]
