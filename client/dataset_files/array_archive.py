@@ -17,7 +17,7 @@ from client.dataset_files.declared.declaration import Declaration
 from client.dataset_files.record_encoding import Batch
 from client.dataset_files.record_parts import INPUTS, PARTS, TARGETS, assembled, names_of
 from client.dataset_files.record_schema import RecordSchema
-from client.dataset_files.sealed_records import DTYPES, RecordLayout
+from client.dataset_files.sealed_records import DTYPES, RecordLayout, record_dtype
 from client.dataset_files.tokens.person_tokens import PERSON, PersonTokens
 from client.dataset_files.tokens.token_counts import TOKEN_BYTES
 from ledger.wire.malformed import Malformed
@@ -74,7 +74,7 @@ class ArchiveRecords:
             if PERSON in {array.name for array in self._sealed}:
                 raise self._refused(f"has an array {PERSON}, which is the name of its persons' tokens: rename it")
             kinds.append((PERSON, "|u1", (TOKEN_BYTES,)))
-        self.layout = RecordLayout(np.dtype(kinds), declared=self._declaration(used[INPUTS]))
+        self.layout = RecordLayout(record_dtype(kinds), declared=self._declaration(used[INPUTS]))
 
     def _declaration(self, inputs: tuple[str, ...]) -> Declaration | None:
         """What is declared of what is sealed. Raises: Malformed."""
@@ -155,18 +155,27 @@ class ArchiveRecords:
         return arrays
 
     def _header(self, file: IO[bytes], member: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        name = member.removesuffix(SUFFIX)
         try:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = read(file)
+        except OSError:
+            raise
         except (zipfile.BadZipFile, zlib.error, EOFError):
-            raise self._refused(f"is damaged in array {member.removesuffix(SUFFIX)}") from None
-        except ValueError:
+            raise self._refused(f"is damaged in array {name}") from None
+        except Exception:  # noqa: BLE001 - a damaged header fails in a dozen ways
             raise self._refused(f"holds {member}, which is no NumPy array") from None
+        if min(shape, default=0) < 0:
+            raise self._refused(f"holds {member}, which is no NumPy array")
         if _little(dtype) not in DTYPES:
-            raise self._refused(f"array {member.removesuffix(SUFFIX)} has type {dtype}: must hold numbers")
+            raise self._refused(f"array {name} has type {dtype}: must hold numbers")
+        if dtype.kind == "b" and name.partition(".")[0] in PARTS:
+            raise self._refused(
+                f"array {name} has type bool: save it as whole numbers, as astype(numpy.int8) makes them"
+            )
         if fortran and len(shape) > 1:
-            raise self._refused(f"array {member.removesuffix(SUFFIX)} lies column by column: save it in C order")
+            raise self._refused(f"array {name} lies column by column: save it in C order")
         return dtype, shape
 
     def _values(self, archive: zipfile.ZipFile, name: str) -> IO[bytes]:

@@ -17,7 +17,7 @@ twelve bytes 0xff. So a frame opens in its own place of its own file only, and a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
@@ -100,6 +100,15 @@ class RecordLayout:
         named = {"classes": self.classes, "columns": self.columns}
         declared: c.Object = {"declared": self.declared.to_json()} if self.declared else {}
         return {**described, **declared, **{name: list[c.Json](value) for name, value in named.items() if value}}
+
+
+def record_dtype(arrays: Sequence[tuple[str, str, tuple[int, ...]]]) -> np.dtype[np.void]:
+    """One packed field for each array: its name, its type, and the shape of one record. Raises: Malformed."""
+    try:
+        return np.dtype([*arrays])
+    except ValueError:
+        rule = f"make no record: give each a name of its own, few dimensions, and at most {RECORD_BYTES_MAX} bytes"
+        raise Malformed("arrays", rule) from None
 
 
 def _parts(dtype: np.dtype[np.void], name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -265,7 +274,7 @@ def _read_description(data: bytes) -> tuple[RecordLayout, int, int]:
     if not isinstance(members["arrays"], list):
         raise Malformed("data.arrays", "must be a list")
     layout = RecordLayout(
-        np.dtype([_array(array) for array in members["arrays"]]),
+        record_dtype([_array(array) for array in members["arrays"]]),
         c.strings(members.get("columns", []), "data.columns", COLUMNS_MAX) if "columns" in members else (),
         c.strings(members.get("classes", []), "data.classes", COLUMNS_MAX) if "classes" in members else (),
         Declaration.parse(members["declared"], "data.declared") if "declared" in members else None,

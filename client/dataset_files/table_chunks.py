@@ -139,7 +139,7 @@ class ParquetTable:
     def chunks(self) -> Iterator[Chunk]:
         """All records, in order. Raises: Malformed, OSError."""
         first, where = 1, str(self.path)
-        for batch in _parquet(self.path).iter_batches(batch_size=CHUNK_RECORDS):
+        for batch in _batches(self.path):
             columns = {name: self._column(name, part) for name, part in zip(self.columns, batch.columns, strict=True)}
             yield Chunk(columns, first, where)
             first += batch.num_rows
@@ -148,7 +148,12 @@ class ParquetTable:
         import pyarrow.types as kinds
 
         if kinds.is_string(part.type) or kinds.is_large_string(part.type):
-            return ["" if value is None else value for value in part.to_pylist()]
+            try:
+                return ["" if value is None else value for value in part.to_pylist()]
+            except UnicodeDecodeError:
+                raise Malformed(
+                    str(self.path), f"has the column {name} of text that is not UTF-8: save it as UTF-8"
+                ) from None
         numeric = (kinds.is_integer, kinds.is_floating, kinds.is_boolean)
         if not any(is_kind(part.type) for is_kind in numeric):
             raise Malformed(str(self.path), f"has the column {name} of type {part.type}: must be text or numbers")
@@ -171,6 +176,19 @@ def _parquet(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
         return parquet.ParquetFile(path)
     except pa.ArrowException as error:
         raise Malformed(str(path), f"is no Parquet: {str(error).splitlines()[0][:200]}") from None
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+
+    file = _parquet(path)
+    try:
+        yield from file.iter_batches(batch_size=CHUNK_RECORDS)
+    except (pa.ArrowException, OSError) as error:
+        # An error of the disk has a number; of bytes that are no Parquet, pyarrow raises the same without one.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise Malformed(str(path), "is damaged: copy or write the file anew") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,11 @@ class Declaration:
 
 
 def _column(name: str, arrays: Mapping[str, NDArray[Any]], names: tuple[str, ...]) -> NDArray[Any] | None:
+    """The numbers of a column; None where the records have no such column."""
     if not names:
         return arrays.get(name)
-    return arrays[INPUTS][:, names.index(name)] if name in names and INPUTS in arrays else None
+    inputs = arrays.get(INPUTS)
+    if inputs is None or inputs.ndim == 1 or name not in names[: inputs.shape[1]]:
+        return None
+    column: NDArray[Any] = inputs[:, names.index(name)]
+    return column

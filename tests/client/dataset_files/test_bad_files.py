@@ -8,11 +8,15 @@ import resource
 import subprocess
 import sys
 import tomllib
+import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from client.cli.main import app
@@ -28,10 +32,44 @@ def _archive(**arrays: Any) -> bytes:  # noqa: ANN401 - arrays of any type
     return file.getvalue()
 
 
+def _beside(*members: tuple[str, bytes]) -> bytes:
+    """An archive with more members than NumPy writes."""
+    file = io.BytesIO(_archive(targets=TARGETS))
+    with warnings.catch_warnings(), zipfile.ZipFile(file, "a") as archive:
+        # Of a name that is there already.
+        warnings.simplefilter("ignore")
+        for name, content in members:
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def _array(shape: str, described: str = "<f8") -> bytes:
+    """An array's header, and numbers."""
+    text = f"{{'descr': '{described}', 'fortran_order': False, 'shape': {shape}".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
+
+
 def _damaged() -> bytes:
     data = _archive(inputs=INPUTS, targets=TARGETS)
     at = data.index(INPUTS.tobytes()) + 17
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def _parquet(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()
+
+
+def _damaged_parquet() -> bytes:
+    data = _parquet(pa.table({"x": np.arange(5_000.0), "y": np.arange(5_000) % 2}))
+    return data[:100] + bytes(40) + data[140:]
+
+
+def _latin_parquet() -> bytes:
+    offsets, letters = np.arange(3, dtype="<i4").tobytes(), "éà".encode("latin-1")
+    who = pa.StringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(letters))
+    return _parquet(pa.table({"who": who, "x": [1.0, 2.0], "y": [0, 1]}))
 
 
 ARRAYS = {
@@ -46,6 +84,13 @@ ARRAYS = {
     "none": _archive(inputs=INPUTS[:0], targets=TARGETS[:0]),
     "cut": _archive(inputs=INPUTS, targets=TARGETS)[:-40],
     "damaged": _damaged(),
+    "array twice": _beside(*[("inputs.npy", _array("(4, 2)}"))] * 2),
+    "negative": _beside(("inputs.npy", _array("(4, -2)}"))),
+    "huge": _beside(("inputs.npy", _array("(4, 99999999999999)}"))),
+    "cut header": _beside(("inputs.npy", _array("((((4, 2)"))),
+    "truths": _archive(inputs=INPUTS, targets=TARGETS > 0),
+    "damaged parquet": _damaged_parquet(),
+    "latin parquet": _latin_parquet(),
     "fortran": _archive(inputs=np.asfortranarray(INPUTS), targets=TARGETS),
 }
 

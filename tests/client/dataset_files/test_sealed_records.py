@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +18,7 @@ from client.dataset_files import sealed_records
 from client.dataset_files.sealed_records import MAGIC, RecordLayout, Rows, SealedRecords, write_sealed
 from client.dataset_files.stored_partition import StoredPartition
 from client.keys.data_encryption import encrypt
+from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 KEY, REF = bytes(range(32)), "did:web:h.example/d/q3"
@@ -90,6 +95,30 @@ def test_a_frame_opens_in_its_own_place_only(tmp_path: Path, monkeypatch: pytest
     for key, ref in ((bytes(32), REF), (KEY, f"{REF}-other")):
         with pytest.raises(Malformed, match="does not open with the data key"):
             _opened(path, key, ref)
+
+
+INPUTS: dict[str, Any] = {"dtype": "<f4", "name": "inputs", "shape": [3]}
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        [INPUTS, INPUTS],
+        [{**INPUTS, "shape": [1 << 26, 1 << 26]}],
+        [{**INPUTS, "shape": [1] * 70}],
+        [{**INPUTS, "shape": [1 << 26] * 3}],
+    ],
+    ids=["a name twice", "too large", "too many dimensions", "larger than a number"],
+)
+def test_a_description_of_no_record_does_not_open(tmp_path: Path, arrays: list[c.Json]) -> None:
+    """Sealed by its provider with the right key: a rule is named, so that a run takes the file for one not opened."""
+    described: c.Object = {"arrays": arrays, "frame_records": 4, "kind": "sealed_records", "records": 0, "v": 1}
+    salt = bytes(32)
+    key = HKDF(SHA256(), 32, salt, f"epsilon-records/1 {REF}".encode()).derive(KEY)
+    sealed = AESGCM(key).encrypt(b"\xff" * 12, c.dump(described), None)
+    (tmp_path / "r").write_bytes(MAGIC + salt + sealed + len(sealed).to_bytes(4, "big"))
+    with pytest.raises(Malformed, match=r"^arrays: make no record: give each a name of its own"):
+        _opened(tmp_path / "r")
 
 
 def test_one_record_is_read_without_the_others(tmp_path: Path) -> None:

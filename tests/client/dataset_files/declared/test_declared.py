@@ -126,6 +126,11 @@ def test_a_column_that_is_not_there_breaks_it() -> None:
     assert DECLARED.broken_by(arrays, ("a",)) == "column b is not within its declared bounds"
     assert DECLARED.broken_by({"inputs": np.zeros((2, 2), np.float32)}, ("a", "b")).startswith("the target")
     assert DECLARED.broken_by({"targets": np.zeros(2)}, ("a", "b")).startswith("column b")
+    # Names that go on beyond the inputs, and inputs of one number a record: the description is their provider's.
+    assert DECLARED.broken_by(arrays, ("a", "b")).startswith("column b")
+    assert DECLARED.broken_by({"inputs": np.zeros(2, np.float32), "targets": np.zeros(2)}, ("b",)).startswith(
+        "column b"
+    )
 
 
 @given(RULES, st.sets(st.integers(-9, 9).map(float)))
