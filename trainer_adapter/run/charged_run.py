@@ -145,9 +145,7 @@ class Run:
         session = Session(self.assignment, self.service, self.say, identity, save, leases=self.wants_leases)
         session.check_key_sources()
         if self.assignment.join is not None and not self.joins:
-            raise Malformed(
-                "join", "is for `epsilon train` and `attach`: this loop would train on each table by itself"
-            )
+            raise Malformed("join", "is for `epsilon train` and `attach`: this loop trains on each table by itself")
         check_join(self.assignment, self.service)
         self._stack.enter_context(claim_folder(self.assignment, self.room_bytes, resume=self._resume))
         self._session = session
@@ -167,10 +165,15 @@ class Run:
             if not self.bounds_units:
                 check_unit_bounds(opened, unit_bounds(opened, self.assignment, self.service))
         except Malformed:
-            # The end of the run reveals that a file is not as it should be, so it counts as begun.
-            self.begin().next_step()
+            self.count_as_begun()
             raise
         return opened
+
+    def count_as_begun(self) -> None:
+        """Begin a block of a run that ends before its steps: its end may reveal what a file holds, so it counts."""
+        if (self._budget or self.begin()).next_step() is None:
+            # None may begin any more, so nothing is posted and the charge stays in full.
+            self.watched = False
 
     def check_before_keys(self, session: Session) -> None:
         """What a run looks at once it is charged, and before it gets a data key. Raises: Malformed."""

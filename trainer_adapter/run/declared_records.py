@@ -40,6 +40,14 @@ def check_declared(opened: Mapping[str, PartitionData]) -> None:
             _check_finite(ref, archive_arrays(data))
 
 
+def form_is_described(opened: Mapping[str, PartitionData]) -> bool:
+    """Whether no record's value changes the form of these data: it is in the description of sealed records alone.
+
+    What was sealed in one piece has the types and shapes that its records gave it.
+    """
+    return all(isinstance(data, SealedRecords) for data in opened.values())
+
+
 def archive_arrays(data: bytes, *names: str) -> Arrays:
     """The arrays of what was sealed in one piece, or those with ``names``.
 

@@ -19,6 +19,7 @@ from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 from trainer_adapter.job.job_spec import Assignment
 from trainer_adapter.run.charged_run import Run
+from trainer_adapter.run.declared_records import form_is_described
 from trainer_adapter.run.unit_bounds import unit_bounds
 from trainer_adapter.session.model_release import Pause
 from trainer_adapter.session.protocol import Say
@@ -82,16 +83,22 @@ class StatisticsRun(Run):
             Malformed: for what one record cannot change. Refused, Unreachable.
         """
         opened, assignment = self.open_data(), self.assignment
+        described = form_is_described(opened)
         try:
             opened, present = join_partitions(opened, assignment)
         except Malformed:
-            # The end of the run reveals what the tables hold, so it counts as begun.
-            self.begin().next_step()
+            self.count_as_begun()
             raise
-        if present is None:
-            # A join counts the records of a person itself.
-            present = counted_records(opened, unit_bounds(opened, assignment, self.service), read_records)
-        return RecordColumns(opened, present)
+        try:
+            if present is None:
+                # A join counts the records of a person itself.
+                present = counted_records(opened, unit_bounds(opened, assignment, self.service), read_records)
+            return RecordColumns(opened, present)
+        except Malformed:
+            # No record shows by a form that is described; of other data the charge stays.
+            if described:
+                self.count_as_begun()
+            raise
 
 
 def run_statistics(job: Assignment, service: Service, say: Say, pause: Pause | None = None) -> StatisticsReport:

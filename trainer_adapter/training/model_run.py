@@ -23,6 +23,7 @@ from trainer_adapter.layers.tensor_trees import count_records
 from trainer_adapter.per_sample.model_checks import check_modules, trainable
 from trainer_adapter.run.charged_run import Run
 from trainer_adapter.run.checkpointing import Position
+from trainer_adapter.run.declared_records import form_is_described
 from trainer_adapter.run.state_digest import Digest, state_digest
 from trainer_adapter.run.unit_bounds import unit_bounds
 from trainer_adapter.session.join_terms import check_join
@@ -50,9 +51,8 @@ class ModelRun(Run):
         super().__init__(assignment, options.service, options.say, resume=options.resume)
         self.model, self.optimiser, self.options = model, optimiser, options
         # The model as it leaves, and as it is sealed.
-        self.room_bytes += 2 * sum(
-            tensor.nbytes for tensor in model.state_dict().values() if isinstance(tensor, torch.Tensor)
-        )
+        held = (tensor for tensor in model.state_dict().values() if isinstance(tensor, torch.Tensor))
+        self.room_bytes += 2 * sum(tensor.nbytes for tensor in held)
         self.constants = PreparedConstants()
         self._loss = loss
         self._engine: Engine | None = None
@@ -80,10 +80,7 @@ class ModelRun(Run):
         """Put the next step's noisy gradient into the parameters, for a loop that steps the optimiser itself.
 
         Any gradient they held is thrown away. The step's number, or None when the run is over: then they hold none,
-        and an optimiser that steps all the same changes nothing.
-
-        Raises:
-            Malformed: before :meth:`open`. OSError.
+        and an optimiser that steps all the same changes nothing. Raises: Malformed, before :meth:`open`; OSError.
         """
         self.optimiser.zero_grad(set_to_none=True)
         return self._next_step(update=False)
@@ -124,15 +121,21 @@ class ModelRun(Run):
         if self.over:
             self._require_posted_model()
             return
+        described = form_is_described(opened)
         try:
             opened, present = join_partitions(opened, assignment)
         except Malformed:
-            # The end of the run reveals what the tables hold, so it counts as begun.
-            self.begin().next_step()
+            self.count_as_begun()
             raise
-        if present is None:
-            present = counted_records(opened, unit_bounds(opened, assignment, self.service), options.read)
-        self.make_ready(loss, opened, present)
+        try:
+            if present is None:
+                present = counted_records(opened, unit_bounds(opened, assignment, self.service), options.read)
+            self.make_ready(loss, opened, present)
+        except Malformed:
+            # No record shows by a form that is described. A run that may be resumed goes on with a file that fits.
+            if described and self._budget is None and self.checkpoints is None:
+                self.count_as_begun()
+            raise
         if options.example is None and self._engine is not None:
             self._report(self._engine)
 
@@ -174,8 +177,8 @@ class ModelRun(Run):
         try:
             return records_of(opened, read, self.constants.inputs, next(self.model.parameters()).device)
         except Miscounted:
-            # How many a reader makes of a record may depend on it, so the end of the run counts as begun.
-            (self._budget or self.begin()).next_step()
+            # How many a reader makes of a record may depend on it.
+            self.count_as_begun()
             raise
 
     def begin_at_saved(self) -> None:
@@ -208,8 +211,7 @@ class ModelRun(Run):
         Raises:
             Malformed: naming what does not fit. OSError, Refused, Unreachable.
         """
-        assignment = self.assignment
-        check_join(assignment, self.service)
+        check_join(self.assignment, self.service)
         self.constants = self.load_constants()
         self._check_example(self.constants.loss(self._loss))
 

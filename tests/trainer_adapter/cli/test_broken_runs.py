@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from api.demo import digits
+from client.dataset_files.sealed_records import RecordLayout, write_sealed
 from client.keys.data_encryption import encrypt
 from client.keys.signer import Signer
 from ledger.domain.outcomes import ChargeState
@@ -114,7 +115,7 @@ UNFIT: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("kind", UNFIT)
 def test_data_that_open_and_do_not_fit(place: Place, kind: str) -> None:
-    """Refused by what they all are, before a step; none is quoted, and the charge stands in full."""
+    """Refused by what they all are, which one of them may have made it: none is quoted, the charge stands in full."""
     _seal(place, UNFIT[kind]())
     with pytest.raises(Malformed) as caught:
         place.run(place.job(kind))
@@ -126,6 +127,49 @@ def test_data_that_open_and_do_not_fit(place: Place, kind: str) -> None:
     assert charge.state is ChargeState.PENDING
     assert place.kinds()[-2:] == [("charge", "pending"), ("key_release", "permitted")]
     assert not list((place.folder / "runs" / kind).iterdir())
+
+
+def _seal_described(place: Place, inputs: Array, targets: Array) -> None:
+    """Sealed records, whose description has their types and shapes."""
+    rows = np.zeros(len(inputs), [("inputs", inputs.dtype, inputs.shape[1:]), ("targets", targets.dtype)])
+    rows["inputs"], rows["targets"] = inputs, targets
+    with place.sealed.open("wb") as file:
+        write_sealed(file, place.data_key, place.ref, RecordLayout(rows.dtype), [rows])
+
+
+MISFITS: dict[str, tuple[Array, Array, str]] = {
+    "truths": (ONES, ZEROS > 0, "must hold numbers as inputs and as targets"),
+    "slim": (ONES[:, :63], ZEROS, "one target for each row of 64 inputs"),
+    "parts": (ONES, ZEROS + 0.5, "integers as targets"),
+}
+
+
+@pytest.mark.parametrize("kind", MISFITS)
+def test_records_whose_described_form_does_not_fit(place: Place, kind: str) -> None:
+    """No record made it what it is, so the end shows none: the first block is charged, and the rest returns."""
+    inputs, targets, rule = MISFITS[kind]
+    _seal_described(place, inputs, targets)
+    with pytest.raises(Malformed, match=rule):
+        place.run(place.job(kind))
+    charge = place.charge(kind)
+    assert charge is not None
+    assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 10)
+    assert not (place.folder / "runs" / kind / "model.safetensors").exists()
+
+
+def test_a_run_that_is_resumed_waits_for_records_that_fit(place: Place) -> None:
+    """Its charge stays, and the run goes on with the file that fits."""
+    fits, path = place.sealed.read_bytes(), place.job("refitted")
+    path.write_text(path.read_text() + '\n[train.resume]\nkey = "../keys/refitted.room"\nevery_s = 0\n')
+    job = Job.load(path)
+    _seal_described(place, ONES, ZEROS > 0)
+    with pytest.raises(Malformed, match="must hold numbers"):
+        train_job(job, place.service, lambda _: None)
+    charge = place.charge("refitted")
+    assert charge is not None
+    assert charge.state is ChargeState.PENDING
+    place.sealed.write_bytes(fits)
+    assert train_job(job, place.service, lambda _: None, resume=True).steps == PLAN.steps
 
 
 def _at(archive: bytes, mark: bytes, offset: int, value: int) -> bytes:

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from typer.testing import CliRunner
 
 from api.demo import digits
+from client.dataset_files.sealed_records import RecordLayout, write_sealed
 from client.http.problems import Refused
 from ledger.commands.entry import Entry
 from ledger.domain.outcomes import ChargeState
@@ -145,6 +146,22 @@ def test_a_run_that_breaks_posts_what_began(place: Place) -> None:
     assert charge is not None
     assert (charge.state, charge.steps_posted) == (ChargeState.POSTED, 2)
     assert not (place.folder / "runs" / "broken" / "model.safetensors").exists()
+
+
+def test_records_that_do_not_fit_count_as_begun(place: Place) -> None:
+    """Sealed with their form, they cost the block that would have come first; in one piece the charge stands."""
+    sealed, (inputs, targets) = place.sealed.read_bytes(), _records()
+    rows = np.zeros(len(inputs), [("inputs", "<f8", (64,)), ("targets", "|b1")])
+    with place.sealed.open("wb") as file:
+        write_sealed(file, place.data_key, place.ref, RecordLayout(rows.dtype), [rows])
+    for name, state, posted in (("described", ChargeState.POSTED, 1), ("one-piece", ChargeState.PENDING, None)):
+        with pytest.raises(Malformed, match="must hold numbers as inputs and as targets"):
+            run_statistics(Assignment.load(_job(place, name)), place.service, lambda _: None)
+        charge = place.charge(name)
+        assert charge is not None
+        assert (charge.state, charge.steps_posted) == (state, posted)
+        place.put(inputs=inputs, targets=targets > 0)
+    place.sealed.write_bytes(sealed)
 
 
 def test_each_command_takes_its_own_plans(place: Place) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,13 @@ from torch.nn.functional import cross_entropy
 from api.demo import digits
 from client.dataset_files.sealed_records import RecordLayout, SealedRecords, write_sealed
 from client.dataset_files.stored_partition import PartitionData, StoredPartition
+from client.http.access_tokens import ClientCredentials
 from client.keys.data_encryption import encrypt
+from client.keys.signer import Signer
+from client.service.service import Service
 from ledger.domain.outcomes import ChargeState
 from ledger.wire.malformed import Malformed
-from tests.trainer_adapter.live_service import PLAN, Place, open_place
+from tests.trainer_adapter.live_service import ORIGIN, PLAN, Place, open_place
 from trainer_adapter.training.attach import attach
 from trainer_adapter.training.model_run import ModelRun
 from trainer_adapter.training.records_on_disk import (
@@ -104,6 +109,27 @@ def test_a_reader_that_makes_several_of_a_record_ends_the_run(place: Place) -> N
         assert len(list(run)) == PLAN.steps
     assert _posted(place, "own-form") == PLAN.steps
     place.sealed.write_bytes(sealed)
+
+
+def test_an_end_that_no_block_may_stand_for_is_charged_in_full(place: Place) -> None:
+    """Near its deadline no step begins any more: the post of none would give back what the end reveals."""
+    assignment = replace(place.assignment("late"), deadline_s=60)
+    consumer = ClientCredentials(assignment.issuer, assignment.actor, Signer.load(assignment.key), ORIGIN)
+    ahead_s = list[float]()
+
+    def read_late(data: PartitionData, ref: str) -> tuple[Tensor, Tensor]:
+        ahead_s.append(58)
+        return _mirrored(data, ref)
+
+    model = torch.nn.Linear(64, 10)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.3)
+    with Service(assignment.service, consumer, clock=lambda: time.time() + sum(ahead_s)) as service:
+        run = attach(model, optimiser, cross_entropy, assignment, Options(service=service, read=read_late))
+        with pytest.raises(Malformed, match="has no post of it: what broke it does not leave"), run:
+            next(iter(run))
+    charge = place.charge("late")
+    assert charge is not None
+    assert charge.state is ChargeState.PENDING
 
 
 def test_a_reader_may_leave_records_out(place: Place) -> None:
