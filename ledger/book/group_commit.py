@@ -35,7 +35,7 @@ from ledger.book.publish import Committer, Finished, answers_of, close_batch
 from ledger.book.state.due_work import REST_S, DueWork
 from ledger.book.state.pinned_snapshots import PinnedSnapshots
 from ledger.book.state.pinned_state import Pinned
-from ledger.book.submitted_command import CLOSED, BookPaused, BookStopped, Outcome, Submission, reason_to_stop
+from ledger.book.submitted_command import CLOSED, BookBusy, BookStopped, Outcome, Submission, reason_to_stop
 from ledger.book.writer_state import WriterState
 from ledger.commands.context import PendingCommand
 from ledger.commands.verdict_cache import VerdictCache
@@ -77,9 +77,8 @@ class Writer:
         self._state, self.statements = state, state.statements
         self._lock, self._recorder = lock, recorder
         self._queue: CallQueue[Finished | Future[Pinned | None] | Exception | str] = CallQueue()
-        self._calls = deque[Call]()
+        self._calls, self._deciding = deque[Call](), list[Call]()
         self._verdicts: VerdictCache[Any] = VerdictCache()
-        self._deciding: list[Call] = []
         self._batch: Batch | None = None
         self._transaction: Connection | None = None
         self._committing: Batch | None = None
@@ -247,12 +246,12 @@ class Writer:
         """Decide the calls that wait, as far as one batch goes; without any, what is due."""
         try:
             batch = self._begin() if self._calls or self._due.is_due(idle=idle and self._committing is None) else None
-        except BookPaused as paused:
-            # Nothing is recorded while the clock is not believed.
+        except BookBusy as busy:
+            # Nothing is recorded while the clock is not believed, or the database does not answer.
             self._drop_transaction()
             if self._ending:
                 self._state.statements.stop()
-            self._answer([(call, BookPaused(str(paused))) for call in self._calls])
+            self._answer([(call, type(busy)(str(busy))) for call in self._calls])
             self._calls.clear()
             return
         if batch is None:
@@ -280,7 +279,9 @@ class Writer:
         if (self._shared or self._pins) and self._committing is not None:
             return None
         if self._shared:
+            self._due.lost = True
             self._transaction, tail = self._committer.begin_after(self._state.size)
+            self._due.lost = False
             self._verdicts.forget_room()
             if not self._state.catch_up(self._transaction, tail):
                 self._verdicts.drop()

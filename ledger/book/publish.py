@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ledger.book.call_queue import Answer, Call
 from ledger.book.checkpoint_file import CheckpointFile
+from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import recheck
 from ledger.book.prepare import AGAIN_MAX
 from ledger.book.submitted_command import PricesChange
@@ -136,17 +137,23 @@ class Committer:
             raise
 
     def begin_after(self, size: int) -> tuple[Connection, LogTail]:
-        """The same on PostgreSQL, and what other processes appended after the first ``size`` entries. Raises: as it."""
-        connection = self._writes.connect()
-        try:
-            connection.begin()
-            found = lock_and_read(connection, size)
-            check_revision(found.revision)
-            # A batch that only repeats outcomes writes no row, which the trigger of the seal would refuse.
-            check_unmoved(found.successor)
-        except BaseException:
-            connection.close()
-            raise
+        """The same on PostgreSQL, and what other processes appended after the first ``size`` entries.
+
+        Raises:
+            BookBusy: if the database does not answer, or another session keeps the lock: nothing was decided.
+            BookUnusable: if the book is no longer the one that was opened.
+        """
+        with busy_where_lost():
+            connection = self._writes.connect()
+            try:
+                connection.begin()
+                found = lock_and_read(connection, size)
+                check_revision(found.revision)
+                # A batch that only repeats outcomes writes no row, which the trigger of the seal would refuse.
+                check_unmoved(found.successor)
+            except BaseException:
+                connection.close()
+                raise
         return connection, found
 
     def _begun(self, connection: Connection) -> Connection:

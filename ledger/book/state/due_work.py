@@ -17,20 +17,25 @@ if TYPE_CHECKING:
 REST_S: Final = 60.0
 """How long the writer sleeps at most: another process may have recorded a charge whose deadline comes first."""
 PAUSED_REST_S: Final = 1.0
-"""How often the clock is read while writing pauses."""
+"""How often the clock is read, or a lost database tried, while nothing is written."""
 _TICK_S: Final = 0.01
 
 
 class DueWork:
-    """When something is due; for the writing thread alone."""
+    """When something is due; for the writing thread alone.
+
+    Attributes:
+        lost: whether the database did not answer when the last batch was begun; it is begun again after a rest.
+    """
 
     def __init__(self, reads: Engine, clock: WallClock, state: WriterState, *, shared: bool) -> None:
         """Ask ``state``, and through ``reads`` the log that other processes append to, if it is ``shared``."""
         self._reads, self._clock, self._state, self._shared = reads, clock, state, shared
+        self.lost = False
 
     def rest_s(self) -> float:
         """How long until something is due."""
-        if self._clock.paused is not None or self._state.suspended is not None:
+        if self.lost or self._clock.paused is not None or self._state.suspended is not None:
             return PAUSED_REST_S
         now, deadline = max(self._clock.wall(), self._state.time), self._state.next_deadline()
         rest_ms = self._state.statements.rest_ms(now)
@@ -52,5 +57,6 @@ class DueWork:
             return True
         if self._shared and idle:
             with suppress(SQLAlchemyError), self._reads.begin() as connection:
-                return log_size(connection) > self._state.size
+                grown, self.lost = log_size(connection) > self._state.size, False
+                return grown
         return False

@@ -14,8 +14,9 @@ from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 import migrations
 from ledger.audit.replay import verify_book
-from ledger.book.book import Book, BookStopped, BookUnusable
-from ledger.store.engine import engine_of
+from ledger.book.book import Book, BookBusy, BookStopped, BookUnusable
+from ledger.store import engine
+from ledger.store.engine import engine_of, lock_log
 from policy.decisions.gate import gate
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import HOSPITAL, LOG, LOG_KEY, ORIGIN
@@ -61,13 +62,13 @@ def other(world: StoredWorld, tmp_path: Path) -> Iterator[StoredWorld]:
 
 def execute(url: str, *statements: str) -> None:
     """Run SQL in one transaction."""
-    engine = engine_of(url, writes=True)
+    made = engine_of(url, writes=True)
     try:
-        with engine.begin() as connection:
+        with made.begin() as connection:
             for one in statements:
                 connection.execute(text(one))
     finally:
-        engine.dispose()
+        made.dispose()
 
 
 def test_two_writers_share_a_budget(world: StoredWorld, other: StoredWorld) -> None:
@@ -252,6 +253,41 @@ def test_a_newer_schema_stops_a_book_that_is_open(world: StoredWorld, database: 
     with pytest.raises(BookStopped, match="the book's schema 9999 is newer"):
         world.submit(world.charge("run-1", run=SMALL))
     assert world.size == 10
+
+
+def test_a_lock_that_another_role_holds_delays_the_book_and_stops_it_not(
+    world: StoredWorld, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any role that may connect can hold it. Nothing was decided, so callers are to try again, and then it goes on."""
+    monkeypatch.setitem(engine.WRITING, "lock_timeout", "100ms")
+    world.reopen()
+    held = engine_of(database.owner, writes=True)
+    with held.begin() as connection:
+        lock_log(connection)
+        with pytest.raises(BookBusy, match="the database does not answer now"):
+            world.submit(world.charge("run-1", run=SMALL))
+        assert world.book.stopped is None
+    held.dispose()
+    assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
+
+
+def test_a_session_that_ends_before_it_has_the_lock_stops_no_book(world: StoredWorld, database: Database) -> None:
+    """The batch is begun anew on another connection."""
+    ended: list[int] = []
+
+    def end(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
+        del cursor, rest
+        if "pg_advisory_xact_lock" in statement and not ended:
+            ended.append(connection.connection.dbapi_connection.info.backend_pid)  # type: ignore[union-attr] # the driver's own
+            execute(database.owner, f"SELECT pg_terminate_backend({ended[0]}, 10000)")
+
+    event.listen(Engine, "before_cursor_execute", end)
+    try:
+        with pytest.raises(BookBusy, match="the database does not answer now"):
+            world.submit(world.charge("run-1", run=SMALL))
+    finally:
+        event.remove(Engine, "before_cursor_execute", end)
+    assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
 
 
 def test_a_seal_stops_each_process_that_has_the_book_open(
