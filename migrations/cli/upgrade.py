@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from client.cli.command_group import Result
 from ledger.audit.replay import VerificationFailed
+from ledger.store.engine import READ_S
 from ledger.store.merkle_tables import latest_checkpoint
 from ledger.store.tables import SCHEMA_REVISION
 from ledger.verifier import LogKey
@@ -35,7 +38,8 @@ def migrate(place: Place, limits: Limits, key: LogKey | None, step: Step, *, dow
     name, revision = place.display_name, SCHEMA_REVISION if down_to is None else down_to
     if not holds_book(place) and down_to is not None:
         raise Absent(f"there is no book at {name}")
-    with exclusive_transaction(place, limits) as connection:
+    # A process that is halted keeps the lock of the log no longer than this.
+    with exclusive_transaction(place, replace(limits, idle_s=READ_S)) as connection:
         before = revision_of(connection, name)
         if down_to is not None and before is not None and before < down_to and down_to in known_revisions():
             raise NotDone(f"{name} is at {before}, below {down_to}: that would be an upgrade")

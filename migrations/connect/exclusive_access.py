@@ -33,10 +33,11 @@ _OPCODES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Timeouts in seconds: for a lock (0 does not wait), and for one statement (0 has no limit)."""
+    """Timeouts in seconds: for a lock (0 does not wait), and for one statement and between two (0 has no limit)."""
 
     lock_s: float = 10.0
     statement_s: float = 0.0
+    idle_s: int = 0
 
 
 @contextmanager
@@ -185,7 +186,7 @@ def _limit(connection: Connection, limits: Limits) -> None:
     if is_postgres(connection):
         # A migration or copy idles longer between two statements than a writer may.
         bounds = {
-            "idle_in_transaction_session_timeout": 0,
+            "idle_in_transaction_session_timeout": limits.idle_s * 1000,
             "lock_timeout": max(1, int(limits.lock_s * 1000)),
             # The server reads 0 as no timeout.
             "statement_timeout": max(1, int(limits.statement_s * 1000)) if limits.statement_s else 0,

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, Engine, event
 
 from migrations.connect.book_location import Place
 from migrations.connect.errors import NotDone
@@ -57,6 +58,23 @@ def test_a_statement_takes_no_longer_than_allowed(book: Spot) -> None:
     assert "\n" not in str(fault.value)
     assert any(word in str(fault.value) for word in ("interrupted", "statement timeout")), fault.value
     assert book.rows() == before
+
+
+def test_an_upgrade_that_is_halted_loses_its_session(book: Spot) -> None:
+    """And with it the lock, for which the services of the book wait; a file's lock the kernel releases."""
+    sent: list[str] = []
+
+    def note(connection: Connection, cursor: object, statement: str, *rest: object) -> None:
+        del connection, cursor, rest
+        sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert db("upgrade", book.book).code == 0
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    bounds = [one for one in sent if "idle_in_transaction" in one and "LOCAL" in one]
+    assert ("SET LOCAL idle_in_transaction_session_timeout = 600000" in bounds) == (book.engine == "postgresql")
 
 
 def test_without_a_limit_nothing_is_ended(book: Spot) -> None:
