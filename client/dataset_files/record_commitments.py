@@ -4,8 +4,8 @@ r"""Commitments to records, as a policy may require them of a partition: made he
 
 A commitment is the HMAC-SHA-256, under a key of the provider's own, of what a record is committed by:
 
-- ``identity``, a line feed, and the RFC 8785 JSON of the list of its identity columns as text; of an archive's arrays
-  the bytes of the record in each;
+- ``identity``, a line feed, and the RFC 8785 JSON of the list of its identity columns as text in Unicode's form NFC; of
+  an archive's arrays the bytes of the record in each;
 - where no identity is named, ``record``, a line feed, and the record's bytes as they are sealed.
 
 The key's name is the SHA-256 of its HMAC of nothing. Records of one identity have one commitment. The key stays with
@@ -38,22 +38,28 @@ COMMITTED_MAX: Final = DOCUMENTS_MAX * PER_DOCUMENT
 
 
 class RecordCommitments:
-    """The commitments to some records, each once; or to persons."""
+    """The commitments to some records, each once; or to persons.
+
+    A record whose identity is spelled in another Unicode form than NFC is committed to by that spelling too, for the
+    commitments of before are of it.
+    """
 
     def __init__(self, key: bytes, magic: bytes = MAGIC) -> None:
         """None yet; ``magic`` says of what."""
         self._key, self._magic = key, magic
         self._made: set[bytes] = set()
+        self._spelled: set[bytes] = set()
 
-    def add(self, identities: Iterable[bytes]) -> None:
-        """Commit to more records. Raises: Malformed, for more than a partition can name."""
+    def add(self, identities: Iterable[bytes], spelled: Iterable[bytes] = ()) -> None:
+        """Commit to more records, and to how some are spelled. Raises: Malformed, for more than a partition names."""
         self._made.update(commitment(self._key, identity) for identity in identities)
-        if len(self._made) > COMMITTED_MAX:
+        self._spelled.update(commitment(self._key, identity) for identity in spelled)
+        if len(self._made | self._spelled if self._spelled else self._made) > COMMITTED_MAX:
             rule = f"are more than {COMMITTED_MAX}, which one partition can name: split it, or make none"
             raise Malformed("commitments", rule)
 
     def __len__(self) -> int:
-        """How many different ones there are."""
+        """How many different records they are of."""
         return len(self._made)
 
     def values(self) -> frozenset[bytes]:
@@ -63,7 +69,7 @@ class RecordCommitments:
     def documents(self, only: frozenset[bytes] | None = None) -> Iterator[bytes]:
         """The documents that hold them, or ``only`` these of them."""
         head = self._magic + hashlib.sha256(hmac.digest(self._key, b"", "sha256")).digest()
-        ordered = sorted(self._made if only is None else self._made & only)
+        ordered = sorted(self._made | self._spelled if only is None else self._made & only)
         for start in range(0, len(ordered), PER_DOCUMENT):
             yield head + b"".join(ordered[start : start + PER_DOCUMENT])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,11 +36,23 @@ _NONE: Final = frozenset({"na", "n/a", "null", "none"})
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some records as they are sealed, what each is committed by, and by what its person is."""
+    """Some records as they are sealed, what each is committed by, and by what its person is.
+
+    Attributes:
+        spelled: identity and person of each record in their file's own Unicode form, by which programs of before
+            committed; empty where none differs.
+    """
 
     rows: Rows
     identities: list[bytes]
     persons: list[bytes]
+    spelled: Sequence[tuple[bytes, bytes]] = ()
+
+    def kept(self, places: Sequence[int]) -> Batch:
+        """The records at these places alone."""
+        identities, persons = ([known[place] for place in places] for known in (self.identities, self.persons))
+        spelled = [self.spelled[place] for place in places] if self.spelled else ()
+        return Batch(self.rows[np.array(places, dtype=np.int64)], identities, persons, spelled)
 
 
 class TableRecords:
@@ -169,17 +182,20 @@ class TableRecords:
             targets = np.column_stack([self._target(chunk, name) for name in schema.target])
             rows["targets"] = targets[:, 0] if len(schema.target) == 1 else targets
         if schema.user:
-            users = _texts(chunk, schema.user)
+            users = _names(chunk, schema.user)
             rows["users"] = [self._users.setdefault(user, len(self._users)) for user in users]
         if self._tokens is not None:
-            cells = [*zip(*[_texts(chunk, name) for name in schema.join], strict=True)]
+            cells = [*zip(*[_names(chunk, name) for name in schema.join], strict=True)]
             rows[JOIN] = self._tokens.of([join_person(cell) for cell in cells], chunk.where, chunk.first)
-        identities = self._identities(chunk, rows)
+        identities, persons = self._known_by(chunk, rows, _names)
+        named = {*schema.identity, *schema.person, *([schema.user] if schema.user else [])}
+        differ = any(_names(chunk, name) != _texts(chunk, name) for name in named)
+        spelled = [*zip(*self._known_by(chunk, rows, _texts), strict=True)] if differ else ()
         if self._persons_seen is not None:
             tokens = self._persons_seen.of(identities, chunk.where, chunk.first)
             if PERSON in self._token_arrays():
                 rows[PERSON] = tokens
-        return Batch(rows, identities, self._persons(chunk) or identities)
+        return Batch(rows, identities, persons, spelled)
 
     def _input(self, chunk: Chunk, name: str) -> NDArray[np.float32]:
         values = self._schema.values.get(name)
@@ -213,17 +229,19 @@ class TableRecords:
         if rule is not None:
             _refuse_first(~rule.fits(numbers), chunk, name, rule.text)
 
-    def _identities(self, chunk: Chunk, rows: Rows) -> list[bytes]:
-        if not self._schema.identity:
-            return [b"record\n" + row.tobytes() for row in rows]
-        columns = [_texts(chunk, name) for name in self._schema.identity]
-        return [b"identity\n" + c.dump([*cells]) for cells in zip(*columns, strict=True)]
-
-    def _persons(self, chunk: Chunk) -> list[bytes]:
-        """Empty where no column says whose a record is: then each record is a person's one."""
-        named = self._schema.person or ((self._schema.user,) if self._schema.user else ())
-        cells = zip(*[_texts(chunk, name) for name in named], strict=True)
-        return [b"person\n" + c.dump([*cell]) for cell in cells]
+    def _known_by(
+        self, chunk: Chunk, rows: Rows, read: Callable[[Chunk, str], list[str]]
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Identity and person of each record; where no column says whose a record is, it is a person's one."""
+        schema = self._schema
+        if schema.identity:
+            columns = [read(chunk, name) for name in schema.identity]
+            identities = [b"identity\n" + c.dump([*cells]) for cells in zip(*columns, strict=True)]
+        else:
+            identities = [b"record\n" + row.tobytes() for row in rows]
+        named = schema.person or ((schema.user,) if schema.user else ())
+        cells = zip(*[read(chunk, name) for name in named], strict=True)
+        return identities, [b"person\n" + c.dump([*cell]) for cell in cells] or identities
 
 
 def _numbers(chunk: Chunk, name: str, fill: float | None, text_rule: str) -> NDArray[np.float64]:
@@ -268,7 +286,7 @@ def _places(chunk: Chunk, name: str, values: Sequence[str], field: str) -> NDArr
 
 
 def _texts(chunk: Chunk, name: str, *, allow_empty: bool = False) -> list[str]:
-    """A column as text: an identity, a user, or one of some values. Raises: Malformed."""
+    """A column as text, spelled as it is: one of some values, or a name. Raises: Malformed."""
     column: Column = chunk.columns[name]
     if isinstance(column, np.ndarray):
         # A whole column of whole numbers with a gap comes as floats.
@@ -279,6 +297,11 @@ def _texts(chunk: Chunk, name: str, *, allow_empty: bool = False) -> list[str]:
     if not allow_empty:
         _refuse_first(np.array([not text for text in texts]), chunk, name, "is empty")
     return texts
+
+
+def _names(chunk: Chunk, name: str) -> list[str]:
+    """A column that says whose a record is, in Unicode's form NFC: composed or decomposed, a name is one person's."""
+    return [unicodedata.normalize("NFC", text) for text in _texts(chunk, name)]
 
 
 def _refuse_first(wrong: NDArray[np.bool_], chunk: Chunk, name: str, rule: str) -> None:

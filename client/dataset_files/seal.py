@@ -113,7 +113,7 @@ def seal_dataset(  # noqa: PLR0913 - what is sealed, where to, and by which keys
                 batch = read if beside is None or committing is None else beside.pass_on(read, committing)
                 report.add(batch.rows)
                 if committing is not None:
-                    commitments.add(batch.identities)
+                    commitments.add(batch.identities, (identity for identity, _ in batch.spelled))
                 yield batch.rows
 
         with (made / SEALED).open("xb") as file:
@@ -141,7 +141,7 @@ def commit_records(records: Records, commitment_key: Path, folder: Path) -> Seal
         commitments, report = RecordCommitments(committing or b""), SealReport(records.layout)
         for batch in records.batches():
             report.add(batch.rows)
-            commitments.add(batch.identities)
+            commitments.add(batch.identities, (identity for identity, _ in batch.spelled))
         documents = [*commitments.documents()]
         if not documents:
             raise Malformed("records", "are none: the file has no record after its first line")

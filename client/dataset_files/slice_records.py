@@ -17,8 +17,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from client.dataset_files.record_commitments import MAGIC, PERSONS_MAGIC, RecordCommitments, read_values
 from client.dataset_files.record_encoding import Batch
 from client.dataset_files.seal_report import SealReport
@@ -82,7 +80,8 @@ class SliceRecords:
     def pass_on(self, batch: Batch, key: bytes) -> Batch:
         """The records that may be in this slice. Raises: Malformed, for the first one that may not."""
         self._persons = self._persons or RecordCommitments(key, PERSONS_MAGIC)
-        reasons = [self._reason(*pair, key) for pair in zip(batch.identities, batch.persons, strict=True)]
+        known = [*zip(batch.identities, batch.persons, strict=True)]
+        reasons = [self._reason({*pair}, key) for pair in zip(known, batch.spelled or known, strict=True)]
         first, self._seen = self._seen + 1, self._seen + len(reasons)
         for place, why in enumerate(reasons):
             if not why:
@@ -94,16 +93,17 @@ class SliceRecords:
             if len(self._named) < NAMED_MAX:
                 self._named.append({"record": first + place, "why": why})
         kept = [place for place, why in enumerate(reasons) if not why]
-        self._persons.add([batch.persons[place] for place in kept])
-        rows = batch.rows[np.array(kept, dtype=np.int64)]
-        return Batch(rows, [batch.identities[place] for place in kept], [batch.persons[place] for place in kept])
+        passed = batch.kept(kept)
+        self._persons.add(passed.persons)
+        return passed
 
-    def _reason(self, identity: bytes, person: bytes, key: bytes) -> str:
-        """Why a record may not be in this slice; empty if it may."""
-        period = self._earlier.records.get(hmac.digest(key, identity, "sha256"))
-        if period is not None:
-            return f"is in the slice {period} already"
-        name = hmac.digest(key, person, "sha256")
+    def _reason(self, known: set[tuple[bytes, bytes]], key: bytes) -> str:
+        """Why a record may not be in this slice, by any form of its identity and its person; empty if it may."""
+        for identity, _ in known:
+            period = self._earlier.records.get(hmac.digest(key, identity, "sha256"))
+            if period is not None:
+                return f"is in the slice {period} already"
+        name = max((hmac.digest(key, person, "sha256") for _, person in known), key=self._earlier.persons.__getitem__)
         if self._earlier.persons[name] < self._most:
             return ""
         newest, most = self._earlier.newest[name], self._most

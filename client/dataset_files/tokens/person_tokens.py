@@ -1,8 +1,8 @@
 """Tokens of records: join tokens, by which a clean room joins tables without learning which person a row is of.
 
 A record's token is the HMAC-SHA-256, under a key that the providers of a join share and give no one else, of ``join``,
-a line feed, and the RFC 8785 JSON of the list of its join columns as text. Providers agree beforehand how a column is
-spelled: the same person spelled otherwise is another token, and is joined with no record.
+a line feed, and the RFC 8785 JSON of the list of its join columns as text in Unicode's form NFC. Providers agree
+beforehand how a column is spelled: the same person spelled otherwise is another token, and is joined with no record.
 
 Person tokens are the same of a record's identity, under a key that is drawn for one file and forgotten: they say which
 records of that file are one person's, and nothing else.
