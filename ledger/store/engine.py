@@ -62,6 +62,7 @@ _LINK: Final = {
     "tcp_user_timeout": 30_000,
 }
 WRITING: Final = {
+    "default_transaction_read_only": "off",
     "idle_in_transaction_session_timeout": f"{STALL_S}s",
     "lock_timeout": f"{LOCK_S}s",
     "statement_timeout": f"{WRITE_S}s",
@@ -72,8 +73,19 @@ _READING: Final = {
     "lock_timeout": f"{LOCK_S}s",
     "statement_timeout": f"{READ_S}s",
 }
-# Names resolve to the book's own tables and never to a temporary table of the same name.
-_EVERY: Final = {"search_path": "public, pg_temp", "timezone": "UTC", "client_encoding": "UTF8"}
+# What an operator or the writer's own role has set for its sessions changes no row and hides no warning. Names resolve
+# to the book's own tables and never to a temporary table of the same name.
+_EVERY: Final = {
+    "search_path": "public, pg_temp",
+    "timezone": "UTC",
+    "client_encoding": "UTF8",
+    "array_nulls": "on",
+    "client_min_messages": "notice",
+}
+_DURABLE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
+"""A commit waits for the disk. Where it waits for a standby too, it goes on doing so."""
 
 
 def url_of(book: str | Path) -> str:
@@ -191,6 +203,8 @@ def _postgres_engine(url: URL, pool: dict[str, Any], *, writes: bool) -> Engine:
         connection.autocommit = True
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        if writes:
+            connection.execute(_DURABLE)
         connection.autocommit = False
 
     return engine
