@@ -103,10 +103,11 @@ class SliceRecords:
             period = self._earlier.records.get(hmac.digest(key, identity, "sha256"))
             if period is not None:
                 return f"is in the slice {period} already"
-        name = max((hmac.digest(key, person, "sha256") for _, person in known), key=self._earlier.persons.__getitem__)
-        if self._earlier.persons[name] < self._most:
+        names = {hmac.digest(key, person, "sha256") for _, person in known}
+        # A slice that holds both forms of a name counts twice: too often, and never too seldom.
+        if sum(self._earlier.persons[name] for name in names) < self._most:
             return ""
-        newest, most = self._earlier.newest[name], self._most
+        newest, most = max(self._earlier.newest[name] for name in names if name in self._earlier.newest), self._most
         return f"is of a person who is in {most} slice{'s' * (most > 1)} already, of which the newest is {newest}"
 
     def files(self, seen: SealReport) -> dict[Path, bytes]:

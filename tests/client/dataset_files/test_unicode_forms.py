@@ -99,3 +99,19 @@ def test_a_slice_finds_whom_earlier_slices_committed_to(tmp_path: Path, earlier:
     records = TableRecords(open_table(_table(tmp_path / "t", "Ana", DECOMPOSED)), schema)
     passed = [seen.pass_on(batch, KEY) for batch in records.batches()]
     assert (np.concatenate([batch.rows["inputs"] for batch in passed]).tolist(), seen.left_out) == ([[0]], 1)
+
+
+def test_slices_that_spell_a_name_in_two_forms_are_both_counted(tmp_path: Path) -> None:
+    """In one slice by the composed form and in one by the other, she has been in two."""
+    for week, name in (("1", COMPOSED), ("2", DECOMPOSED)):
+        (tmp_path / week / "share").mkdir(parents=True)
+        made = RecordCommitments(KEY, PERSONS_MAGIC)
+        made.add([f'person\n["{name}"]'.encode()])
+        (document,) = made.documents()
+        (tmp_path / week / "share" / "one.bin").write_bytes(document)
+    slices = EarlierSlices({week: tmp_path / week for week in ("1", "2")})
+    seen = SliceRecords(slices, "", {}, appearances_max=2, records_min=1, leaves_out=False)
+    schema = RecordSchema(target=("y",), identity=("who",), person=("who",), inputs=("x",))
+    records = TableRecords(open_table(_table(tmp_path / "t", DECOMPOSED)), schema)
+    with pytest.raises(Malformed, match="is of a person who is in 2 slices already, of which the newest is 2"):
+        [seen.pass_on(batch, KEY) for batch in records.batches()]
