@@ -11,12 +11,15 @@ from typing import Final, NamedTuple
 import httpx
 
 from client.http.base_url import base_of, is_loopback, require_private
+from client.http.bounded_answer import read_answer
 from client.http.problems import Unreachable
 from client.http.tls_context import tls_context
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 TIMEOUT_S: Final = 10.0
+ANSWER_S: Final = 30.0
+"""How long one answer of an issuer may take, from its request to its last byte."""
 ANSWER_BYTES_MAX: Final = 65_536
 _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _ALGORITHMS: Final = "token_endpoint_auth_signing_alg_values_supported"
@@ -56,11 +59,16 @@ def token_endpoint(issuer: str) -> TokenEndpoint:
 
 
 def fetch_answer(issuer: str, form: dict[str, str] | None, url: str = "") -> httpx.Response:
-    """The answer to a form that is posted to ``url``, or without one the issuer's metadata. Raises: Unreachable."""
+    """The answer to a form that is posted to ``url``, or without one the issuer's metadata.
+
+    Raises:
+        Unreachable: if it does not answer. Malformed: with more than ``ANSWER_BYTES_MAX``.
+    """
     trust_env = not is_loopback(httpx.URL(issuer).host)
     with httpx.Client(timeout=TIMEOUT_S, trust_env=trust_env, verify=tls_context(trust_env=trust_env)) as http:
         try:
-            return http.get(issuer + _WELL_KNOWN) if form is None else http.post(url, data=form)
+            place = ("GET", issuer + _WELL_KNOWN) if form is None else ("POST", url)
+            return read_answer(http, http.build_request(*place, data=form), ANSWER_BYTES_MAX, ANSWER_S)
         except httpx.RequestError as error:
             message = f"no answer from the issuer {issuer} ({type(error).__name__}; is it running?)"
             raise Unreachable(message, sent=False) from error

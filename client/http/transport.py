@@ -9,12 +9,17 @@ from typing import Final
 import httpx
 
 from client.http.access_tokens import Credentials
+from client.http.bounded_answer import read_answer
 from client.http.problems import Refused, Unreachable
 from client.http.retry_policy import RetryPolicy
+from ledger.verifier import ACCOUNT_BYTES_MAX
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
 ANSWER_BYTES_MAX: Final = 16 * 2**20
+"""Of an answer that is one JSON object; no answer is longer than the proof of an account may be."""
+ANSWER_S: Final = 300.0
+"""How long one answer may take, from its request to its last byte."""
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
@@ -56,7 +61,8 @@ class Sender:
             nonlocal sent
             try:
                 named = {**headers(), **self._authorization()}
-                response = self.http.request(method, path, content=content, headers=named, params=query)
+                request = self.http.build_request(method, path, content=content, headers=named, params=query)
+                response = read_answer(self.http, request, ACCOUNT_BYTES_MAX, ANSWER_S)
             except httpx.RequestError as error:
                 sent = sent or not isinstance(error, _NEVER_SENT)
                 running = "; is the service running?" if isinstance(error, _NEVER_SENT) else ""

@@ -9,6 +9,7 @@ from typing import Final
 import httpx
 
 from client.http.base_url import is_loopback, require_private
+from client.http.bounded_answer import read_answer
 from client.http.problems import Refused, Unreachable
 from client.http.tls_context import tls_context
 from ledger.wire import canonical_json as c
@@ -16,6 +17,8 @@ from ledger.wire.malformed import Malformed
 
 TIMEOUT_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 65_536
+ANSWER_S: Final = 30.0
+"""How long one answer of an issuer may take, from its request to its last byte."""
 LOGIN_FAILED: Final = "login_failed"
 _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _NAMES_ITSELF: Final = "authorization_response_iss_parameter_supported"
@@ -79,17 +82,13 @@ def discover(http: httpx.Client, issuer: str) -> Metadata:
 
 def fetch_json(http: httpx.Client, url: str, form: Mapping[str, str] | None = None) -> c.Object:
     """GET the JSON object at ``url``, or POST a form to it. Raises: Malformed, Refused, Unreachable."""
-    body = bytearray()
     try:
-        with http.stream("GET" if form is None else "POST", url, data=form) as response:
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > ANSWER_BYTES_MAX:
-                    raise Malformed("issuer", f"answers with more than {ANSWER_BYTES_MAX} bytes")
+        request = http.build_request("GET" if form is None else "POST", url, data=form)
+        response = read_answer(http, request, ANSWER_BYTES_MAX, ANSWER_S, "issuer")
     except httpx.RequestError as error:
         raise Unreachable(f"no answer from the issuer at {url.partition('?')[0]} ({type(error).__name__})") from error
     try:
-        known = c.parse(bytes(body), ANSWER_BYTES_MAX, "issuer")
+        known = c.parse(response.content, ANSWER_BYTES_MAX, "issuer")
     except Malformed:
         if response.is_success:
             raise

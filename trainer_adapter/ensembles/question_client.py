@@ -11,6 +11,7 @@ import httpx
 from torch import Tensor
 
 from client.http.base_url import is_loopback
+from client.http.bounded_answer import read_answer
 from client.http.endpoints import JSON_TYPE, SIGNATURE_HEADER
 from client.http.problems import Unreachable
 from client.keys.signer import Signer
@@ -30,6 +31,8 @@ from trainer_adapter.ensembles.signed_questions import (
 
 POLL_S: Final = 1.0
 TIMEOUT_S: Final = 30.0
+ANSWER_S: Final = 60.0
+"""How long one reply may take, from its question to its last byte."""
 Wait = Callable[[float], None]
 
 
@@ -84,7 +87,8 @@ class QuestionClient:
     def _send(self, data: bytes, private: Any) -> c.Object | None:  # noqa: ANN401 - an X25519 key
         headers = {"content-type": JSON_TYPE, SIGNATURE_HEADER: self._signer.sign(data)}
         try:
-            reply = self._http.post(PATH, content=data, headers=headers)
+            request = self._http.build_request("POST", PATH, content=data, headers=headers)
+            reply = read_answer(self._http, request, ANSWER_BYTES_MAX, ANSWER_S, "room")
         except httpx.HTTPError as error:
             raise Unreachable(f"no answer from the room: {type(error).__name__}") from None
         if reply.status_code == HTTPStatus.ACCEPTED:
