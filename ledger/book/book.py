@@ -28,7 +28,7 @@ from ledger.book.group_commit import Writer
 from ledger.book.log_key.overlap_window import signer_of_both
 from ledger.book.lost_database import busy_where_lost
 from ledger.book.opening_checks import begin_clock, begin_epoch, engines_of, take_lock, usable_state
-from ledger.book.past_snapshot import PastSnapshot, sign_past
+from ledger.book.past_snapshot import PastSnapshot, StoppedSnapshot, sign_past
 from ledger.book.pricing.quotes import Quotes
 from ledger.book.state.row_comparison import RowComparison
 from ledger.book.state.state_statements import StatedTree
@@ -220,12 +220,12 @@ class Book:
 
         Raises:
             BookBusy: if the database does not answer, in the block too.
-            BookStopped: if the book is closed.
+            BookStopped: if the book is closed; in the block, where state is read once the book has stopped.
             RowsDiffer: if a row is known to be another than the entries make it.
         """
         self._rows.check()
         with self._snapshot() as found:
-            yield found
+            yield found if self._writer.stopped is None else StoppedSnapshot(found.connection, self._writer.stopped)
 
     @contextmanager
     def _snapshot(self) -> Iterator[Snapshot]:

@@ -1,9 +1,10 @@
-"""A book as it was when its log had fewer entries: the same entries applied again, in memory."""
+"""What is read of a book beside its current state: the state of fewer entries, and of a stopped book the log alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any, Final
 
 from ledger.book.submitted_command import BookPaused, BookStopped, RowsDiffer
 from ledger.commands.apply import apply
@@ -17,6 +18,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.log.checkpoint import LogSigner
 from ledger.log.merkle import CompactRange
 from ledger.log.verification import check_extends, open_checkpoint
+from ledger.store.database_state import PROJECTIONS, DatabaseState
 from ledger.store.documents import StoredDocuments
 from ledger.store.engine import Executor
 from ledger.store.merkle_tables import Tree
@@ -25,8 +27,28 @@ from ledger.verifier import Checkpoint
 from ledger.wire import canonical_json as c
 from ledger.wire.malformed import Malformed
 
+_OF_STATE: Final = {*PROJECTIONS, "documents"} | {name for name in vars(DatabaseState) if not name.startswith("__")}
 Sign = Callable[[int, bytes], str]
 """Makes the signed checkpoint of a tree of this size, with this root."""
+
+
+class StoppedSnapshot(Snapshot):
+    """A snapshot of a book that takes no more commands: its log, and nothing of its state.
+
+    The rows of the state are compared with what the entries make only while the writer runs. An entry is proven by the
+    tree.
+    """
+
+    def __init__(self, connection: Executor, why: str) -> None:
+        """Read through ``connection``; ``why`` the book has stopped."""
+        self._why = why
+        Log.__init__(self, connection)
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a snapshot
+        """An attribute of the log. Raises: BookStopped, for one of the state."""
+        if name in _OF_STATE:
+            raise BookStopped(self._why)
+        return super().__getattribute__(name)
 
 
 class PastSnapshot(Log, MemoryState):
