@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from ledger.files.named_file import followed
+
 PRIVATE: Final = 0o600
 """The mode of a file that only its owner may read."""
 SHARED: Final = 0o666
@@ -75,9 +77,7 @@ def database_leftovers(path: Path) -> list[Path]:
 
     A write-ahead log bears no mark of the file that it belongs to: the first opening replays it into any.
     """
-    # SQLite names them after the file that a symbolic link leads to.
-    named = path.resolve() if path.is_symlink() else path
-    beside = [Path(f"{named}{suffix}") for suffix in _DATABASE_SUFFIXES if suffix]
+    beside = [Path(f"{followed(path)}{suffix}") for suffix in _DATABASE_SUFFIXES if suffix]
     return [file for file in beside if os.path.lexists(file)]
 
 

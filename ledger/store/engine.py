@@ -27,6 +27,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from ledger.files.atomic_file import PRIVATE
+from ledger.files.named_file import followed
 from ledger.wire.malformed import Malformed
 
 _Any: TypeAlias = Any
@@ -91,12 +92,14 @@ _DURABLE: Final = (
 def url_of(book: str | Path) -> str:
     """The URL of a book named by a person: a PostgreSQL URL, an SQLAlchemy URL, or the path of an SQLite file.
 
+    A symbolic link to the file is followed here, once: the book's logs and its lock lie beside the file.
+
     Raises:
         Malformed: if it looks like a URL and is none, or is one of another database.
     """
     if isinstance(book, Path) or "://" not in book:
         # Built and not pasted: '?', '#' and '%' are characters of a path.
-        return URL.create("sqlite", database=str(book)).render_as_string(hide_password=False)
+        return followed_url(URL.create("sqlite", database=str(book))).render_as_string(hide_password=False)
     try:
         url = make_url(book)
     except (ArgumentError, ValueError):
@@ -105,7 +108,14 @@ def url_of(book: str | Path) -> str:
     if name not in {"postgres", "postgresql", "sqlite"}:
         raise Malformed("book", f"must be an SQLite file or a PostgreSQL database, not {name}")
     driver = "sqlite" if name == "sqlite" else _POSTGRES
-    return url.set(drivername=driver).render_as_string(hide_password=False)
+    return followed_url(url.set(drivername=driver)).render_as_string(hide_password=False)
+
+
+def followed_url(url: URL) -> URL:
+    """The URL of the file that an SQLite URL leads to; the same URL, unless that names a symbolic link."""
+    named = Path(url.database or "")
+    file = followed(named) if url.get_backend_name() == "sqlite" else named
+    return url if file == named else url.set(database=str(file))
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -9,6 +9,7 @@ from typing import Final, Self
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from ledger.store.engine import followed_url
 from ledger.wire.malformed import Malformed
 
 PLACE_CHARACTERS_MAX: Final = 4_096
@@ -17,9 +18,15 @@ _SECRETS: Final = ("password", "passfile", "sslpassword")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The location of a book or of a database that may become one."""
+    """The location of a book or of a database that may become one.
+
+    Attributes:
+        url: of the database; of an SQLite file itself where a symbolic link to it was named.
+        name: the file's name in reports, where that is another one.
+    """
 
     url: URL
+    name: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -32,7 +39,7 @@ class Place:
         if not text or len(text) > PLACE_CHARACTERS_MAX or not text.isprintable():
             raise Malformed("book", "must be the path of an SQLite file or a postgresql:// URL")
         if "://" not in text:
-            return cls(URL.create("sqlite", database=text))
+            return cls(followed_url(URL.create("sqlite", database=text)), text)
         try:
             url = make_url(text)
         except (ArgumentError, ValueError):
@@ -54,7 +61,7 @@ class Place:
         if made.get_backend_name() == "sqlite":
             if not made.database or made.database == ":memory:":
                 raise Malformed("book", "must be a file: a book in memory would be lost")
-            return cls(made)
+            return cls(followed_url(made), made.database)
         if made.get_backend_name() == "postgresql":
             return cls(made.set(drivername="postgresql+psycopg"))
         raise Malformed("book", f"must be in SQLite or PostgreSQL, not in {made.get_backend_name()[:40]}")
@@ -68,10 +75,10 @@ class Place:
     def display_name(self) -> str:
         """The book as reports name it, without a password."""
         if self.path is not None:
-            return str(self.url.database)
+            return self.name or str(self.url.database)
         return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
 
     @property
     def absolute(self) -> str:
         """The absolute name to store, the same from every folder."""
-        return self.display_name if self.path is None else str(self.path.absolute())
+        return self.display_name if self.path is None else str(Path(self.display_name).absolute())

@@ -1,10 +1,10 @@
 """The lock of the one process that writes an SQLite book: one process, whatever names its file has.
 
 Two lock files are held (flock, which the kernel releases when the process ends). One lies beside the book, where every
-program looks. The other lies in a folder of the user and is named by device and inode, so that a second path to the
-same file (a symbolic link, a mount) finds it. A second hard link is refused: SQLite names its write-ahead log after the
-path, so two names of one file are two logs, and each would lose what the other committed. Only the part of a command
-that was killed when the new book just had its name is removed instead.
+program looks: beside the file, where the path is a symbolic link to it. The other lies in a folder of the user and is
+named by device and inode, so that a second path to the same file (a mount) finds it. A second hard link is refused:
+SQLite names its write-ahead log after the path, so two names of one file are two logs, and each would lose what the
+other committed. Only the part of a command that was killed when the new book just had its name is removed instead.
 
 Locks do not reach another host or container. So the process that holds them begins an epoch in the book, and compares
 it, and the file's device and inode, before each batch (:mod:`ledger.store.sqlite_file.writer_epoch`).
@@ -26,6 +26,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from ledger.files.atomic_file import other_names, remove_second_names
+from ledger.files.named_file import followed
 from ledger.files.state_folder import state_folder
 from ledger.store.sqlite_file.mounted_filesystem import check_filesystem
 from ledger.store.sqlite_file.writer_epoch import WriterEpoch
@@ -51,7 +52,7 @@ class FileLock:
             FilesystemRefusedError: if it lies on a filesystem that may lose what was committed.
             OSError: if a lock file cannot be written.
         """
-        self._path = path
+        self._path = path = followed(path)
         self._locks: list[int] = []
         self._named_by_identity: Path | None = None
         self._epoch: WriterEpoch | None = None
@@ -117,7 +118,7 @@ class FileLock:
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock beside a book now; looks, and makes no file."""
     try:
-        lock = os.open(f"{path}.lock", os.O_RDONLY | os.O_CLOEXEC)
+        lock = os.open(f"{followed(path)}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

@@ -60,6 +60,26 @@ def test_a_book_in_a_folder_that_may_not_be_written_is_read(guarded: Path, tmp_p
     assert sorted(one.name for one in guarded.parent.iterdir()) == ["book.sqlite", "log.vkey"]
 
 
+@pytest.mark.parametrize("command", ["verify", "log", "db backup"])
+def test_a_writers_log_beside_the_end_of_a_symbolic_link_is_not_passed_over(
+    guarded: Path, tmp_path: Path, command: str
+) -> None:
+    """A killed service left it on media that cannot be written: read without it, the book would lack entries."""
+    Path(f"{guarded}-wal").write_bytes(b"entries")
+    link = tmp_path / "link.sqlite"
+    link.symlink_to(guarded)
+    (tmp_path / "log.vkey").write_text(LOG.vkey)
+    target = [tmp_path / "again.zip"] if command == "db backup" else []
+    guarded.chmod(0o400)
+    guarded.parent.chmod(0o500)
+    try:
+        code, said = _run(*command.split(), link, *target)
+    finally:
+        guarded.parent.chmod(0o700)
+    assert (code in {2, 5}, "unable to open database file" in said) == (True, True), said
+    assert not (tmp_path / "again.zip").exists()
+
+
 @pytest.mark.parametrize("command", ["db status", "db check", "verify", "standing"])
 def test_a_file_that_may_not_be_read_is_called_so(guarded: Path, command: str) -> None:
     """It may well be a book: nobody is told that there is none, or to make one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -199,6 +200,22 @@ def test_a_file_with_a_page_of_garbage_is_read_around(book: Spot, twin: Spot, gr
             assert twin.rows() == grown.rows
             twin.path.unlink()
     assert 0 in codes
+
+
+def test_a_rescue_by_a_symbolic_link_takes_what_a_killed_service_left(tmp_path: Path) -> None:
+    """Its newest entries are in the write-ahead log, which lies beside the file that the link leads to."""
+    (tmp_path / "disk").mkdir()
+    with open_world(tmp_path) as world:
+        assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
+        size = world.size
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{world.path}{end}", tmp_path / "disk" / f"book.sqlite{end}")
+    link, target = tmp_path / "link.sqlite", tmp_path / "rescued.sqlite"
+    link.symlink_to(tmp_path / "disk" / "book.sqlite")
+    (tmp_path / "log.vkey").write_text(LOG.vkey)
+    done = db("rescue", link, target, "--log", tmp_path / "log.vkey", "--without-kept")
+    assert (done.code, f"holds the first {size} entries of {link}, replayed" in done.out) == (0, True), done.out
+    assert verify_book(f"sqlite:///{target}", LOG, no_step).entries == size
 
 
 def test_no_rescue_goes_behind_what_was_kept_under_a_later_key(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import BookStopped, BookUnusable
 from ledger.book.opening_checks import take_lock
 from ledger.files.atomic_file import new_file
-from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError
+from ledger.store.sqlite_file.file_lock import FileChangedError, FileLock, LockHeldError, is_locked
 from tests.factories.documents import SMALL
 from tests.factories.people import LOG
 from tests.factories.stored import StoredWorld, no_step, open_world
@@ -128,6 +128,20 @@ def test_a_second_path_is_refused(world: StoredWorld, tmp_path: Path) -> None:
     (tmp_path / "link.sqlite").symlink_to(world.path)
     with pytest.raises(BookUnusable, match=r"another process has the book at .*link.sqlite open for writing"):
         StoredWorld(tmp_path, f"sqlite:///{tmp_path / 'link.sqlite'}")
+
+
+def test_a_symbolic_link_is_refused_in_every_runtime_folder(
+    world: StoredWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment of a process chooses where locks by device and inode lie; the one beside the file is left."""
+    for folder in ("elsewhere", "runtime"):
+        (tmp_path / folder).mkdir(mode=0o700)
+    (tmp_path / "elsewhere" / "book.sqlite").symlink_to(world.path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    with pytest.raises(LockHeldError):
+        FileLock(tmp_path / "elsewhere" / "book.sqlite")
+    assert is_locked(tmp_path / "elsewhere" / "book.sqlite")
+    assert world.submit(world.charge("run-1", run=SMALL))[0].code.word == "pending"
 
 
 def test_a_removed_lock_file_lets_no_one_in(world: StoredWorld) -> None:
