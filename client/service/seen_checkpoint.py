@@ -26,6 +26,7 @@ from client.http.problems import Refused
 from ledger.domain.exit_codes import ExitCode
 from ledger.files.atomic_file import replace_file
 from ledger.files.file_update import locked
+from ledger.files.named_file import followed
 from ledger.files.state_folder import state_folder
 from ledger.log.verification import check_extends, open_checkpoint, with_rotations
 from ledger.verifier import NOTE_BYTES_MAX, ROTATIONS_BYTES_MAX, Checkpoint, LogKey, Policy
@@ -44,7 +45,7 @@ def known_keys(log: LogKey) -> LogKey | Policy:
     Raises:
         Malformed: if what was kept of them cannot be read.
     """
-    text = _read_text(_path_of(log).with_suffix(_ROTATIONS), ROTATIONS_BYTES_MAX)
+    text = _read_text(_path_of(log, _ROTATIONS), ROTATIONS_BYTES_MAX)
     return log if text is None else with_rotations(log, text)
 
 
@@ -55,8 +56,9 @@ def _followed(before: LogKey | Policy, now: Policy) -> Policy:
     return now
 
 
-def _path_of(log: LogKey) -> Path:
-    return state_folder() / "seen-checkpoints" / sha256(log.vkey.encode()).hexdigest()
+def _path_of(log: LogKey, suffix: str = "") -> Path:
+    # A new file takes the place of the one that a symbolic link leads to: at its end no old checkpoint may stay.
+    return followed(state_folder() / "seen-checkpoints" / f"{sha256(log.vkey.encode()).hexdigest()}{suffix}")
 
 
 def _read_text(path: Path, bytes_max: int) -> str | None:
@@ -84,7 +86,7 @@ class SeenCheckpoint:
         """Of this log, as ``service`` (a URL, for messages) shows it."""
         self.log, self._service = log, service
         self.path = _path_of(log)
-        self._rotations = self.path.with_suffix(_ROTATIONS)
+        self._rotations = _path_of(log, _ROTATIONS)
         self._keys: LogKey | Policy | None = None
 
     @property

@@ -15,12 +15,16 @@ A copy of the book that is open at the same time would spend the same budget aga
 book holds the file meanwhile (flock on ``.NAME.book.lock`` beside it, for as long as the book's own lock), so no second
 book of this log is open by the same file. Processes that write one PostgreSQL book may share the file. Whichever it is:
 a process that finds a checkpoint there that its own book never had stops, and leaves it.
+
+A symbolic link is followed to the file: to replace the link would keep the newest checkpoint where the link lies, and
+an old one at its end. A file with a second hard link is refused: the other name would keep an old one.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import shlex
 import time
 from contextlib import suppress
 from hashlib import sha256
@@ -33,6 +37,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ledger.book.submitted_command import BookUnusable
 from ledger.files.atomic_file import SHARED, replace_file
 from ledger.files.file_update import locked
+from ledger.files.named_file import followed
 from ledger.files.state_folder import state_folder
 from ledger.log.checkpoint import LogSigner
 from ledger.log.verification import open_checkpoint
@@ -68,6 +73,7 @@ def keep_checkpoint(path: Path, note: str, origin: str, reads: Engine) -> None:
     """
     stated = stated_size(note, origin)
     assert stated is not None, "our own checkpoint states its size"
+    path = hold(path, None)
     try:
         with locked(path):
             try:
@@ -93,21 +99,26 @@ def keep_checkpoint(path: Path, note: str, origin: str, reads: Engine) -> None:
         raise BookUnusable(_unreachable(error)) from None
 
 
-def hold(path: Path, lock: FileLock | None) -> None:
-    """Let no second SQLite book be open whose newest checkpoint is kept in this file.
+def hold(path: Path, lock: FileLock | None) -> Path:
+    """Let no second SQLite book be open whose newest checkpoint is kept in this file; the file past symbolic links.
 
     Args:
         path: of the file that holds the checkpoint.
         lock: the lock of the book, with which this one ends; None on PostgreSQL, where processes share the file.
 
     Raises:
-        BookUnusable: if another process holds it, or the folder cannot be written.
+        BookUnusable: if another process holds it, it has a second hard link, or the folder cannot be written.
     """
-    if lock is None:
-        return
+    file = followed(path)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock.hold(path.with_name(f".{path.name}.book.lock"))
+        if file.is_file() and file.stat().st_nlink > 1:
+            raise BookUnusable(
+                f"{file} keeps the newest checkpoint and has a second hard link, which would keep an old one: remove "
+                f"the other names ('find / -samefile {shlex.quote(str(file))}' finds them)"
+            )
+        if lock is not None:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock.hold(file.with_name(f".{file.name}.book.lock"))
     except LockHeldError:
         raise BookUnusable(
             f"another process has a book open whose newest checkpoint is kept at {path}: one of the two is a copy, and "
@@ -115,6 +126,7 @@ def hold(path: Path, lock: FileLock | None) -> None:
         ) from None
     except OSError as error:
         raise BookUnusable(f"the newest checkpoint cannot be kept at {path}: {error.strerror}") from None
+    return file
 
 
 def stated_size(note: str, origin: str) -> int | None:
@@ -161,10 +173,10 @@ class CheckpointFile:
             first_start: whether the file may be missing although the book has entries.
 
         Raises:
-            BookUnusable: if another process has the file.
+            BookUnusable: if another process has the file, or it has a second hard link.
         """
-        hold(path, lock)
-        self._path, self._signer, self._first_start = path, signer, first_start
+        self._path, self._named = hold(path, lock), path
+        self._signer, self._first_start = signer, first_start
         self._reads, self._lock = reads, lock
         self._written: str | None = None
         self._found: str | None = None
@@ -286,9 +298,9 @@ class CheckpointFile:
     def _earlier_files(self, trust: Trust) -> tuple[Path, ...]:
         """Where the checkpoint was kept under the keys that the log had before."""
         key = self._signer.key
-        if not isinstance(trust, Policy) or self._path.name != _name(key):
+        if not isinstance(trust, Policy) or self._named.name != _name(key):
             return ()
-        return tuple(self._path.with_name(_name(one)) for one in trust.logs if one != key)
+        return tuple(self._named.with_name(_name(one)) for one in trust.logs if one != key)
 
     def _text_now(self) -> str | None:
         """What is there; None for what is no text, too: it was read when the book was opened, the newest is here."""

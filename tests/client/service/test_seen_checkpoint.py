@@ -77,6 +77,20 @@ def test_another_history_is_trusted_only_where_both_are_one(before: int, after: 
     assert stored() == OURS.note(before)
 
 
+def test_a_symbolic_link_keeps_what_was_seen_at_its_end(tmp_path: Path) -> None:
+    """A state folder that is restored leads to the newest checkpoint all the same."""
+    path = seen().path
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(tmp_path / "checkpoint")
+    for size in (10, 20):
+        seen().trust(OURS.note(size), proving(OURS, 40))
+    assert (path.is_symlink(), (tmp_path / "checkpoint").read_text(encoding="utf-8")) == (True, OURS.note(20))
+    with pytest.raises(SeenCheckpointError, match="goes on from the 20 entries seen before"):
+        seen().trust_empty()
+    path.unlink()
+
+
 def test_a_service_that_was_set_back_is_refused_in_one_sentence() -> None:
     """It has not the entries to prove anything; the sentence names the file, and what to do."""
     seen().trust(OURS.note(30), no_call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,43 @@ def test_a_restored_backup_is_refused(world: StoredWorld, kept: Path, tmp_path: 
     copy(newest, world.path)
     world.book = world.open(kept=kept)
     assert world.submit(world.charge("a", run=SMALL))[0].repeated
+
+
+def test_a_symbolic_link_keeps_the_checkpoint_at_its_end(world: StoredWorld, kept: Path, tmp_path: Path) -> None:
+    """Restored with the book, it leads to the newest checkpoint all the same; and a copy of the book is kept out."""
+    (tmp_path / "safe").mkdir()
+    kept.symlink_to(tmp_path / "safe" / "checkpoint")
+    _grow(world, kept)
+    backup = copy(world.path, tmp_path / "backup.sqlite")
+    shutil.copyfile(kept, tmp_path / "backup", follow_symlinks=False)
+    _grow(world, kept, "a", "b")
+    copy(backup, world.path)
+    (tmp_path / "backup").replace(kept)
+    with pytest.raises(BookUnusable, match="has 10 entries, fewer than the 12 under the checkpoint kept at"):
+        world.open(kept=kept)
+    (tmp_path / "other").symlink_to(tmp_path / "safe" / "checkpoint")
+    kept.resolve().unlink()
+    world.book = world.open(kept=kept, first_start=True)
+    other = StoredWorld(tmp_path, f"sqlite:///{backup}")
+    other.book.close()
+    with pytest.raises(BookUnusable, match="another process has a book open whose newest checkpoint is kept at"):
+        other.open(kept=tmp_path / "other")
+    assert kept.is_symlink()
+
+
+def test_a_file_with_a_second_hard_link_is_refused(world: StoredWorld, kept: Path, tmp_path: Path) -> None:
+    """Once it is replaced, the other name holds an old checkpoint; of a rotation's second file too."""
+    note = _grow(world, kept)
+    (tmp_path / "other").hardlink_to(kept)
+    with pytest.raises(BookUnusable, match="has a second hard link, which would keep an old one: remove the oth"):
+        world.open(kept=kept)
+    reads = engine_of(world.url, writes=False)
+    with pytest.raises(BookUnusable, match=r"has a second hard link"):
+        keep_checkpoint(tmp_path / "other", note, ORIGIN, reads)
+    reads.dispose()
+    (tmp_path / "other").unlink()
+    world.book = world.open(kept=kept)
+    assert world.size == 10
 
 
 def test_a_missing_file_stops_the_start(world: StoredWorld, kept: Path, caplog: pytest.LogCaptureFixture) -> None:
