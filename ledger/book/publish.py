@@ -25,7 +25,7 @@ from ledger.book.prepare import AGAIN_MAX
 from ledger.book.submitted_command import PricesChange
 from ledger.log.checkpoint import LogSigner
 from ledger.store.database_state import PROJECTIONS
-from ledger.store.engine import is_postgres, lock_log
+from ledger.store.engine import is_postgres, lock_log, run_plainly
 from ledger.store.merkle_tables import LogTail, appended, lock_and_read
 from ledger.store.postgres.pipeline import committed_together
 from ledger.store.projection_table import put_rows, rows_of
@@ -44,6 +44,8 @@ _Task = tuple["Batch", Connection | None]
 _KEEP: Final = "keep"
 """The message that there is a newer checkpoint."""
 _REST_S: Final = 3_600.0
+_WRITE_NOTHING: Final = "SELECT pg_logical_emit_message(true, 'epsilon', '')"
+"""A transaction that changes no table, and whose commit is sent to the standby."""
 
 
 def close_batch(batch: Batch, signer: LogSigner) -> None:
@@ -117,6 +119,7 @@ class Committer:
         """
         self._writes, self._lock, self._kept, self._finished = writes, lock, kept, finished
         self._own: Connection | None = None
+        self._followed = 0
         self._rests = False
         self._inbox: SimpleQueue[_Task | str | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="book-commits", daemon=True)
@@ -221,8 +224,10 @@ class Committer:
             elif batch.rows and connection is not None:
                 with connection:
                     commit_batch(connection, batch)
+                self._followed = batch.tree.size
             elif connection is not None:
-                connection.close()
+                with connection:
+                    self._follow(connection, batch)
         except BaseException as error:  # noqa: BLE001 - whatever it was, the outcome is unknown
             self._finished((batch, error))
             return False
@@ -230,6 +235,16 @@ class Committer:
             self._kept.note = batch.receipts.note
         self._finished((batch, None))
         return True
+
+    def _follow(self, connection: Connection, batch: Batch) -> None:
+        """Commit after entries that a batch without rows repeats: it waits until the standby has what came before it.
+
+        Another process may have recorded them, and ended while it waited for the standby.
+        """
+        if max(batch.repeated, default=-1) >= self._followed:
+            with committed_together(connection):
+                run_plainly(connection, _WRITE_NOTHING)
+            self._followed = batch.start
 
     def _commit_alone(self, batch: Batch) -> None:
         """Commit where no other process writes, by one connection for all batches."""

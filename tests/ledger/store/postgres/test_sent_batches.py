@@ -6,7 +6,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -182,28 +182,41 @@ def test_a_cancelled_statement_commits_none(writing: Connection) -> None:
 
 
 def test_a_commit_that_no_standby_has_stops_the_book(tmp_path: Path) -> None:
-    """Who cancels the wait for a standby leaves what is recorded here alone: no receipt is given out for it."""
+    """Who cancels the wait for a standby leaves what is recorded here alone: no receipt is given out for it.
+
+    Nor by another process, to which the same command is sent again: it waits for the standby too.
+    """
     server = Server(fsync="off", max_connections="20")
     try:
         databases = Databases(server.dsn)
         world = StoredWorld(tmp_path, databases.make(book=True).url)
         databases.let_go()
         world.submit(*world.founding())
+        other = StoredWorld(tmp_path, world.url)
         with psycopg.connect(server.dsn, autocommit=True) as admin, ThreadPoolExecutor(1) as thread:
             admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'none_is_there'")
             admin.execute("SELECT pg_reload_conf()")
             call = thread.submit(_charge_until_stopped, world)
-            while not call.done():
-                admin.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            _cancel_waits(admin, call)
             last, why = call.result(WAIT_S)
+            again = thread.submit(other.submit, last)
+            _cancel_waits(admin, again)
+            with pytest.raises(BookStopped, match="canceling wait for synchronous replication"):
+                again.result(WAIT_S)
             admin.execute("ALTER SYSTEM RESET synchronous_standby_names")
             admin.execute("SELECT pg_reload_conf()")
         assert "the server warned at a commit: canceling wait for synchronous replication" in why
         world.reopen()
         assert world.submit(last)[0].repeated
-        world.book.close()
+        for one in (world, other):
+            one.book.close()
     finally:
         server.close()
+
+
+def _cancel_waits(admin: psycopg.Connection, call: Future[Any]) -> None:
+    while not call.done():
+        admin.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 
 
 def _charge_until_stopped(world: StoredWorld) -> tuple[Submission, str]:
