@@ -967,7 +967,7 @@ class EntryTimes:
                 self._correct(time, actor, entry["id"], request)
             elif permitted:
                 self._note(kind, actor, request, body)
-        except (VerificationError, LookupError, TypeError, AttributeError, ValueError) as error:
+        except (VerificationError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             self.wrong = self.wrong or (where, f"{kind}: {error}")
 
     def _check_signature(self, index: int, entry: dict[str, Any]) -> None:
@@ -1417,7 +1417,7 @@ class _RunsSince:
             raise VerificationError(where, "is not the entry of a run")
         request = _request(entry, kind, where)
         # What settles a charge takes it out: a second settlement would take its loss away twice.
-        charge = entry if kind == "charge" else self.charges.pop(request.get("charge"), None)
+        charge = entry if kind == "charge" else self.charges.pop(_of_type(request.get("charge"), str, where), None)
         if charge is None or charge.get("kind") != "charge":
             raise VerificationError(where, "settles a charge that is not shown, or was settled before")
         try:
@@ -1512,7 +1512,11 @@ def _proven_entry(one: object, where: str, trust: LogKey | Policy) -> tuple[int,
     found = _fields(one, where, {"entry": str, "receipt": str})
     data = from_base64(found["entry"], where)
     index, checkpoint = verify_receipt(found["receipt"], data, trust)
-    return index, checkpoint, _of_type(_parsed(to_text(data, where), where), dict, where)
+    entry: dict[str, Any] = _of_type(_parsed(to_text(data, where), where), dict, where)
+    # Of another log an entry may be anything.
+    for name in ("id", "kind"):
+        _of_type(entry.get(name), str, f"{where}.{name}")
+    return index, checkpoint, entry
 
 
 def _request(entry: Mapping[str, Any], kind: object, where: str) -> dict[str, Any]:

@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledger import verifier
-from tests.ledger.log.memory_log import KEY, Cosigner, log_of
+from tests.ledger.log.memory_log import KEY, Cosigner, Log, log_of
 from tests.ledger.log.test_tiles import published
 
 SOURCE = Path(verifier.__file__)
@@ -114,6 +115,43 @@ def test_a_published_log(folder: Path) -> None:
     (folder / "public" / "tile" / "0" / "001.p" / "44").unlink()
     fault = told(folder, "tiles", "public", "--log", "log.vkey")["fault"]
     assert fault == "tile/0/001.p/44: is missing"
+
+
+def _hostile(*since: object, charges: Sequence[object] = (), merged: Sequence[object] = ()) -> dict[str, Any]:
+    """The proof of an account in a log whose operator enters anything: charges, a statement, and what came since."""
+    request = {"root": "00" * 32, "size": len(charges)}
+    stated = {"body": {"outcome": "permitted", "request": request}, "id": "stated", "kind": "statement"}
+    entries = [json.dumps(one).encode() for one in (*charges, stated, *merged, *since)]
+    log, size = Log(entries), len(charges)
+
+    def proven(index: int) -> dict[str, str]:
+        return {"entry": base64.b64encode(entries[index]).decode(), "receipt": log.receipt(index, len(entries))}
+
+    mergers: list[Any] = [{"accounts": [], "merger": proven(size + 1 + place)} for place in range(len(merged))]
+    later = range(size + 1 + len(merged), len(entries))
+    shown = {"charges": [*map(proven, range(size))], "merged": mergers, "since": [*map(proven, later)]}
+    empty = {"beside": [], "hidden": 0, "opened": [], "origin": None, "record": None, "salt": None, "siblings": []}
+    about = {"holder": "global", "partition": "did:web:a.example/x/y", "statement": proven(size), "v": 1}
+    return {**empty, **shown, **about}
+
+
+CHARGE = {"body": {}, "id": "run", "kind": "charge"}
+SETTLES_A_LIST = {"body": {"outcome": "posted", "request": {"charge": [1]}}, "id": "p", "kind": "post"}
+
+
+@pytest.mark.parametrize(
+    ("proof", "fault"),
+    [
+        (_hostile(charges=[{**CHARGE, "id": [1]}]), "charges[0].id: is of another type of JSON"),
+        (_hostile({"body": {}, "id": "x", "kind": ["post"]}, charges=[CHARGE]), "since[0].kind: is of another type"),
+        (_hostile(SETTLES_A_LIST, charges=[CHARGE]), "since[0]: is of another type of JSON"),
+        (_hostile(charges=[CHARGE], merged=[{"body": {}, "id": "m", "kind": {}}]), "merged[0].merger.kind: is of"),
+    ],
+)
+def test_entries_that_are_none_prove_no_account(folder: Path, proof: dict[str, Any], fault: str) -> None:
+    """They are genuine entries of their log, and no book has such: the fault is named, with the exit code of one."""
+    (folder / "hostile").write_text(json.dumps(proof))
+    assert told(folder, "account", "hostile", "--log", "log.vkey")["fault"].startswith(fault)
 
 
 def test_names_in_any_letters(folder: Path) -> None:

@@ -34,6 +34,7 @@ from tests.factories.people import BANK_B, HOSPITAL, LOG, private_key
 from tests.factories.statements import state_now
 from tests.factories.stored import open_world
 from tests.ledger.audit.forge import tampered
+from tests.ledger.log import memory_log
 
 SUBJECT: Final = f"{HOSPITAL}/digits"
 
@@ -265,6 +266,22 @@ def test_it_is_checked_by_ones_own_copies(reported: Reported, tmp_path: Path) ->
         done = subprocess.run([*words, "--quiet"], capture_output=True, text=True, check=False, cwd=copied)
         said.append((done.returncode, done.stdout[:6], done.stderr.partition(" is not")[0]))
     assert said == [(0, "holds:", ""), (7, "", "report.html: '30' (40)")]
+
+
+@pytest.mark.parametrize("entry", [b"[]", b'{"body":{"request":[]}}', b"[" * 9_000 + b"]" * 9_000])
+def test_entries_that_are_none_make_no_report(tmp_path: Path, entry: bytes) -> None:
+    """They are genuine entries of their log, whose operator forges the report: that is found, and not a crash."""
+    log = memory_log.Log([entry])
+    (tmp_path / "entries").mkdir()
+    (tmp_path / "log.vkey").write_text(memory_log.KEY.vkey)
+    (tmp_path / "checkpoint").write_text(log.note(1))
+    (tmp_path / "entries" / "0.entry").write_bytes(entry)
+    (tmp_path / "entries" / "0.tlog-proof").write_text(log.receipt(0, 1))
+    for name, source in (("check", "api.report"), ("check_page", "api.report"), ("verifier", "ledger")):
+        (tmp_path / f"{name}.py").write_bytes((files(source) / f"{name}.py").read_bytes())
+    words = [sys.executable, "-s", str(tmp_path / "check.py"), "--log", str(tmp_path / "log.vkey"), "--quiet"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (7, "", 1), done.stderr
 
 
 @pytest.mark.parametrize(("account", "lie_here"), [("global", 2), ("lineage-2", 1), ("lineage-3", 1)])

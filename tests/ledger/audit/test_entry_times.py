@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +133,19 @@ def test_entries_of_another_log_have_no_times() -> None:
     for index, data in enumerate((b"entry 0", b"\xff", b"[]", b'{"kind":1}', b"[" * 60_000, b'{"time":"x"}')):
         times.add(index, data)
     assert times.wrong is None
+
+
+def test_an_entry_of_any_depth_is_judged() -> None:
+    """What is read may be too deep to be written again; the operator of a log enters what it likes."""
+    jwk, wrong = {"crv": "Ed25519", "kty": "OKP", "x": "A" * 43}, set[str]()
+    for depth in range(500, 1_010):
+        request = f'{{"deep":{"[" * depth}{"]" * depth},"key":{json.dumps(jwk)},"organisation":"{SRO}"}}'
+        signed = '"id":"a","key_id":"k","kind":"organisation","signature":"e30..AA","time":1'
+        entry = f'{{"actor":"{SRO}","body":{{"outcome":"permitted","request":{request}}},{signed}}}'
+        times = EntryTimes([LOG])
+        times.add(0, entry.encode())
+        wrong.add("" if times.wrong is None else times.wrong[0])
+    assert "entry 0" in wrong
 
 
 def _rsa() -> tuple[dict[str, str], str, Callable[[bytes], bytes]]:
