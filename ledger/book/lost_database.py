@@ -11,8 +11,10 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, PendingRollbackError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ledger.book.submitted_command import BookBusy
+from ledger.book.submitted_command import BookBusy, BookStopped
 
+_UNDEFINED: Final = ("42P01", "42703")
+"""PostgreSQL's codes of a table and of a column that is not there."""
 _LOG: Final = logging.getLogger("ledger.book")
 
 
@@ -24,11 +26,14 @@ def busy_where_lost() -> Iterator[None]:
 
     Raises:
         BookBusy: if the database cannot be reached, ended the session, or has no connection free.
+        BookStopped: if it has lost a table or a column since the book was opened.
     """
     try:
         yield
     except (DBAPIError, PendingRollbackError, PoolTimeout) as error:
         if isinstance(error, DBAPIError) and not _is_lost(error):
+            if getattr(error.orig, "sqlstate", None) in _UNDEFINED:
+                raise BookStopped("another process has changed the book's schema: open the book again") from error
             raise
         reported = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         _LOG.warning("the database does not answer: %s", reported)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from psycopg.errors import UndefinedTable
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
@@ -108,6 +109,8 @@ def usable_state(
             raise _no_book(error) from None
         raise BookUnusable(f"the database cannot be reached: {str(error.orig).strip()}") from None
     except DatabaseError as error:
+        if getattr(error.orig, "sqlstate", UndefinedTable.sqlstate) != UndefinedTable.sqlstate:
+            raise BookUnusable(f"the book cannot be read: {_reported(error)}") from None
         raise _no_book(error) from None
     return state
 
@@ -134,8 +137,11 @@ def _read_state(connection: Connection, key: LogKey, snapshots: SnapshotFile | N
 
 
 def _no_book(error: DatabaseError) -> BookUnusable:
-    reported = str(error.orig).partition("\n")[0]
-    return BookUnusable(f"there is no book here ({reported}): run 'epsilon db upgrade' to make one")
+    return BookUnusable(f"there is no book here ({_reported(error)}): run 'epsilon db upgrade' to make one")
+
+
+def _reported(error: DatabaseError) -> str:
+    return str(error.orig).partition("\n")[0]
 
 
 def _check_guarded(connection: Connection) -> None:

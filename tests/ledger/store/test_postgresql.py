@@ -17,6 +17,9 @@ from ledger.audit.replay import verify_book
 from ledger.book.book import Book, BookBusy, BookStopped, BookUnusable
 from ledger.store import engine
 from ledger.store.engine import engine_of, lock_log
+from migrations.cli.upgrade import migrate
+from migrations.connect.book_location import Place
+from migrations.connect.exclusive_access import Limits
 from policy.decisions.gate import gate
 from tests.factories.documents import PARTITION, SMALL
 from tests.factories.people import HOSPITAL, LOG, LOG_KEY, ORIGIN
@@ -301,6 +304,22 @@ def test_a_seal_stops_each_process_that_has_the_book_open(
         world.submit(sent)
     other.book.compare_rows()
     assert "the book was moved to elsewhere" in str(other.book.stopped)
+
+
+def test_a_reader_beside_a_downgrade_sees_a_stopped_book(world: StoredWorld, database: Database) -> None:
+    """Not the driver's error; the writer stops too."""
+    migrate(Place(make_url(database.owner)), Limits(), LOG, no_step, down_to="0001")
+    with pytest.raises(BookStopped, match="has changed the book's schema"), world.book.read() as facts:
+        assert facts.audits.get("run-1") is None
+    with pytest.raises(BookStopped, match=r"has changed the book's schema|the book's schema is 0001"):
+        world.submit(world.charge("run-1", run=SMALL))
+
+
+def test_a_database_that_fails_is_not_an_empty_one(world: StoredWorld, database: Database) -> None:
+    """Who opens a book there is not told to make one."""
+    execute(database.owner, "REVOKE SELECT ON alembic_version FROM epsilon_writer, PUBLIC")
+    with pytest.raises(BookUnusable, match=r"^the book cannot be read: permission denied for table alembic_version"):
+        world.open()
 
 
 def test_a_server_that_is_not_there_is_named(world: StoredWorld) -> None:
