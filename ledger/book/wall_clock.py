@@ -148,6 +148,10 @@ class WallClock:
                 self._accept(now)
 
     def _compare_with_witness(self, wall: int, witnessed: int, entry: int) -> None:
+        if witnessed > TIME_MAX:
+            # No such one is stored any more; one that a book has stays in it.
+            _LOG.warning("the newest cosignature states a time after the year 9999: nothing is compared with it")
+            return
         if entry > witnessed + self._jump_ms:
             ahead = "the log was %s ahead of the time of the witness that cosigned it last, at %s"
             _LOG.warning(ahead, _span(entry - witnessed), _utc(witnessed))

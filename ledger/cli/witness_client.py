@@ -25,6 +25,7 @@ from ledger.log.witness_protocol import (
 from ledger.store.cosignatures import cosignature_line, newest_size, store_cosignature
 from ledger.store.snapshot import Log
 from ledger.verifier import WitnessKey
+from ledger.wire.field_types import TIME_MAX
 from ledger.wire.malformed import Malformed
 
 TIMEOUT: Final = httpx.Timeout(30.0, connect=5.0)
@@ -143,7 +144,10 @@ def _request(engine: Engine, witness: Witness, known_size: int, empty: str | Non
         request = add_checkpoint(known_size, _proof(engine, known_size, size), note)
         status, kind, body = asyncio.run(_post(witness, request, answer_s))
         if status == HTTPStatus.OK:
-            return Cosigned(size, read_cosignature(body, note, witness.key), repeated=False)
+            done = Cosigned(size, read_cosignature(body, note, witness.key), repeated=False)
+            if done.time_ms > TIME_MAX:
+                raise Malformed("cosignature", "must state a time before the year 10000, in Unix seconds")
+            return done
         if status != HTTPStatus.CONFLICT or kind != SIZE_TYPE:
             raise _refusal(witness, status, known_size)
         known_size = read_size(body)

@@ -36,6 +36,7 @@ from ledger.domain.outcomes import ChargeState
 from ledger.store.cosignatures import store_cosignature
 from ledger.store.engine import engine_of
 from ledger.store.snapshot import Log
+from ledger.wire.field_types import TIME_MAX
 from tests.factories.documents import NOW, SMALL
 from tests.factories.people import DAY_MS, HOUR_MS, MINUTE_MS, MachineClock
 from tests.factories.stored import StoredWorld, open_world
@@ -260,6 +261,22 @@ def test_a_log_ahead_of_a_witness_is_said_at_start(
         reopen(world, machine)
     assert "1 day, 0:00:00 behind the time of the newest cosignature" in caplog.text
     assert world.book.paused is None
+
+
+@pytest.mark.parametrize("seconds", [TIME_MAX // 1000 + 1, NOW * 1_000_000, (1 << 63) - 1])
+def test_a_cosignature_after_the_year_9999_keeps_no_book_closed(
+    here: tuple[StoredWorld, MachineClock], caplog: pytest.LogCaptureFixture, seconds: int
+) -> None:
+    """An earlier program stored that of a witness that counts nanoseconds; it stays, and is compared with nothing."""
+    world, machine = here
+    witness = Cosigner("witness.example/w1", 7)
+    with engine_at(world.url) as engine, engine.begin() as connection:
+        log = Log(connection)
+        store_cosignature(connection, log.size, witness.key, witness.line(log.checkpoint, seconds))
+    with caplog.at_level(logging.WARNING, "ledger.clock"):
+        reopen(world, machine)
+    assert caplog.messages == ["the newest cosignature states a time after the year 9999: nothing is compared with it"]
+    assert world.submit(world.charge("after", run=SMALL))[0].code.word == "pending"
 
 
 def test_a_paused_writer_lapses_nothing_when_it_is_idle(tmp_path: Path) -> None:

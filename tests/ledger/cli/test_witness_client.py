@@ -110,6 +110,11 @@ BAD: Final[dict[str, tuple[Callable[[bytes], Answer], type[Exception], str]]] = 
     "a page": (lambda _: (200, "text/html", b"<html>\n"), Malformed, "does not start with a dash"),
     "too much": (lambda _: (200, PLAIN, b"\xe2\x80\x94 w AAAAAAA=\n" * 40_000), Malformed, "took more than"),
     "too many lines": (lambda requested: (200, PLAIN, line(COSIGNER, note_of(requested)) * 40), Malformed, "too many"),
+    "a time in nanoseconds": (
+        lambda requested: (200, PLAIN, COSIGNER.line(note_of(requested), 1_679_315_147_000_000_000).encode()),
+        Malformed,
+        "before the year 10000, in Unix seconds",
+    ),
     "a greater size": (
         lambda _: (409, SIZE_TYPE, b"11\n"),
         WitnessRefused,
