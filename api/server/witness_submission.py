@@ -5,6 +5,10 @@ than the book, or another history, contradicts: the book was restored from a bac
 One that does not answer gets it again, with a warning; where the profile says ``witnesses = "required"`` the service
 does not start without each witness's cosignature, and stops when one has been missing for a minute.
 
+A cosignature bears nothing of the request: one that was recorded verifies again while the book has not grown. So the
+times of one witness must advance as the time since boot does. A cosignature that is more than a minute older than that
+makes it counts as none, and says nothing to the clock. The first one after a start is compared with nothing.
+
 Each witness gets it in a thread of its own, on connections of its own: no commit waits for an answer, and a slow
 witness delays no other. A cosignature is stored when the book has grown, in a short transaction.
 """
@@ -23,6 +27,7 @@ import httpx
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from ledger.book.wall_clock import DRIFT_PPM_MAX, boottime_ms
 from ledger.cli.witness_client import Witness, WitnessRefused, witness_newest
 from ledger.domain.exit_codes import ExitCode
 from ledger.store.engine import engine_of
@@ -49,17 +54,46 @@ class WitnessContradicts(Exception):  # noqa: N818 - what is the case
 
 @dataclass(slots=True)
 class _WitnessState:
-    """One witness, when it last cosigned (seconds of the monotonic clock), and why it did not since."""
+    """One witness, when it last cosigned (seconds of the monotonic clock), and why it did not since.
+
+    Attributes:
+        ahead: a time of the witness (ms), and the time since boot (ms) when it came: those of the cosignature that was
+            furthest ahead of the time since boot, less what clocks may drift apart.
+    """
 
     witness: Witness
     cosigned_s: float = field(default_factory=time.monotonic)
     problem: str = ""
+    ahead: tuple[int, int] | None = None
+
+    def age_s(self, time_ms: int, sent: int, came: int) -> float:
+        """How long before it was requested a cosignature was made, at least, by the witness's earlier times (s).
+
+        Args:
+            time_ms: what it states.
+            sent: the time since boot (ms) when it was requested.
+            came: the same when it came.
+        """
+        time_then, came_then = self.ahead or (time_ms, came)
+        drift = (came - came_then) * DRIFT_PPM_MAX // 1_000_000
+        advanced = time_ms - time_then + drift
+        if advanced >= came - came_then:
+            self.ahead = time_ms, came
+        return max(0, sent - came_then - advanced) / 1_000
 
 
 class WitnessSubmission:
     """Shows a book's newest checkpoint to witnesses until it is closed."""
 
-    def __init__(self, book: str, witnesses: Sequence[Witness], *, required: bool, empty: str) -> None:
+    def __init__(
+        self,
+        book: str,
+        witnesses: Sequence[Witness],
+        *,
+        required: bool,
+        empty: str,
+        boottime: Callable[[], int] = boottime_ms,
+    ) -> None:
         """Nothing is sent yet.
 
         Args:
@@ -67,10 +101,11 @@ class WitnessSubmission:
             witnesses: that get the checkpoint.
             required: whether the service needs the cosignature of each.
             empty: the log's checkpoint of no entries, which is shown for an empty book.
+            boottime: milliseconds since boot, by which a witness's times must go on.
         """
         self._engines: tuple[Engine, Engine] = engine_of(book, writes=True), engine_of(book, writes=False)
         self._states = [_WitnessState(witness) for witness in witnesses]
-        self._required, self._empty = required, empty
+        self._required, self._empty, self._boottime = required, empty, boottime
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
         self.failure: WitnessContradicts | WitnessMissing | None = None
@@ -136,6 +171,7 @@ class WitnessSubmission:
         """Show it to one witness and note what came of it; its time (ms) if it cosigned. Raises: WitnessContradicts."""
         name, problem, time_ms = state.witness.key.name, "", None
         writes, reads = self._engines
+        sent = self._boottime()
         try:
             done = witness_newest(writes, state.witness, reads=reads, again=True, empty=self._empty)
         except WitnessRefused as refused:
@@ -152,7 +188,14 @@ class WitnessSubmission:
             # The book's own writer notices a lost database, and stops if it must.
             problem = f"the book could not be read for {name} ({type(error).__name__})"
         else:
-            state.cosigned_s, time_ms = time.monotonic(), done.time_ms
+            age = state.age_s(done.time_ms, sent, self._boottime())
+            if age > MISSING_S_MAX:
+                problem = (
+                    f"{name} answered with a cosignature that is old by the times of its earlier ones: it may have "
+                    "been recorded; if the witness's clock was set back, restart the service"
+                )
+            else:
+                state.cosigned_s, time_ms = time.monotonic() - age, done.time_ms
         if problem != state.problem:
             if problem:
                 _LOG.warning("%s; it gets the checkpoint again every %.0f seconds", problem, ROUND_S)

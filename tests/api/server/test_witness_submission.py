@@ -19,6 +19,7 @@ from api.server import witness_submission
 from api.server.witness_submission import WitnessContradicts, WitnessMissing, WitnessSubmission
 from client.keys.signer import Signer
 from ledger.book.checkpoint_file import default_path
+from ledger.book.wall_clock import AGREEMENT_MS, DRIFT_PPM_MAX, boottime_ms
 from ledger.cli.witness_client import Witness, witness_newest
 from ledger.log.checkpoint import sign
 from ledger.log.witness_protocol import SIZE_TYPE
@@ -30,8 +31,8 @@ from ledger.wire.malformed import Malformed
 from tests.api.server.processes import ISSUER, write_profile
 from tests.factories import third_party
 from tests.factories.callers import Everybody
-from tests.factories.documents import SMALL
-from tests.factories.people import LOG, LOG_KEY, ORIGIN
+from tests.factories.documents import NOW, SMALL
+from tests.factories.people import DAY_MS, HOUR_MS, LOG, LOG_KEY, ORIGIN, MachineClock
 from tests.factories.service import machine_clock
 from tests.factories.stored import ENGINES, StoredWorld, copy, open_world, rows
 from tests.ledger.cli.test_witness_client import COSIGNER, PLAIN, Answer, answering, line, note_of
@@ -54,10 +55,13 @@ def witness(tmp_path: Path) -> Iterator[third_party.Witness]:
 
 
 @contextmanager
-def submitting(book: Path | str, *witnesses: str, required: bool = False) -> Iterator[WitnessSubmission]:
+def submitting(
+    book: Path | str, *witnesses: str, required: bool = False, machine: MachineClock | None = None
+) -> Iterator[WitnessSubmission]:
     """What a service has."""
     requested = [Witness.parse(one) for one in witnesses]
-    submission = WitnessSubmission(str(book), requested, required=required, empty=EMPTY)
+    boottime = boottime_ms if machine is None else lambda: machine.boottime
+    submission = WitnessSubmission(str(book), requested, required=required, empty=EMPTY, boottime=boottime)
     try:
         yield submission
     finally:
@@ -164,6 +168,59 @@ def test_a_witness_that_is_away_is_a_warning_or_a_reason_not_to_start(
         told = r"cannot be reached at .*: the profile requires its cosignature; start again when it answers"
         with pytest.raises(WitnessMissing, match=told):
             submission.show()
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_recorded_cosignature_is_no_witness_and_no_time(world: StoredWorld, required: bool) -> None:  # noqa: FBT001
+    """After an idle night the clock is set back to the evening, and the evening's answer comes again and again."""
+    world.clock = machine = MachineClock(NOW)
+    world.book.close()
+    world.book = world.open(watch=machine.watch())
+    recorded: list[bytes] = []
+
+    def answer(request: bytes) -> Answer:
+        recorded.append(COSIGNER.line(note_of(request), machine.now // 1000).encode())
+        return 200, PLAIN, recorded[0]
+
+    with (
+        answering(answer) as (url, _),
+        submitting(world.url, f"{COSIGNER.key.vkey}={url}", required=required, machine=machine) as submission,
+    ):
+        assert submission.show() == [NOW // 1000 * 1000]
+        world.book.witnessed(NOW)
+        machine.advance(12 * HOUR_MS)
+        machine.now -= 12 * HOUR_MS
+        for _ in range(3):
+            assert world.book.paused is not None
+            if required:
+                with pytest.raises(WitnessMissing, match="a cosignature that is old by the times of its earlier ones"):
+                    submission.show()
+            else:
+                assert submission.show() == []
+            machine.advance(AGREEMENT_MS)
+        # The witness itself answers again.
+        recorded.clear()
+        machine.now += 12 * HOUR_MS
+        assert submission.show() == [machine.now // 1000 * 1000]
+
+
+def test_a_witness_whose_clock_loses_time_and_answers_late_is_one(world: StoredWorld) -> None:
+    """As much as two clocks may drift apart since its last answer; and it cosigns before the answer comes."""
+    machine, lost, slow = MachineClock(NOW), 0, 25_000
+
+    def answer(request: bytes) -> Answer:
+        signed = COSIGNER.line(note_of(request), (machine.now - lost) // 1000).encode()
+        machine.advance(slow)
+        return 200, PLAIN, signed
+
+    with (
+        answering(answer) as (url, _),
+        submitting(world.url, f"{COSIGNER.key.vkey}={url}", required=True, machine=machine) as submission,
+    ):
+        for _ in range(5):
+            assert submission.show() == [(machine.now - slow - lost) // 1000 * 1000]
+            machine.advance(30 * DAY_MS)
+            lost += 30 * DAY_MS * DRIFT_PPM_MAX // 1_000_000
 
 
 def test_no_commit_waits_for_a_witness(world: StoredWorld) -> None:
