@@ -28,7 +28,7 @@ def backup(limits: Limits, place: Place, file: _Backup, *, log: LogFile = None) 
     """Write a snapshot of a whole book to a new file; the book may be written meanwhile."""
     from migrations.transfer.book_transfer import back_up
 
-    key = find_key(log, place.path)
+    key = find_key(log, place.named)
     with progress("backing up") as step:
         head = back_up(place, file, key, limits, step)
     signature = f"its newest checkpoint's signature {'verified' if key else 'not checked'}"
@@ -66,7 +66,7 @@ def restore(  # noqa: PLR0913 - one option each
             "name the newest checkpoint you kept with --kept, or give --without-kept: without one it is unknown "
             "whether the restore gives back budgets that were spent after the backup",
         )
-    key = need_key(log, place.path, file)
+    key = need_key(log, place.named, file)
     checkpoint = None if kept is None else read_kept(kept, key)
     with progress("restoring") as step:
         head = make(file, place, key, checkpoint, limits, step=step)
@@ -91,7 +91,7 @@ def move(limits: Limits, place: Place, target: Place, *, log: LogFile = None) ->
     """Move a book to another database, with the same entries and proofs, and seal the old one permanently."""
     from migrations.transfer.book_transfer import move as carry
 
-    key = need_key(log, place.path, target.path)
+    key = need_key(log, place.named, target.named)
     with progress("moving") as step:
         head, repeated = carry(place, target, key, limits, step)
     verb = "was moved before" if repeated else "is moved"
@@ -130,7 +130,7 @@ def rescue(  # noqa: PLR0913 - one option each
     """Make a new book of the longest sound prefix of one that cannot be opened; the old one stays as evidence."""
     from migrations.cli.rescue import rescue_book
 
-    key = need_key(log, place.path, target.path)
+    key = need_key(log, place.named, target.named)
     with progress("rescuing") as step:
         return rescue_book(
             place, target, key, kept or [], limits, step=step, without_kept=without_kept, ignore_seal=ignore_seal
@@ -172,7 +172,7 @@ def upgrade(
         here = revision_at(place, limits) if start is None else start
         print_sql(sys.stdout, place.url.get_backend_name(), None if here == "none" else here)
         return None
-    key = find_key(log, place.path)
+    key = find_key(log, place.named)
     with progress("verifying") as step:
         return migrate(place, limits, key, step)
 
@@ -188,7 +188,7 @@ def downgrade(
     """Downgrade a book to an older schema, for an older program; refused if it would delete a row of the log."""
     from migrations.cli.upgrade import migrate
 
-    key = find_key(log, place.path)
+    key = find_key(log, place.named)
     with progress("verifying") as step:
         return migrate(place, limits, key, step, down_to=revision)
 
@@ -199,7 +199,7 @@ def check(limits: Limits, place: Place, *, log: LogFile = None, kept: KeptFile =
     from ledger.cli.main import installed_gate
     from migrations.cli.status import check_book
 
-    key = need_key(log, place.path)
+    key = need_key(log, place.named)
     checkpoint = None if kept is None else read_kept(kept, trusted_in(str(place.url), key))
     with progress("replaying") as step:
         report = check_book(place, key, checkpoint, step, gate=installed_gate(), limits=limits)

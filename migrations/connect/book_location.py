@@ -79,6 +79,11 @@ class Place:
         return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
 
     @property
+    def named(self) -> Path | None:
+        """The name of an SQLite book as it was given, beside which a log.vkey may lie; a symbolic link's own name."""
+        return None if self.path is None else Path(self.display_name)
+
+    @property
     def absolute(self) -> str:
         """The absolute name to store, the same from every folder."""
         return self.display_name if self.path is None else str(Path(self.display_name).absolute())
