@@ -171,7 +171,10 @@ def test_a_witness_that_is_away_is_a_warning_or_a_reason_not_to_start(
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_a_recorded_cosignature_is_no_witness_and_no_time(world: StoredWorld, required: bool) -> None:  # noqa: FBT001
+def test_a_recorded_cosignature_is_no_witness_and_no_time(
+    world: StoredWorld,
+    required: bool,  # noqa: FBT001 - a parameter
+) -> None:
     """After an idle night the clock is set back to the evening, and the evening's answer comes again and again."""
     world.clock = machine = MachineClock(NOW)
     world.book.close()

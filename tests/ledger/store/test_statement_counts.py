@@ -32,7 +32,7 @@ def counted(*others: str) -> Iterator[list[Sent]]:
     """Every statement sent while the block runs, but those of the threads that compare rows or are named here."""
     sent: list[Sent] = []
 
-    def note(connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:  # noqa: ANN401
+    def note(connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
         if threading.current_thread().name not in {"book-rows", *others}:
             sent.append(Sent(statement))
             sent[-1].connection = connection
